@@ -1,0 +1,1 @@
+"""Learn from, search through and share images that nobody may see."""

@@ -1,0 +1,1 @@
+"""Pictures, who owns them, and the features made of them."""
