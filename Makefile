@@ -1,0 +1,65 @@
+# Blindsight: `make` alone lists the targets.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUT ?= out
+REQUIREMENTS := pyproject.toml constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test test-all check lock bench coverage reference clean
+
+help:  ## list the targets
+	@echo "Blindsight: learn from, search through and share images that nobody may see."
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.base  ## set up, run the whole story on bundled data, write out/report.html
+	$(BIN)/blindsight demo --out $(OUT)
+
+test: $(VENV)/.all  ## set up with every extra; lint, types, import contract, fast tests
+	@$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.all  ## the same with the slow tests
+	@$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+check: $(VENV)/.all  ## lint, types, import contract, lock file, generated reference
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/lock.py --check
+	$(BIN)/python tools/cli_reference.py --check
+
+bench: $(VENV)/.all  ## one benchmark: make bench NAME=attributes [ARGS="--data-dir ..."]; without NAME lists them
+	$(BIN)/python benchmarks/run.py $(if $(NAME),$(NAME),--list) $(ARGS)
+
+coverage: $(VENV)/.all  ## the fast tests with branch coverage
+	$(BIN)/python -m coverage run -m pytest
+	$(BIN)/python -m coverage report --skip-covered
+
+lock: $(VENV)/.all  ## resolve and pin every dependency anew into constraints.txt
+	$(BIN)/python tools/lock.py
+
+reference: $(VENV)/.all  ## write docs/cli.md anew from the command line's own help
+	$(BIN)/python tools/cli_reference.py
+
+clean:  ## remove the virtual environment, caches and output
+	rm -rf $(VENV) $(OUT) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Blindsight needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(REQUIREMENTS) | $(BIN)/python
+	@echo "Installing Blindsight into $(VENV) ..."
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.all: $(REQUIREMENTS) | $(BIN)/python
+	@echo "Installing Blindsight with every extra into $(VENV) (about 2 GB) ..."
+	$(PIP_INSTALL) --editable '.[all,dev]'
+	@touch $@ $(VENV)/.base

@@ -1,0 +1,66 @@
+"""The command line: parse, call one library function, show its result.
+
+Exit codes: 0 done, 1 it could not be done, 2 the command was given wrongly. Results go to standard output (a table,
+or one JSON document with --json), progress and errors to standard error. Errors are one sentence; --debug shows where
+they come from.
+"""
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from blindsight.cli import data, demo, ledger
+from blindsight.cli.terminal import Settings, show_error, show_version
+from blindsight.errors import BlindsightError, InputError
+
+app = typer.Typer(
+    name="blindsight",
+    help="Learn from, search through and share images that nobody may see.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.add_typer(data.app, name="data")
+app.add_typer(ledger.app, name="ledger")
+
+
+@app.callback()
+def blindsight(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Learn from, search through and share images that nobody may see."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code; every error becomes one sentence."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    Settings.reset()
+    try:
+        typer.main.get_command(app).main(arguments, prog_name="blindsight", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as shown:
+        click.echo(shown.format_message())
+        return 2
+    except click.exceptions.Exit as wanted:
+        return wanted.exit_code
+    except click.UsageError as error:
+        where = f" See: {error.ctx.command_path} --help" if error.ctx else ""
+        return show_error(error, f"{error.format_message()}{where}", code=2)
+    except (click.Abort, KeyboardInterrupt):
+        return show_error(None, "interrupted; what was already written is whole.", code=1)
+    except InputError as error:
+        return show_error(error, str(error), code=2)
+    except BlindsightError as error:
+        return show_error(error, str(error), code=1)
+    except Exception as error:
+        return show_error(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
+    return 0

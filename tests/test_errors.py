@@ -1,0 +1,37 @@
+"""The tree of errors is the one its docstring draws, and unknown names come with a suggestion."""
+
+import inspect
+import re
+
+import pytest
+
+from blindsight import errors
+
+
+def test_docstring_draws_exactly_the_tree_that_exists() -> None:
+    drawn = set(re.findall(r"(\w+Error)\b", errors.__doc__.split("Messages")[0])) - {"ValueError", "OSError", "ImportError"}
+    exist = {name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__}
+    assert drawn == exist
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (errors.InputError, ValueError),
+        (errors.StorageError, OSError),
+        (errors.MissingExtraError, ImportError),
+        (errors.BudgetExceededError, errors.PrivacyError),
+    ],
+)
+def test_errors_can_be_caught_as_what_python_users_expect(error: type[Exception], builtin: type[Exception]) -> None:
+    assert issubclass(error, builtin)
+    assert issubclass(error, errors.BlindsightError)
+
+
+def test_unknown_name_suggests_the_nearest() -> None:
+    message = str(errors.UnknownNameError("attribute", "smilling", ["male", "smiling"]))
+    assert message == "unknown attribute 'smilling'. Did you mean 'smiling'? Known: male, smiling."
+
+
+def test_unknown_name_far_from_everything_suggests_nothing() -> None:
+    assert "Did you mean" not in str(errors.UnknownNameError("dataset", "zzz", ["faces"]))
