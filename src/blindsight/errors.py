@@ -9,6 +9,7 @@
     │   └── FetchError                     a download failed, was refused or did not match its checksum
     ├── StorageError (OSError)             a file or folder cannot be read or written
     │   └── CorruptFileError               a file is not what was written: truncated, altered, other version
+    ├── MessageError                       a message is forged, truncated, replayed or not for this round
     ├── MissingExtraError (ImportError)    an optional part is not installed; names the extra
     └── PrivacyError                       a privacy rule would be broken
         ├── BudgetExceededError            the ledger refuses: nothing was spent, nothing may be released
@@ -55,6 +56,10 @@ class StorageError(BlindsightError, OSError):
 
 class CorruptFileError(StorageError):
     """A file is not what was written: truncated, altered, or of another version."""
+
+
+class MessageError(BlindsightError):
+    """A message is forged, truncated, replayed or not for this round; the receiver ignores it and loses nothing."""
 
 
 class MissingExtraError(BlindsightError, ImportError):

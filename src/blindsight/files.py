@@ -19,6 +19,7 @@ _REASONS = {
     errno.EACCES: "permission was denied",
     errno.EPERM: "permission was denied",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EEXIST: "a part of the path is a file, not a folder",
     errno.EISDIR: "it is a folder",
     errno.ENOENT: "it does not exist",
 }

@@ -1,0 +1,92 @@
+"""The command line: run one benchmark, write its results, render its table."""
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import benchmarks.suites
+from benchmarks.harness import Benchmark, Settings, label, recorded, run
+from benchmarks.table import render
+from blindsight.errors import BlindsightError, InputError, UnknownNameError
+from blindsight.files import atomic_writer
+
+HERE = Path(__file__).resolve().parent
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the words ask; return 0, 1 if a method failed, 2 if the words make no sense, 130 if interrupted."""
+    options = _parser().parse_args(words)
+    try:
+        if options.list or options.name is None:
+            for name in suite_names():
+                print(f"{name:<16} {load_suite(name).title}")
+            return 0
+        return _run(options)
+    except KeyboardInterrupt:
+        _say("stopped; every result so far is kept, the same command goes on from there.")
+        return 130
+    except BlindsightError as error:
+        _say(f"error: {error}")
+        return 2
+
+
+def suite_names() -> list[str]:
+    """Return the names of all benchmarks."""
+    return sorted(module.name for module in pkgutil.iter_modules(benchmarks.suites.__path__))
+
+
+def load_suite(name: str) -> Benchmark:
+    """Return the benchmark of that name."""
+    if name not in suite_names():
+        raise UnknownNameError("benchmark", name, suite_names())
+    suite: Benchmark = importlib.import_module(f"benchmarks.suites.{name}").BENCHMARK
+    return suite
+
+
+def write_table(benchmark: Benchmark, settings: Settings, output: Path) -> Path:
+    """Render the table from all recorded results, whenever and wherever they were measured."""
+    path = output / "tables" / f"{label(benchmark, settings)}.md"
+    results = list(recorded(benchmark, settings, output / "results"))
+    with atomic_writer(path) as stream:
+        stream.write(render(benchmark, benchmark.tasks(settings), results).encode())
+    return path
+
+
+def _run(options: argparse.Namespace) -> int:
+    benchmark = load_suite(options.name)
+    settings = Settings(options.data_dir, options.quick)
+    runs = options.runs if options.runs is not None else 1 if options.quick else benchmark.runs
+    if runs < 1 or options.seed < 0:
+        raise InputError(f"--runs must be >= 1 and --seed >= 0; got {runs} and {options.seed}.")
+    results = run(
+        benchmark,
+        settings,
+        options.output / "results",
+        seeds=range(options.seed, options.seed + runs),
+        only=options.only,
+        force=options.force,
+        say=_say,
+    )
+    _say(f"table: {write_table(benchmark, settings, options.output)}")
+    return 0 if all(result.ok for result in results) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks/run.py", description=__doc__)
+    parser.add_argument("name", nargs="?", help="the benchmark; without it, all are listed")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks")
+    parser.add_argument("--data-dir", type=Path, help="folder with data that are not shipped")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
+    parser.add_argument("--runs", type=int, help="how many seeds, one after another (default: the benchmark's own)")
+    parser.add_argument("--only", metavar="METHOD", help="measure this method alone")
+    parser.add_argument("--quick", action="store_true", help="a small version, kept apart from real results")
+    parser.add_argument("--force", action="store_true", help="measure again what is recorded already")
+    parser.add_argument("--output", type=Path, default=HERE, help="where results/ and tables/ go (default: here)")
+    return parser
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

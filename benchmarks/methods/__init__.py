@@ -1,0 +1,1 @@
+"""One small adapter per method: it answers, it never scores itself."""

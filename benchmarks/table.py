@@ -1,0 +1,117 @@
+"""Tables from recorded results: the paper's figure, ours, the difference; then what differs, the data, the machine."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.results import Result, argument_text
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Benchmark, Task
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure: our value in every run, and the paper's where it has one, in the same unit."""
+
+    name: str
+    ours: tuple[float, ...]
+    paper: float | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows of one kind, all written with `digits` decimals."""
+
+    title: str
+    rows: tuple[Row, ...]
+    digits: int = 2
+    note: str = ""
+
+
+def render(benchmark: "Benchmark", tasks: Sequence["Task"], results: Sequence[Result]) -> str:
+    """Return the whole page as Markdown; the same results give the same page."""
+    good = [result for result in results if result.ok]
+    failed = [result for result in results if not result.ok]
+    sections = benchmark.sections(good)
+    blocks = [f"# {benchmark.title}"]
+    for section in sections:
+        blocks += [f"## {section.title}", _comparison(section), *filter(None, [section.note])]
+    blocks.append(_runs(sorted({result.seed for result in good})))
+    lists = {
+        "What differs from the paper" if any(map(_has_paper, sections)) else "Notes": benchmark.notes,
+        "Data": [f"`{task.dataset}`: {task.description}" for task in tasks],
+        "Failed": [_failure(result) for result in failed],
+        "Methods": _costs(good),
+        "Machine and versions": _circumstances(good),
+    }
+    blocks += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in lines) for title, lines in lists.items() if lines]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _runs(seeds: Sequence[int]) -> str:
+    if not seeds:
+        return "No results yet."
+    if len(seeds) == 1:
+        return f"One run, seed {seeds[0]}."
+    return f"Means over {len(seeds)} runs (seeds {', '.join(map(str, seeds))}) ± their standard deviation."
+
+
+def _has_paper(section: Section) -> bool:
+    return any(row.paper is not None for row in section.rows)
+
+
+def _comparison(section: Section) -> str:
+    with_paper = _has_paper(section)
+    header = ["", "paper", "ours", "difference"] if with_paper else ["", "measured"]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    for row in section.rows:
+        ours = _spread(row.ours, section.digits)
+        lines.append([row.name, *_beside(row, ours, section.digits)] if with_paper else [row.name, ours])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _beside(row: Row, ours: str, digits: int) -> list[str]:
+    paper = "-" if row.paper is None else f"{row.paper:.{digits}f}"
+    if row.paper is None or not row.ours:
+        return [paper, ours, "-"]
+    return [paper, ours, f"{statistics.fmean(row.ours) - row.paper:+.{digits}f}"]
+
+
+def _spread(values: tuple[float, ...], digits: int) -> str:
+    if not values:
+        return "-"
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def _failure(result: Result) -> str:
+    return (
+        f"{result.method} ({argument_text(result.arguments)}) on {result.dataset}, seed {result.seed}: {result.error}"
+    )
+
+
+def _costs(results: Sequence[Result]) -> list[str]:
+    lines = []
+    for key in dict.fromkeys((r.dataset, r.method, argument_text(r.arguments)) for r in results):
+        group = [r for r in results if (r.dataset, r.method, argument_text(r.arguments)) == key]
+        cpu = statistics.fmean(r.cpu_seconds for r in group)
+        memory = max(r.peak_memory_bytes for r in group) / 2**20
+        lines.append(f"{key[0]}, {key[1]} ({key[2]}): {cpu:.2f} CPU s a run, peak {memory:.0f} MiB")
+    return lines
+
+
+def _circumstances(results: Sequence[Result]) -> list[str]:
+    """Say where the results come from, and plainly if from more than one place."""
+    machines = dict.fromkeys(", ".join(f"{name} {value}" for name, value in r.machine.items()) for r in results)
+    commits = dict.fromkeys(r.commit or "unknown" for r in results)
+    packages: dict[str, dict[str, None]] = {}
+    for name, version in (pair for r in results for pair in r.packages.items()):
+        packages.setdefault(name, {})[version] = None
+    lines = [f"machine: {text}" for text in machines] + [f"commit: {text}" for text in commits]
+    versions = [f"{name} {' or '.join(packages[name])}" for name in sorted(packages)]
+    lines.append(f"packages: {', '.join(versions)}")
+    if any(len(kinds) > 1 for kinds in (machines, commits, *packages.values())):
+        lines.append("These results come from different machines, commits or versions; measure again with --force.")
+    return lines if results else []

@@ -1,0 +1,149 @@
+"""`blindsight data`: list, fetch, look at and measure collections of pictures."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
+from blindsight.data import Dataset, attribute_sheet, catalogue, contact_sheet, extract, fetch, load, pipeline
+from blindsight.errors import InputError
+from blindsight.files import atomic_writer, cache_folder
+
+app = typer.Typer(help="List, fetch and look at collections of pictures.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the collection; `blindsight data list` shows them.")]
+PathOption = Annotated[
+    Path | None, typer.Option("--path", help="Where the collection lies, for those read from a folder or file.")
+]
+CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
+SizeOption = Annotated[int | None, typer.Option("--size", help="Side of the pictures in pixels.", min=1)]
+
+
+@app.command("list")
+def list_collections(json: JsonOption = False, debug: DebugOption = False) -> None:
+    """Show every collection Blindsight can load, and whether it is here."""
+    entries = catalogue()
+    document = {
+        "cache": str(cache_folder()),
+        "collections": [
+            {"name": e.name, "title": e.title, "comes": e.comes, "here": e.is_here(), "licence": e.licence}
+            for e in entries
+        ],
+    }
+    rows = [(e.name, e.title, e.comes, "yes" if e.is_here() else "no", e.licence) for e in entries]
+    show(document, table("Collections", ("name", "what", "comes", "here", "licence"), rows))
+
+
+@app.command("fetch")
+def fetch_collection(
+    name: NameArgument,
+    via: Annotated[str | None, typer.Option("--via", help="Use only this source.")] = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Bring a collection into the cache: checked against its checksum, whole or not at all."""
+    with terminal_progress() as progress:
+        folder = fetch(name, via=via, progress=progress)
+    show({"name": name, "folder": str(folder)}, f"{name} is in {folder}")
+
+
+@app.command("info")
+def show_information(
+    name: NameArgument,
+    path: PathOption = None,
+    count: CountOption = None,
+    size: SizeOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Say what a collection holds: pictures, labels, attributes, persons, what was skipped, and the terms."""
+    dataset = _load(name, path, count, size, seed)
+    document = _describe(dataset)
+    facts = [(key.replace("_", " "), str(value)) for key, value in document.items() if not isinstance(value, dict | list)]
+    parts = [table(dataset.name, ("", ""), facts)]
+    if document["attributes"]:
+        shares = [(key, f"{value:.1%}") for key, value in document["attributes"].items()]
+        parts.append(table("Attributes", ("attribute", "share"), shares, numbers=("share",)))
+    if document["skipped"]:
+        parts.append(table("Skipped pictures", ("picture and reason",), [(line,) for line in document["skipped"][:20]]))
+    show(document, *parts)
+
+
+@app.command("show")
+def show_pictures(
+    name: NameArgument,
+    attributes: Annotated[
+        str | None, typer.Option("--attributes", help="With and without these, e.g. smiling,eyeglasses.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="The contact sheet to write (PNG).")] = Path("out/sheet.png"),
+    path: PathOption = None,
+    count: CountOption = None,
+    size: SizeOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Write a contact sheet of the pictures, or of those with and without some attributes."""
+    asked = [part.strip() for part in attributes.split(",") if part.strip()] if attributes else []
+    dataset = _load(name, path, count or (600 if asked else 48), size, seed)
+    if dataset.images is None:
+        raise InputError(f"{name} holds ready-made features and no pictures: there is nothing to show.")
+    sheet = attribute_sheet(dataset, asked) if asked else contact_sheet(dataset.images[:48])
+    with atomic_writer(out) as stream:
+        sheet.save(stream, format="PNG")
+    document = {"sheet": str(out), "width": sheet.width, "height": sheet.height, "attributes": asked}
+    show(document, f"Contact sheet of {dataset.name}: {out} ({sheet.width} x {sheet.height} pixels)")
+
+
+@app.command("features")
+def make_features(
+    name: NameArgument,
+    kind: Annotated[
+        str, typer.Option("--features", help="pixels, embedding, or the path of an ONNX model.")
+    ] = "pixels",
+    out: Annotated[Path, typer.Option("--out", help="The file to write (npz: features, names).")] = Path(
+        "out/features.npz"
+    ),
+    path: PathOption = None,
+    count: CountOption = None,
+    size: SizeOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Turn pictures into features: SensorSift's pixel pipeline, a pretrained embedding, or your own ONNX model."""
+    dataset = _load(name, path, count, size, seed)
+    with terminal_progress() as progress:
+        features = extract(dataset, pipeline(kind, random_state=seed), progress=progress)
+    with atomic_writer(out, private=True) as stream:
+        np.savez_compressed(stream, features=features, names=np.array(dataset.names, dtype=np.str_))
+    document = {"features": str(out), "rows": features.shape[0], "dimensions": features.shape[1], "kind": kind}
+    show(document, f"{features.shape[0]} x {features.shape[1]} features of {dataset.name}: {out}")
+
+
+def _load(name: str, path: Path | None, count: int | None, size: int | None, seed: int) -> Dataset:
+    with terminal_progress() as progress:
+        return load(name, path=path, count=count, size=size, random_state=seed, progress=progress)
+
+
+def _describe(dataset: Dataset) -> dict[str, Any]:
+    known = {} if dataset.attributes is None else {
+        name: float((column := dataset.attribute(name))[column >= 0].mean()) for name in dataset.attribute_names
+    }
+    return {
+        "name": dataset.name,
+        "pictures": len(dataset),
+        "size": list(dataset.images.shape[1:3]) if dataset.images is not None else None,
+        "feature_dimensions": dataset.features.shape[1] if dataset.features is not None else None,
+        "classes": len(dataset.label_names),
+        "persons": len(np.unique(dataset.persons)) if dataset.persons is not None else None,
+        "duplicates_dropped": dataset.duplicates,
+        "licence": dataset.licence,
+        "source": dataset.source,
+        "attributes": known,
+        "skipped": list(dataset.skipped),
+        "notes": list(dataset.notes),
+    }

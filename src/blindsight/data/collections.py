@@ -1,0 +1,177 @@
+"""The public collections as one `Dataset` each: what `fetch` has brought, read strictly.
+
+Each reader takes the folder that `fetch` returned. `split` is "train" or "test" where the collection's makers drew
+that line, and "all" everywhere: the training pictures, then the test pictures. `names` tell which is which.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.data.canonical import CIFAR10_BATCHES, ORL_HEADER
+from blindsight.data.dataset import Dataset
+from blindsight.data.listing import Reading
+from blindsight.data.published import read_caltech101
+from blindsight.data.readers import read_folder
+from blindsight.data.sources import FETCHABLE
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.files import storage_errors
+
+Split = Literal["train", "test", "all"]
+
+CIFAR10_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FASHION_MNIST_LABELS = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+_PARTS: dict[str, tuple[str, ...]] = {"train": ("train",), "test": ("test",), "all": ("train", "test")}
+
+
+def digits() -> Dataset:
+    """Return the 1,797 handwritten digits that scikit-learn carries: 8 x 8 grey levels, no download needed.
+
+    >>> digits()
+    Dataset('digits', 1797 pictures, 8x8x3, labels)
+    """
+    from sklearn.datasets import load_digits
+
+    bundle = load_digits()
+    return Dataset(
+        name="digits",
+        licence="CC BY 4.0 (UCI Machine Learning Repository); the copy within scikit-learn BSD-3-Clause",
+        source="Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998 (test part), by scikit-learn",
+        images=_grey_to_rgb(np.round(bundle.images * (255 / 16)).astype(np.uint8)),
+        labels=bundle.target.astype(np.int64),
+        label_names=tuple(str(digit) for digit in range(10)),
+        names=tuple(f"{row:04d}" for row in range(len(bundle.target))),
+        notes=("Pixels of 0..16 are scaled to 0..255.",),
+    )
+
+
+def cifar10(folder: Path, *, split: Split = "all") -> Dataset:
+    """Read CIFAR-10 (32 x 32 colour): 50,000 pictures for training and 10,000 for testing."""
+    batches = {"train": CIFAR10_BATCHES[:-1], "test": CIFAR10_BATCHES[-1:]}
+
+    def read(part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        images, labels = zip(*(_cifar_batch(folder / f"{name}.bin") for name in batches[part]), strict=True)
+        return np.concatenate(images), np.concatenate(labels)
+
+    return _in_parts("cifar10", split, read, CIFAR10_LABELS)
+
+
+def fashion_mnist(folder: Path, *, split: Split = "all") -> Dataset:
+    """Read Fashion-MNIST (28 x 28 grey): 60,000 pictures for training and 10,000 for testing."""
+    prefix = {"train": "train", "test": "t10k"}
+
+    def read(part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        images = _read_idx(folder / f"{prefix[part]}-images-idx3-ubyte", dimensions=3)
+        return _grey_to_rgb(images), _read_idx(folder / f"{prefix[part]}-labels-idx1-ubyte", dimensions=1)
+
+    return _in_parts("fashion-mnist", split, read, FASHION_MNIST_LABELS)
+
+
+def orl(folder: Path, *, split: Split = "all") -> Dataset:
+    """Read the ORL faces (112 x 92 grey): ten pictures of each of 40 people, who are labels and persons alike."""
+    _only_all("orl", split)
+    names = [f"s{person}/{picture}.pgm" for person in range(1, 41) for picture in range(1, 11)]
+    people = np.repeat(np.arange(40), 10)
+    return Dataset(
+        name="orl",
+        licence=FETCHABLE["orl"].licence,
+        source=FETCHABLE["orl"].homepage,
+        images=_grey_to_rgb(np.stack([_orl_face(folder / name) for name in names])),
+        labels=people,
+        label_names=tuple(f"s{person}" for person in range(1, 41)),
+        persons=people,
+        names=tuple(names),
+        notes=("532 of 4.1 million pixels may be 3 grey levels darker than they were: see blindsight.data.canonical.",),
+    )
+
+
+def caltech101(folder: Path, *, split: Split = "all", background: bool = True, **how: Unpack[Reading]) -> Dataset:
+    """Read Caltech-101, each picture made square; the options are those of `read_caltech101`."""
+    _only_all("caltech101", split)
+    return read_caltech101(folder, background=background, **how)
+
+
+def lfw(folder: Path, *, split: Split = "all", **how: Unpack[Reading]) -> Dataset:
+    """Read Labeled Faces in the Wild, each picture made square; the people are labels and persons alike."""
+    _only_all("lfw", split)
+    faces = read_folder(folder / "lfw_funneled", **how)
+    entry = FETCHABLE["lfw"]
+    return replace(faces, name="lfw", licence=entry.licence, source=entry.homepage, persons=faces.labels)
+
+
+def _cifar_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Read records of one label, then 32 x 32 red, green and blue values; return pictures and labels."""
+    content = _read(path)
+    record = 1 + 3 * 32 * 32
+    if not len(content) or len(content) % record:
+        raise CorruptFileError(f"{path} is not a CIFAR-10 batch: {len(content)} bytes are no multiple of {record}.")
+    labels, *planes = np.split(content.reshape(-1, record), [1, 1 + 32 * 32, 1 + 2 * 32 * 32], axis=1)
+    return np.stack(planes, axis=-1).reshape(-1, 32, 32, 3), labels[:, 0]
+
+
+def _read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Read an IDX file of bytes: two zeros, type 8, the number of dimensions, each as 4 bytes, then the values."""
+    content = _read(path)
+    start = 4 * (1 + dimensions)
+    if bytes(content[:4]) != bytes([0, 0, 8, dimensions]) or len(content) < start:
+        raise CorruptFileError(f"{path} is not an IDX file of bytes in {dimensions} dimensions.")
+    shape = tuple(int(length) for length in content[4:start].view(">u4"))
+    if len(content) - start != np.prod(shape):
+        raise CorruptFileError(f"{path} is not complete: it should hold {shape} values.")
+    return content[start:].reshape(shape)
+
+
+def _orl_face(path: Path) -> NDArray[np.uint8]:
+    content, start = _read(path), len(ORL_HEADER)
+    if bytes(content[:start]) != ORL_HEADER or len(content) != start + 112 * 92:
+        raise CorruptFileError(f"{path} is not a grey PGM picture of 92 x 112 pixels.")
+    return content[start:].reshape(112, 92)
+
+
+def _read(path: Path) -> NDArray[np.uint8]:
+    with storage_errors("read", path, "Fetch the collection again."):
+        return np.fromfile(path, dtype=np.uint8)
+
+
+def _grey_to_rgb(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.repeat(grey[..., None], 3, axis=-1)
+
+
+def _parts(split: str) -> tuple[str, ...]:
+    if split not in _PARTS:
+        raise UnknownNameError("split", split, _PARTS)
+    return _PARTS[split]
+
+
+def _only_all(name: str, split: str) -> None:
+    if _parts(split) != _PARTS["all"]:
+        raise InputError(f"{name} has no split of its makers; got split={split!r}. Use 'all' and divide it yourself.")
+
+
+def _in_parts(
+    name: str,
+    split: str,
+    read: Callable[[str], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    label_names: tuple[str, ...],
+) -> Dataset:
+    """Join the parts that make up `split`; `read` returns the pictures and labels of one part."""
+    parts = {part: read(part) for part in _parts(split)}
+    labels = np.concatenate([labels for _, labels in parts.values()]).astype(np.int64)
+    if np.any(labels >= len(label_names)):
+        raise CorruptFileError(f"the labels of {name} must be below {len(label_names)}. Fetch the collection again.")
+    return Dataset(
+        name=name,
+        licence=FETCHABLE[name].licence,
+        source=FETCHABLE[name].homepage,
+        images=np.concatenate([images for images, _ in parts.values()]),
+        labels=labels,
+        label_names=label_names,
+        names=tuple(f"{part}/{row:05d}" for part, (images, _) in parts.items() for row in range(len(images))),
+    )

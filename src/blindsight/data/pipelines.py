@@ -1,0 +1,22 @@
+"""From a name to a feature pipeline: "pixels", "embedding", or the path of an ONNX model."""
+
+from pathlib import Path
+
+from blindsight.data.embedding import Embedding, OnnxEmbedding
+from blindsight.data.features import FeaturePipeline, PixelFeatures
+from blindsight.errors import UnknownNameError
+
+
+def pipeline(kind: str, *, random_state: int = 0) -> FeaturePipeline:
+    """Return the pipeline that `kind` names; `random_state` seeds the ones that learn from the pictures.
+
+    >>> pipeline("pixels").energy
+    0.95
+    """
+    if kind == "pixels":
+        return PixelFeatures(random_state=random_state)
+    if kind == "embedding":
+        return Embedding()
+    if Path(kind).suffix == ".onnx":
+        return OnnxEmbedding(kind)
+    raise UnknownNameError("feature pipeline", kind, ("embedding", "pixels", "the path of an .onnx model"))

@@ -1,0 +1,133 @@
+"""The whole story on bundled data: what `blindsight demo` runs and writes."""
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from blindsight.data import Dataset, PixelFeatures, extract, load
+from blindsight.data.partition import train_test
+from blindsight.dp import Census, Ledger, census
+from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
+from blindsight.progress import Progress, silent
+from blindsight.report import Chapter, Table, write_report
+from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
+
+SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
+EPSILON = 1.0
+"""What the demo's census spends per person."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Where the report lies, and what was found, as plain data."""
+
+    report: Path
+    findings: dict[str, Any]
+
+
+def run_demo(
+    out: Path, *, pictures: int = 4000, random_state: int = 0, cache: Path | None = None, progress: Progress = silent
+) -> Demo:
+    """Run every chapter on `pictures` drawn faces and write `out`/report.html."""
+    begun = perf_counter()
+    dataset = load("faces", count=pictures, random_state=random_state, pictures_per_person=5, progress=progress)
+    raw, pipeline = _features(dataset, random_state, cache, progress)
+    readings, tested = _read_attributes(raw, dataset, random_state, progress)
+    ledger = Ledger()
+    result, truth = _take_census(dataset, ledger)
+    assert dataset.images is not None
+    chapters = [
+        pictures_chapter(dataset, SHOWN),
+        features_chapter(
+            readings,
+            dimensions=raw.shape[1],
+            raw=6 * dataset.images[0, :, :, 0].size,
+            energy=pipeline.energy_,
+            tested=tested,
+        ),
+        census_chapter(result, truth, _spent_table(ledger)),
+    ]
+    seconds = perf_counter() - begun
+    findings = {
+        "pictures": len(dataset),
+        "feature_dimensions": raw.shape[1],
+        "balanced_accuracy": {r.attribute: r.balanced_accuracy for r in readings},
+        "census": dict(result.shares),
+        "statement": result.statement.to_dict(),
+        "seconds": round(seconds, 1),
+        "seed": random_state,
+    }
+    return Demo(_write(out, chapters, random_state, seconds), findings)
+
+
+def _features(
+    dataset: Dataset, random_state: int, cache: Path | None, progress: Progress
+) -> tuple[NDArray[np.float32], PixelFeatures]:
+    pipeline = PixelFeatures(random_state=random_state)
+    return extract(dataset, pipeline, cache=cache, progress=progress), pipeline
+
+
+def _read_attributes(
+    features: NDArray[np.float32], dataset: Dataset, random_state: int, progress: Progress
+) -> tuple[list[Reading], int]:
+    """Train a plain classifier per attribute on some people and test it on others."""
+    train, test = train_test(dataset, test=0.3, random_state=random_state)
+    readings = []
+    for done, name in enumerate(dataset.attribute_names):
+        progress("reading attributes", done, len(dataset.attribute_names))
+        truth = dataset.attribute(name)
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, class_weight="balanced", max_iter=300))
+        guess = classifier.fit(features[train], truth[train]).predict(features[test])
+        interval = balanced_accuracy_interval(
+            truth[test], guess, confidence=0.95, comparisons=len(dataset.attribute_names)
+        )
+        readings.append(
+            Reading(name, balanced_accuracy(truth[test], guess), interval, mean_precision(truth[test], guess))
+        )
+    progress("reading attributes", len(readings), len(readings))
+    return readings, len(test)
+
+
+def _take_census(dataset: Dataset, ledger: Ledger) -> tuple[Census, dict[str, float]]:
+    assert dataset.persons is not None
+    ledger.set_budget("faces", unit="person", neighbours="replace", epsilon=2 * EPSILON, delta=0.0)
+    answers = {name: dataset.attribute(name) for name in dataset.attribute_names}
+    result = census(answers, persons=dataset.persons, epsilon=EPSILON, ledger=ledger, scope="faces")
+    _, index = np.unique(dataset.persons, return_inverse=True)
+    pictures = np.bincount(index)
+    truth = {name: float((np.bincount(index, weights=column) / pictures).mean()) for name, column in answers.items()}
+    return result, truth
+
+
+def _spent_table(ledger: Ledger) -> Table:
+    rows = tuple(
+        (row.scope, row.unit, str(row.releases), f"{row.spent.epsilon:.2f}", f"{row.budget.epsilon:.2f}")
+        for row in ledger.table(delta=0.0)
+        if row.budget is not None
+    )
+    return Table(
+        ("data", "unit", "releases", "epsilon spent", "budget"), rows, caption="The ledger refuses what exceeds the budget."
+    )
+
+
+def _write(out: Path, chapters: list[Chapter], random_state: int, seconds: float) -> Path:
+    facts = {
+        "Version": f"blindsight {version('blindsight')}",
+        "Python": platform.python_version(),
+        "Libraries": ", ".join(f"{name} {version(name)}" for name in ("numpy", "scikit-learn", "dp-accounting")),
+        "Machine": f"{platform.system()} {platform.machine()}",
+        "Seed of pictures and splits": str(random_state),
+        "Noise": "from the operating system; differs from run to run",
+        "Time": f"{seconds:.0f} s",
+        "Command": "blindsight demo",
+    }
+    return write_report(out / "report.html", "What pictures give away, and what they need not", chapters, facts=facts)

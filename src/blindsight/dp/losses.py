@@ -1,0 +1,136 @@
+"""What one release costs: small descriptions that `blindsight.dp.accounting` composes and the ledger remembers.
+
+A loss belongs to a neighbouring relation (adding or removing one unit, or replacing one): the one for which the
+sensitivity behind it was bounded. Losses of different units or relations must not be added; the ledger refuses it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, get_args
+
+from blindsight.errors import InputError, UnknownNameError
+
+
+@dataclass(frozen=True)
+class LaplaceLoss:
+    """`count` releases with Laplace noise of scale (L1 sensitivity) / epsilon each."""
+
+    epsilon: float
+    count: int = 1
+    kind: ClassVar[str] = "laplace"
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a loss."""
+        check_positive("epsilon", self.epsilon)
+        _check_count(self.count)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the loss is bounded with delta = 0."""
+        return True
+
+
+@dataclass(frozen=True)
+class GaussianLoss:
+    """`count` releases with Gaussian noise of `noise_multiplier` times the L2 sensitivity each."""
+
+    noise_multiplier: float
+    count: int = 1
+    kind: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a loss."""
+        check_positive("noise_multiplier", self.noise_multiplier)
+        _check_count(self.count)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the loss is bounded with delta = 0."""
+        return False
+
+
+@dataclass(frozen=True)
+class SampledGaussianLoss:
+    """`count` Gaussian releases, each about a fresh Poisson sample that takes every unit with `sampling_rate`.
+
+    Holds for adding or removing one unit, not for replacing one, and only if who was sampled stays hidden.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    count: int = 1
+    kind: ClassVar[str] = "sampled gaussian"
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a loss."""
+        check_positive("noise_multiplier", self.noise_multiplier)
+        if not 0 < self.sampling_rate <= 1:
+            raise InputError(f"sampling_rate must be in (0, 1]; got {self.sampling_rate}.")
+        _check_count(self.count)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the loss is bounded with delta = 0."""
+        return False
+
+
+@dataclass(frozen=True)
+class BoundedLoss:
+    """`count` releases of which no more is known than that each is (epsilon, delta)-differentially private.
+
+    Randomised response is the worst of its kind, so this is also its exact loss. An infinite epsilon says that nothing
+    is proven of the release.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    count: int = 1
+    kind: ClassVar[str] = "bounded"
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a loss."""
+        if not self.epsilon >= 0:
+            raise InputError(f"epsilon must be at least 0; got {self.epsilon}.")
+        if not 0 <= self.delta < 1:
+            raise InputError(f"delta must be in [0, 1); got {self.delta}.")
+        _check_count(self.count)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the loss is bounded with delta = 0."""
+        return self.delta == 0 and self.epsilon < math.inf
+
+
+Loss = LaplaceLoss | GaussianLoss | SampledGaussianLoss | BoundedLoss
+
+
+def loss_to_dict(loss: Loss) -> dict[str, Any]:
+    """Return a loss as plain data that strict JSON can hold, with its kind; an infinite epsilon is "infinity"."""
+    return {"kind": loss.kind} | {name: "infinity" if v == math.inf else v for name, v in asdict(loss).items()}
+
+
+def loss_from_dict(data: Mapping[str, Any]) -> Loss:
+    """Return the loss that `loss_to_dict` described."""
+    kinds: dict[str, type[Loss]] = {loss.kind: loss for loss in get_args(Loss)}
+    kind = str(data.get("kind"))
+    if kind not in kinds:
+        raise UnknownNameError("kind of loss", kind, kinds)
+    try:
+        fields: dict[str, Any] = {
+            name: math.inf if v == "infinity" else v for name, v in data.items() if name != "kind"
+        }
+        return kinds[kind](**fields)
+    except TypeError:
+        raise InputError(f"a {kind} loss cannot have the fields {', '.join(sorted(data))}.") from None
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise unless a privacy parameter is positive and finite."""
+    if not 0 < value < math.inf:
+        raise InputError(f"{name} must be positive and finite; got {value}.")
+
+
+def _check_count(count: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError(f"count must be a whole number of at least 1; got {count!r}.")

@@ -1,0 +1,36 @@
+"""How good is an answer: pure functions from arrays to numbers, the papers' definitions beside the standard ones.
+
+Where a paper's definition flatters or hides something, its docstring says what, and the standard one stands next to it.
+Every function refuses empty, mismatched or not-a-number input with one sentence; none of them warns and carries on.
+"""
+
+from blindsight.metrics.classification import (
+    accuracy,
+    balanced_accuracy,
+    mean_label_accuracy,
+    mean_precision,
+    priv_loss,
+    pub_loss,
+)
+from blindsight.metrics.clustering import adjusted_mutual_information
+from blindsight.metrics.intervals import Interval, accuracy_interval, balanced_accuracy_interval
+from blindsight.metrics.ranking import average_precision, mean_average_precision
+from blindsight.metrics.retrieval import query_average_precision, radius_precision_recall, recall_at_k
+
+__all__ = [
+    "Interval",
+    "accuracy",
+    "accuracy_interval",
+    "adjusted_mutual_information",
+    "average_precision",
+    "balanced_accuracy",
+    "balanced_accuracy_interval",
+    "mean_average_precision",
+    "mean_label_accuracy",
+    "mean_precision",
+    "priv_loss",
+    "pub_loss",
+    "query_average_precision",
+    "radius_precision_recall",
+    "recall_at_k",
+]

@@ -1,0 +1,298 @@
+"""The privacy statement: what is proven about a result, in words a person can check and numbers a program can read.
+
+Every result that claims privacy carries one. It tells whom it protects, by which mechanism, epsilon and delta *as
+proven*, what a paper claims instead and why that fails, who sees what, what is assumed and what is not protected. A
+statement that contradicts itself cannot be made, and one about noise that somebody could repeat says that it is void.
+"""
+
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from decimal import ROUND_CEILING, Context, Decimal
+from html import escape
+from typing import Any, Literal, Self, get_args
+
+from blindsight.errors import InputError
+from blindsight.rng import ByteSource, system_bytes
+
+Unit = Literal["bit", "record", "person"]
+"""What one step between neighbouring inputs changes: a single bit of a code, one picture's record, all of a person."""
+
+Neighbours = Literal["add/remove", "replace"]
+"""How neighbouring inputs differ: one unit is there or not, or one unit is exchanged for another."""
+
+Guarantee = Literal["differential privacy", "cryptographic", "measured", "none"]
+"""How the protection is known: by proof, by proof under assumptions of hardness, by attacking it, or not at all."""
+
+Randomness = Literal["operating system", "injected", "none"]
+"""Where noise and keys came from; injected randomness can be repeated and voids every guarantee."""
+
+Status = Literal["proven", "measured", "unproven", "void"]
+"""The one word of a statement that a reader should remember."""
+
+SCHEMA, VERSION = "blindsight/privacy-statement", 1
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "guarantee": get_args(Guarantee),
+    "unit": (*get_args(Unit), None),
+    "neighbours": (*get_args(Neighbours), None),
+    "randomness": get_args(Randomness),
+}
+_NEEDS: dict[Guarantee, tuple[str, ...]] = {
+    "differential privacy": ("unit", "delta", "neighbours", "accountant"),
+    "cryptographic": ("assumptions",),
+    "measured": ("evidence",),
+    "none": (),
+}
+
+
+def randomness_of(source: ByteSource) -> Randomness:
+    """Name a source of bytes for the statement: only the operating system's keeps a guarantee."""
+    return "operating system" if source is system_bytes else "injected"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper claims of its method, and why that fails; None for a claim that holds."""
+
+    source: str
+    claimed: str
+    why_it_fails: str | None
+
+    def __post_init__(self) -> None:
+        """Refuse a claim without its words, or one said to fail without a reason."""
+        _check_text("a claim's source", self.source)
+        _check_text("what is claimed", self.claimed)
+        if self.why_it_fails is not None:
+            _check_text("the reason why a claim fails", self.why_it_fails)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """What is proven about one result. Numbers are upper bounds; nothing is said that is not meant.
+
+    `epsilon` is None where the guarantee is not differential privacy, and infinite (with `guarantee` "none") where
+    nothing is proven. `evidence` tells what was measured, by which attack, where that is all there is.
+    """
+
+    guarantee: Guarantee
+    mechanism: str
+    unit: Unit | None
+    epsilon: float | None
+    delta: float | None
+    randomness: Randomness
+    who_sees: Mapping[str, str]
+    not_protected: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+    neighbours: Neighbours | None = None
+    accountant: str | None = None
+    evidence: str | None = None
+    claim: Claim | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a statement that contradicts itself or leaves out what an honest one must say."""
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {getattr(self, name)!r}.")
+        _check_text("mechanism", self.mechanism)
+        for name in ("assumptions", "not_protected"):
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        object.__setattr__(self, "who_sees", dict(self.who_sees))
+        for role, sees in self.who_sees.items():
+            _check_text("a role", role)
+            _check_text(f"what the {role} sees", sees)
+        if not self.who_sees or not self.not_protected:
+            raise InputError("a statement must tell who sees what and what is not protected; got nothing for one.")
+        self._check_numbers()
+        self._check_guarantee()
+
+    def _check_numbers(self) -> None:
+        if self.epsilon is not None and not self.epsilon >= 0:
+            raise InputError(f"epsilon must be at least 0; got {self.epsilon}.")
+        if self.delta is not None and not 0 <= self.delta < 1:
+            raise InputError(f"delta must be in [0, 1); got {self.delta}.")
+        proven = self.epsilon is not None and self.epsilon < math.inf
+        if proven != (self.guarantee == "differential privacy") or (self.epsilon == math.inf) > (
+            self.guarantee == "none"
+        ):
+            raise InputError(
+                f"epsilon {self.epsilon} does not go with the guarantee {self.guarantee!r}: differential privacy has a "
+                "finite epsilon, 'none' has infinity or None, the others have None."
+            )
+        if not proven and self.delta is not None:
+            raise InputError(f"delta means nothing without a finite epsilon; got {self.delta}. Leave it None.")
+
+    def _check_guarantee(self) -> None:
+        missing = [name for name in _NEEDS[self.guarantee] if getattr(self, name) in (None, "", ())]
+        if missing:
+            raise InputError(f"a statement with the guarantee {self.guarantee!r} needs {' and '.join(missing)}.")
+        if self.guarantee == "none" and self.claim is not None and self.claim.why_it_fails is None:
+            raise InputError("a claim cannot hold where nothing is proven. Say why it fails.")
+
+    @property
+    def void(self) -> bool:
+        """Whether the guarantee is lost because the randomness can be repeated (as in a test)."""
+        return self.randomness == "injected"
+
+    @property
+    def status(self) -> Status:
+        """Whether the statement is proven, measured, unproven or void."""
+        if self.void:
+            return "void"
+        if self.guarantee == "none":
+            return "unproven"
+        return "measured" if self.guarantee == "measured" else "proven"
+
+    def headline(self) -> str:
+        """Return the statement in one line.
+
+        >>> statement = PrivacyStatement(
+        ...     guarantee="differential privacy", mechanism="randomised response on 48 bits", unit="record",
+        ...     epsilon=25.99, delta=0.0, randomness="operating system", neighbours="replace", accountant="basic",
+        ...     who_sees={"server": "the noisy code"}, not_protected=("that the record exists",),
+        ...     claim=Claim("the paper", "epsilon = 1", "its epsilon is per bit, and a record has 48"))
+        >>> statement.headline()
+        'Proven: epsilon = 25.99 per record; the paper claims epsilon = 1, which does not hold'
+        """
+        if self.guarantee == "differential privacy":
+            delta = f" (delta = {_rounded_up(self.delta)})" if self.delta else ""
+            line = f"Proven: epsilon = {_rounded_up(self.epsilon or 0.0)}{delta} per {self.unit}"
+        elif self.guarantee == "cryptographic":
+            line = f"Proven under the assumptions named: {self.mechanism}"
+        elif self.guarantee == "measured":
+            line = f"Measured, not proven: {self.evidence}"
+        else:
+            line = f"Nothing is proven per {self.unit}" if self.unit else "Nothing is proven"
+        if self.claim is not None:
+            holds = "holds" if self.claim.why_it_fails is None else "does not hold"
+            line += f"; {self.claim.source} claims {self.claim.claimed}, which {holds}"
+        return f"Void, made with repeatable randomness (otherwise: {line})" if self.void else line
+
+    def to_text(self, width: int = 88) -> str:
+        """Return the whole statement for a terminal of `width` columns."""
+        rows = [("Statement", [self.headline()])]
+        if self.claim is not None and self.claim.why_it_fails is not None:
+            rows.append(("Claim fails", [self.claim.why_it_fails]))
+        rows += self._rows()
+        rows.append(("Who sees what", [f"{role}: {sees}" for role, sees in self.who_sees.items()]))
+        lines = []
+        for label, paragraphs in rows:
+            for i, paragraph in enumerate(paragraphs):
+                head = f"{'' if i else label:<15}" + ("- " if len(paragraphs) > 1 else "")
+                lines.append(textwrap.fill(paragraph, width, initial_indent=head, subsequent_indent=" " * len(head)))
+        return "\n".join(lines)
+
+    __str__ = to_text
+
+    def to_html(self) -> str:
+        """Return the statement as a fragment of a page; its classes let a style sheet colour what holds and what fails.
+
+        ``section.statement`` is also of the class of its status (proven, measured, unproven, void), and ``p.claim`` of
+        the class holds or fails.
+        """
+        parts = [f'<section class="statement {self.status}" aria-label="Privacy statement">']
+        parts.append(f'<p class="headline">{escape(self.headline())}</p>')
+        if self.claim is not None:
+            fails = self.claim.why_it_fails
+            cited = f"<cite>{escape(self.claim.source)}</cite> claims <q>{escape(self.claim.claimed)}</q>."
+            reason = f' It fails: <span class="reason">{escape(fails)}</span>' if fails else " It holds."
+            parts.append(f'<p class="claim {"fails" if fails else "holds"}">{cited}{reason}</p>')
+        parts.append("<dl>")
+        for label, paragraphs in self._rows():
+            parts.append(f"<dt>{label}</dt>" + "".join(f"<dd>{escape(text)}</dd>" for text in paragraphs))
+        parts += ["</dl>", "<table>", "<caption>Who sees what</caption>"]
+        parts.append('<thead><tr><th scope="col">Role</th><th scope="col">Sees</th></tr></thead>')
+        for role, sees in self.who_sees.items():
+            parts.append(f'<tr><th scope="row">{escape(role)}</th><td>{escape(sees)}</td></tr>')
+        return "\n".join([*parts, "</table>", "</section>"])
+
+    def _rows(self) -> list[tuple[str, list[str]]]:
+        """Return what terminal and page both show: a label and its paragraphs, in order, nothing empty."""
+        related = None
+        if self.neighbours is not None:
+            how = {"add/remove": "is added or removed", "replace": "is exchanged for another"}[self.neighbours]
+            related = f"one {self.unit or 'unit'} {how} ({self.neighbours})"
+        rows: list[tuple[str, list[str | None]]] = [
+            ("Guarantee", [self.guarantee]),
+            ("Mechanism", [self.mechanism]),
+            ("Neighbours", [related]),
+            ("Accountant", [self.accountant]),
+            ("Evidence", [self.evidence]),
+            ("Randomness", [self.randomness + (": it can be repeated, so no guarantee holds" if self.void else "")]),
+            ("Assumptions", list(self.assumptions)),
+            ("Not protected", list(self.not_protected)),
+        ]
+        said = [(label, [text for text in paragraphs if text]) for label, paragraphs in rows]
+        return [(label, paragraphs) for label, paragraphs in said if paragraphs]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statement as plain data for strict JSON: an infinite epsilon is the string "infinity"."""
+        data = {"schema": SCHEMA, "version": VERSION, "headline": self.headline(), "status": self.status}
+        data |= {field.name: getattr(self, field.name) for field in fields(self)}
+        data["epsilon"] = "infinity" if self.epsilon == math.inf else self.epsilon
+        data |= {name: list(getattr(self, name)) for name in ("assumptions", "not_protected")}
+        data |= {"who_sees": dict(self.who_sees), "claim": None if self.claim is None else asdict(self.claim)}
+        return data
+
+    def to_json(self) -> str:
+        """Return the statement as one JSON document; `from_json` gives it back."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=2)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the statement that `to_dict` described, checked anew; headline and status are derived again."""
+        if data.get("schema") != SCHEMA or data.get("version") != VERSION:
+            raise InputError(
+                f"not a privacy statement of version {VERSION}; got {data.get('schema')!r} {data.get('version')!r}."
+            )
+        known = {name: value for name, value in data.items() if name not in _DERIVED}
+        try:
+            if known.get("epsilon") == "infinity":
+                known["epsilon"] = math.inf
+            if known.get("claim") is not None:
+                known["claim"] = Claim(**known["claim"])
+            return cls(**known)
+        except (TypeError, AttributeError) as error:
+            raise InputError(f"a privacy statement has missing, unknown or ill-typed fields: {error}.") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the statement that `to_json` wrote, checked anew."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"a privacy statement must be JSON: {error}.") from None
+        if not isinstance(data, dict):
+            raise InputError(f"a privacy statement must be a JSON object; got {type(data).__name__}.")
+        return cls.from_dict(data)
+
+
+_DERIVED = ("schema", "version", "headline", "status")
+
+
+def _check_text(what: str, text: str) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{what} must be said in words; got {text!r}.")
+
+
+def _texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(texts, str):
+        raise InputError(f"{what} must be a list of sentences; got one string. Put it in a list.")
+    listed = tuple(texts)
+    for text in listed:
+        _check_text(f"each of {what}", text)
+    return listed
+
+
+def _rounded_up(value: float) -> str:
+    """Return two decimals, or three significant digits of a small number, never less than the number itself.
+
+    >>> _rounded_up(1.0), _rounded_up(7.3293), _rounded_up(0.0), _rounded_up(0.01234), _rounded_up(1e-6)
+    ('1.00', '7.33', '0.00', '0.0124', '1e-06')
+    """
+    exact = Decimal(repr(float(value)))
+    places = max(2, 2 - exact.adjusted()) if exact else 2
+    rounded = exact.quantize(Decimal(1).scaleb(-places), ROUND_CEILING, Context(prec=400))
+    return f"{float(rounded):.3g}" if 0 < value < 1e-3 else f"{rounded:f}"

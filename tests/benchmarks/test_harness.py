@@ -1,0 +1,340 @@
+"""The harness with a toy benchmark: guess ten hidden bits. Methods live in this file and are named like any adapter."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.command import main, suite_names
+from benchmarks.harness import Benchmark, Method, Problem, Settings, Task, recorded, run
+from benchmarks.machine import commit, measured
+from benchmarks.results import Result, argument_text, parse_arguments, read_result, result_path, write_result
+from benchmarks.table import Row, Section, render
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.metrics import accuracy
+
+ROOT = Path(__file__).resolve().parents[2]
+calls = []
+
+
+def answer(given, *, seed, flips=0):
+    calls.append(("answer", seed))
+    bits = given["hint"].copy()
+    bits[:flips] ^= 1
+    return bits
+
+
+def boast(given, *, seed):
+    return {"score": 1.0, "bits": given["hint"]}
+
+
+def vandal(given, *, seed):
+    given["hint"][:] ^= 1
+    return given["hint"]
+
+
+def broken(given, *, seed):
+    calls.append(("broken", seed))
+    raise RuntimeError("out of\nluck")
+
+
+def interrupted(given, *, seed):
+    raise KeyboardInterrupt
+
+
+def pose(bits, seed):
+    hidden = np.random.default_rng(seed).integers(0, 2, bits)
+    return Problem({"hint": hidden.copy()}, lambda guess: {"accuracy": accuracy(hidden, guess)})
+
+
+def tasks(settings):
+    bits = 4 if settings.quick else 10
+    return [Task(f"bits-{bits}", f"{bits} hidden bits.", partial(pose, bits))]
+
+
+def sections(results):
+    right = [r for r in results if r.method == "answer"]
+    return [Section("Guessing", (Row("bits", tuple(100 * r.score["accuracy"] for r in right), 75.0),), digits=1)]
+
+
+def method(name, **arguments):
+    return Method(name, f"{__name__}:{name}", arguments)
+
+
+def benchmark(*methods):
+    return Benchmark(
+        "toy", "A toy", tasks, methods or (method("answer", flips=2),), sections, ("Nothing is hidden.",), runs=2
+    )
+
+
+@pytest.fixture(autouse=True)
+def _forget_calls():
+    calls.clear()
+
+
+def test_the_path_names_what_was_measured(tmp_path):
+    run(benchmark(method("answer", flips=2)), Settings(), tmp_path, seeds=[7])
+    path = tmp_path / "toy" / "bits-10" / "answer" / "flips=2.seed7.json"
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
+    record = json.loads(path.read_text())
+    assert record["arguments"] == {"flips": 2}
+    assert record["seed"] == 7
+    assert record["score"] == {"accuracy": 0.8}
+    assert record["output"]["shape"] == [10]
+    assert len(record["output"]["sha256"]) == 64
+    assert record["cpu_seconds"] >= 0
+    assert record["peak_memory_bytes"] > 10**7
+    assert record["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert record["packages"]["numpy"] == np.__version__
+
+
+def test_recorded_results_are_reused_unless_forced(tmp_path):
+    first = run(benchmark(), Settings(), tmp_path, seeds=[0, 1])
+    assert calls == [("answer", 0), ("answer", 1)]
+    assert run(benchmark(), Settings(), tmp_path, seeds=[0, 1]) == first
+    assert len(calls) == 2
+    run(benchmark(), Settings(), tmp_path, seeds=[1, 2])
+    assert calls[2:] == [("answer", 2)]
+    run(benchmark(), Settings(), tmp_path, seeds=[0], force=True)
+    assert calls[3:] == [("answer", 0)]
+
+
+def test_a_failed_method_is_recorded_stops_nobody_and_is_tried_again(tmp_path):
+    toy = benchmark(method("broken"), method("missing"), method("answer"))
+    results = run(toy, Settings(), tmp_path, seeds=[0])
+    assert [r.ok for r in results] == [False, False, True]
+    assert results[0].error == "RuntimeError: out of"
+    assert results[1].error.startswith("AttributeError: ")
+    assert read_result(result_path(tmp_path, results[0])) == results[0]
+    run(toy, Settings(), tmp_path, seeds=[0])
+    assert calls == [("broken", 0), ("answer", 0), ("broken", 0)]
+
+
+def test_a_method_cannot_score_itself_nor_spoil_the_problem_for_others(tmp_path):
+    boaster, spoiler, honest = run(
+        benchmark(method("boast"), method("vandal"), method("answer")), Settings(), tmp_path, seeds=[3]
+    )
+    assert not boaster.ok
+    assert "y_pred must have 1 dimension(s)" in boaster.error
+    assert boaster.score == {}
+    assert spoiler.score == {"accuracy": 0}
+    assert honest.score == {"accuracy": 1}
+
+
+def test_a_score_that_is_no_number_is_a_failure(tmp_path):
+    def unscored(settings):
+        return [
+            Task("bits-1", "", lambda seed: Problem({"hint": np.zeros(1, int)}, lambda guess: {"f1": float("nan")}))
+        ]
+
+    (result,) = run(replace(benchmark(), tasks=unscored), Settings(), tmp_path, seeds=[0])
+    assert result.error == "InputError: the score 'f1' is nan, not a number that can be compared."
+
+
+def test_an_interrupt_keeps_what_was_written(tmp_path):
+    toy = benchmark(method("answer"), method("interrupted"))
+    with pytest.raises(KeyboardInterrupt):
+        run(toy, Settings(), tmp_path, seeds=[0, 1])
+    assert [r.method for r in recorded(toy, Settings(), tmp_path)] == ["answer"]
+    assert [p.suffix for p in tmp_path.rglob("*") if p.is_file()] == [".json"]
+
+
+def test_a_result_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "r.json"
+    write_result(path, Result("toy", "d", "m", {}, 0, score={"accuracy": 0.5}))
+
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        write_result(path, Result("toy", "d", "m", {}, 0, score={"accuracy": 0.9}))
+    assert read_result(path).score == {"accuracy": 0.5}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_quick_results_never_mix_with_real_ones(tmp_path):
+    run(benchmark(), Settings(), tmp_path, seeds=[0])
+    run(benchmark(), Settings(quick=True), tmp_path, seeds=[0])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy", "toy-quick"]
+    assert [r.dataset for r in recorded(benchmark(), Settings(), tmp_path)] == ["bits-10"]
+
+
+def test_recorded_takes_every_seed_of_exactly_these_arguments(tmp_path):
+    many = benchmark(method("answer", flips=1), method("answer", flips=10), method("answer"))
+    run(many, Settings(), tmp_path, seeds=[0, 2, 10])
+    found = list(recorded(benchmark(method("answer", flips=1)), Settings(), tmp_path))
+    assert [(r.arguments, r.seed) for r in found] == [({"flips": 1}, 0), ({"flips": 1}, 2), ({"flips": 1}, 10)]
+
+
+def test_only_one_method_is_run_when_only_one_is_asked_for(tmp_path):
+    toy = benchmark(method("answer"), method("broken"))
+    assert [r.method for r in run(toy, Settings(), tmp_path, seeds=[0], only="answer")] == ["answer"]
+    with pytest.raises(UnknownNameError, match=r"unknown method 'anser'\. Did you mean 'answer'"):
+        run(toy, Settings(), tmp_path, seeds=[0], only="anser")
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path):
+    (path,) = [result_path(tmp_path, r) for r in run(benchmark(), Settings(), tmp_path, seeds=[0])]
+    path.write_text("{}")
+    with pytest.raises(CorruptFileError, match="measure again with --force"):
+        run(benchmark(), Settings(), tmp_path, seeds=[0])
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
+argument_sets = st.dictionaries(names, values, max_size=4)
+
+
+@settings(deadline=None)
+@given(argument_sets)
+@example({"a": "1"})
+@example({"a": 1})
+@example({"a": 1.0})
+@example({"a": True, "b": "true"})
+@example({"a": "x,b=y"})
+@example({"a": "../../b"})
+@example({"a": "NaN", "b": "Infinity", "c": "-Infinity"})
+def test_arguments_in_a_path_can_be_read_back(arguments):
+    text = argument_text(arguments)
+    assert len(text) <= 150
+    assert "/" not in text
+    if text.startswith("sha256-"):
+        with pytest.raises(InputError, match="Read them in the file itself"):
+            parse_arguments(text)
+    else:
+        back = parse_arguments(text)
+        assert back == arguments
+        assert {name: type(value) for name, value in back.items()} == {n: type(v) for n, v in arguments.items()}
+
+
+def test_long_arguments_that_differ_have_different_names():
+    texts = {argument_text({"note": "x" * 200 + end}) for end in "ab"}
+    assert len(texts) == 2
+    assert all(text.startswith("sha256-") for text in texts)
+    assert argument_text({"b": 1, "a": 2}) == argument_text({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("name", ["..", "", "a/b", ".hidden", "a b"])
+def test_names_cannot_leave_their_folder(name, tmp_path):
+    with pytest.raises(InputError, match="names must be letters"):
+        result_path(tmp_path, Result("toy", name, "m", {}, 0))
+
+
+def test_arguments_must_be_finite_and_named_like_parameters():
+    with pytest.raises(InputError, match="name of a Python parameter"):
+        argument_text({"../x": 1})
+    with pytest.raises(InputError, match="Pass it as the string 'inf'"):
+        argument_text({"privacy": float("inf")})
+
+
+def test_the_table_says_everything():
+    def result(seed, accuracy, error=None):
+        score = {} if error else {"accuracy": accuracy}
+        return Result(
+            *("toy", "bits-10", "answer", {"flips": 2}, seed, error, score),
+            cpu_seconds=1.25,
+            peak_memory_bytes=64 * 2**20,
+            machine={"cpu": "Abacus", "cores": "2"},
+            packages={"numpy": "2.4"},
+            commit="abc",
+        )
+
+    results = [result(0, 0.8), result(1, 0.7), result(2, 0, error="RuntimeError: no luck")]
+    assert render(benchmark(), tasks(Settings()), results) == (
+        "# A toy\n\n"
+        "## Guessing\n\n"
+        "|  | paper | ours | difference |\n"
+        "| --- | ---: | ---: | ---: |\n"
+        "| bits | 75.0 | 75.0 ± 7.1 | +0.0 |\n\n"
+        "Means over 2 runs (seeds 0, 1) ± their standard deviation.\n\n"
+        "## What differs from the paper\n\n- Nothing is hidden.\n\n"
+        "## Data\n\n- `bits-10`: 10 hidden bits.\n\n"
+        "## Failed\n\n- answer (flips=2) on bits-10, seed 2: RuntimeError: no luck\n\n"
+        "## Methods\n\n- bits-10, answer (flips=2): 1.25 CPU s a run, peak 64 MiB\n\n"
+        "## Machine and versions\n\n- machine: cpu Abacus, cores 2\n- commit: abc\n- packages: numpy 2.4\n"
+    )
+
+
+def test_the_table_warns_of_results_from_different_machines():
+    blank = Result("toy", "bits-10", "answer", {}, 0, score={"accuracy": 1.0}, machine={"cpu": "Abacus"})
+    same = replace(blank, seed=1, packages={"scipy": "1.17"})
+    assert "different" not in render(benchmark(), tasks(Settings()), [blank, same])
+    page = render(benchmark(), tasks(Settings()), [blank, replace(blank, seed=1, machine={"cpu": "Rule"})])
+    assert "- machine: cpu Abacus\n- machine: cpu Rule\n- commit: unknown\n" in page
+    assert "- These results come from different machines, commits or versions" in page
+
+
+def test_a_section_without_figures_of_a_paper_has_no_columns_for_them():
+    plain = Section("Speed", (Row("fast", (1.0,)), Row("never ran", ())), digits=0)
+    page = render(replace(benchmark(), sections=lambda results: [plain]), tasks(Settings()), [])
+    assert "|  | measured |\n| --- | ---: |\n| fast | 1 |\n| never ran | - |\n" in page
+    assert "No results yet.\n\n## Notes\n\n- Nothing is hidden." in page
+
+
+def test_the_command_runs_a_suite_and_writes_its_table(tmp_path, monkeypatch, capsys):
+    toy = benchmark(method("answer", flips=5), method("broken"))
+    monkeypatch.setattr("benchmarks.command.load_suite", lambda name: toy)
+    assert main(["toy", "--output", str(tmp_path), "--seed", "5"]) == 1
+    assert {p.stem for p in tmp_path.rglob("*.json")} == {
+        f"{a}.seed{k}" for a in ("flips=5", "default") for k in (5, 6)
+    }
+    page = (tmp_path / "tables" / "toy.md").read_text()
+    assert "| bits | 75.0 | 50.0 ± 0.0 | -25.0 |" in page
+    assert "broken (default) on bits-10, seed 5: RuntimeError: out of" in page
+    assert "bits-10 broken default seed 5: failed, RuntimeError: out of" in capsys.readouterr().err
+    assert main(["toy", "--output", str(tmp_path), "--seed", "5", "--only", "answer"]) == 0
+
+
+def test_the_command_explains_itself(tmp_path, monkeypatch, capsys):
+    assert main(["--list"]) == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == suite_names()
+    assert {"attributes", "noise"} <= set(listed)
+    assert main(["atributes"]) == 2
+    assert "Did you mean 'attributes'?" in capsys.readouterr().err
+    assert main(["noise", "--runs", "0"]) == 2
+    assert "--runs must be >= 1" in capsys.readouterr().err
+    monkeypatch.setattr("benchmarks.command.load_suite", lambda name: benchmark(method("interrupted")))
+    assert main(["toy", "--output", str(tmp_path)]) == 130
+    assert "every result so far is kept" in capsys.readouterr().err
+
+
+def test_the_script_starts_from_any_folder(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    script = [sys.executable, "-W", "error", str(ROOT / "benchmarks" / "run.py"), "--list"]
+    done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "attributes" in done.stdout
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system cannot forget a memory peak")
+def test_the_cost_is_that_of_the_block_alone():
+    np.ones(10**7).sum()  # 80 MB, held and released before
+    with measured() as little:
+        pass
+    with measured() as much:
+        np.ones(10**7).sum()
+        subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+    assert much.peak_memory_bytes - little.peak_memory_bytes >= 70_000_000
+    assert much.cpu_seconds > little.cpu_seconds
+    assert much.wall_seconds > little.wall_seconds > 0
+
+
+def test_cost_is_known_even_if_the_block_fails():
+    with pytest.raises(ValueError, match="no"), measured() as cost:
+        raise ValueError("no")
+    assert cost.wall_seconds > 0
+
+
+def test_code_outside_git_has_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert commit(tmp_path) is None

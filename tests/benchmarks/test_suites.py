@@ -1,0 +1,104 @@
+"""The shipped benchmarks: their scorers refuse wrong answers, their adapters learn, their tables add up."""
+
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+from benchmarks.harness import Settings
+from benchmarks.methods.attributes import LabelledFeatures
+from benchmarks.methods.noise import NoiseRequest
+from benchmarks.results import Result
+from benchmarks.suites import attributes, noise
+
+from blindsight.errors import InputError
+
+
+@pytest.mark.parametrize("method", attributes.BENCHMARK.methods, ids=str)
+def test_every_classifier_learns_an_attribute_and_skips_unknown_labels(method):
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((240, 3)).astype(np.float32)
+    truth = (features[:, :2] > 0).astype(np.int8)
+    labels = truth[:160].copy()
+    labels[::5, 0] = -1
+    arguments = {**method.arguments} | ({"trees": 20} if "trees" in method.arguments else {})
+    predicted = resolve_name(method.adapter)(
+        LabelledFeatures(features[:160], labels, features[160:]), seed=0, **arguments
+    )
+    assert predicted.shape == (80, 2)
+    assert set(np.unique(predicted)) == {0, 1}
+    assert np.mean(predicted == truth[160:]) > 0.85
+
+
+def test_attributes_are_judged_where_the_answer_is_known():
+    answers = np.tile(np.array([[1], [1], [0], [0], [-1]], dtype=np.int8), (1, len(attributes.ATTRIBUTES)))
+    predicted = np.zeros_like(answers)
+    predicted[[0, 4]] = 1
+    scores = attributes.score(answers, predicted)
+    assert scores["beard/accuracy"] == 0.75
+    assert scores["beard/mean_precision"] == pytest.approx((1 + 2 / 3) / 2)
+    assert scores["beard/balanced_accuracy"] == 0.75
+    assert len(scores) == 3 * len(attributes.ATTRIBUTES)
+    with pytest.raises(InputError, match=r"predictions must have shape \(5, 9\); got \(5,\)"):
+        attributes.score(answers, predicted[:, 0])
+
+
+def test_the_best_classifier_of_each_run_stands_beside_the_paper():
+    def result(method, seed, value):
+        score = {f"{name}/{measure}": value for name in attributes.ATTRIBUTES for measure in attributes.MEASURES}
+        return Result("attributes", "faces-3000", method, {}, seed, score=score)
+
+    results = [result("a", 0, 0.9), result("b", 0, 0.8), result("a", 1, 0.6), result("b", 1, 0.7)]
+    aggregate, precision, balanced = attributes.sections(results)
+    male, female = aggregate.rows[:2]
+    assert (male.name, male.paper, male.ours) == ("Male", 94.18, (90, 70))
+    assert (female.name, female.paper, female.ours) == ("Attr. Female", 87.33, ())
+    assert precision.rows[0].paper == 92.86
+    assert balanced.rows[0].paper is None
+
+
+@pytest.mark.parametrize("law", noise.LAWS)
+@pytest.mark.parametrize("method", noise.BENCHMARK.methods, ids=str)
+def test_honest_noise_is_accepted_and_timed(law, method):
+    drawn = resolve_name(method.adapter)(NoiseRequest(law, noise.SCALE), seed=1, values=20_000)
+    assert noise.score(law, drawn)["values"] == 20_000  # false alarm below 1e-9, see score
+
+
+@pytest.mark.parametrize("law", noise.LAWS)
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        lambda rng: np.zeros(20_000),
+        lambda rng: rng.uniform(-4, 4, 20_000),
+        lambda rng: rng.laplace(0, 1.8, 20_000),
+        lambda rng: rng.normal(0, 1.8, 20_000),
+        lambda rng: np.full(20_000, np.nan),
+        lambda rng: np.zeros((0,)),
+    ],
+)
+def test_fast_noise_of_another_law_is_refused(law, cheat):
+    with pytest.raises(InputError, match="noise"):
+        noise.score(law, cheat(np.random.default_rng(0)))
+
+
+def test_noise_is_compared_within_a_run():
+    def result(method, seed, cpu, values, session="monday"):
+        score = {"values": values}
+        return Result("noise", "laplace", method, {}, seed, score=score, cpu_seconds=cpu, session=session)
+
+    results = [
+        result("blindsight", 0, 1.0, 1e6),
+        result("numpy", 0, 0.1, 1e6),
+        result("python_loop", 0, 1.0, 1e5),
+        result("blindsight", 1, 2.0, 1e6),  # on another day than numpy: no ratio
+        result("numpy", 1, 0.1, 1e6, session="tuesday"),
+    ]
+    times, ratios = noise.sections(results)
+    assert times.rows[0].ours == (1000, 2000)
+    assert [row.ours for row in ratios.rows] == [pytest.approx((10,)), (), pytest.approx((10,)), ()]
+
+
+@pytest.mark.parametrize("suite", [attributes.BENCHMARK, noise.BENCHMARK])
+def test_tasks_are_named_without_loading_data(suite):
+    names = {task.dataset for quick in (False, True) for task in suite.tasks(Settings(quick=quick))}
+    assert names
+    assert all(resolve_name(method.adapter) for method in suite.methods)

@@ -1,0 +1,399 @@
+"""Paillier agrees with an independent implementation, adds exactly, refuses what it must and shows no secret."""
+
+import copy
+import hashlib
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import gmpy2
+import numpy as np
+import phe
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.paillier import Ciphertexts, PrivateKey, PublicKey, add_all, generate_keys
+from blindsight.crypto.randomiser import Randomiser, randomiser
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
+from blindsight.rng import seeded_bytes
+
+KEY = generate_keys(1024, insecure=True, source=seeded_bytes(1))
+LIMIT = KEY.public.max_plaintext
+plaintexts = st.one_of(st.sampled_from([0, 1, -1, LIMIT, -LIMIT]), st.integers(-LIMIT, LIMIT))
+
+
+def _factors(key: PrivateKey) -> tuple[int, int]:
+    return int(key._p), int(key._q)
+
+
+@pytest.fixture(scope="module")
+def oracle() -> tuple[phe.PaillierPublicKey, phe.PaillierPrivateKey]:
+    public = phe.PaillierPublicKey(KEY.public.n)
+    return public, phe.PaillierPrivateKey(public, *_factors(KEY))
+
+
+# --- agreement with python-paillier ---------------------------------------------------------------------------------
+
+
+def test_python_paillier_decrypts_our_ciphertexts(oracle: Any) -> None:
+    values = [0, 1, -1, 123456789, -(10**50), LIMIT, -LIMIT]
+    ciphertexts = KEY.public.encrypt(values)
+    assert [oracle[1].raw_decrypt(int(c)) for c in ciphertexts.values] == [v % KEY.public.n for v in values]
+
+
+def test_we_decrypt_python_paillier_ciphertexts(oracle: Any) -> None:
+    values = [0, 1, -1, 987654321, -(10**40), LIMIT, -LIMIT]
+    theirs = tuple(gmpy2.mpz(oracle[0].raw_encrypt(v % KEY.public.n)) for v in values)
+    assert KEY.decrypt(Ciphertexts(KEY.public, theirs)) == values
+
+
+def test_python_paillier_decrypts_a_packed_sum_of_ours(oracle: Any) -> None:
+    packing = SlotPacking.for_key(1024)
+    rng = np.random.default_rng(5)
+    vectors = rng.integers(-1000, 1001, size=(4, 50))
+    total = add_all(KEY.public.encrypt(packing.pack(vector, terms=4)) for vector in vectors)
+    raw = [oracle[1].raw_decrypt(int(c)) for c in total.values]
+    centred = [m if m <= LIMIT else m - KEY.public.n for m in raw]
+    assert packing.unpack(centred, 50).tolist() == vectors.sum(axis=0).tolist()
+
+
+# --- the scheme -----------------------------------------------------------------------------------------------------
+
+
+def test_ciphertext_is_the_published_formula_whatever_the_window() -> None:
+    n = KEY.public.n
+    digest = hashlib.shake_256(b"blindsight paillier base 1\0" + n.to_bytes(128, "big")).digest(144)
+    x = int.from_bytes(digest, "big") % n
+    base = pow(-x * x % n, n, n * n)
+    values = [5, -7, LIMIT]
+    expected = [(1 + m % n * n) * pow(base, r, n * n) % (n * n) for m, r in zip(values, _exponents(3), strict=True)]
+    maker = Randomiser(gmpy2.mpz(n))
+    assert maker.base == base
+    messages = [gmpy2.mpz(value) for value in values]
+    for window in (0, 3, 6, 7, 8, 10):  # each builds a wider table than the one before
+        assert maker.mask(messages, maker.draw(3, seeded_bytes(7)), window=window) == expected, window
+    assert list(KEY.public.encrypt(values, source=seeded_bytes(7)).values) == expected
+
+
+def _exponents(count: int) -> list[int]:
+    source = seeded_bytes(7)
+    data = source(count * 64)
+    return [int.from_bytes(data[i : i + 64], "little") for i in range(0, len(data), 64)]
+
+
+def test_known_answer() -> None:
+    matrix = KEY.public.encrypt([0, 1, -1, LIMIT, -LIMIT], source=seeded_bytes(2)).to_matrix()
+    assert KEY.public.short_fingerprint == "82a7-b36f-776d-2aa1"
+    assert hashlib.sha256(matrix.tobytes()).hexdigest() == "3265151555f4846e90d7894b17df4c42fc7a3bafbd5a7e0aa8e7e32ae300774e"
+
+
+def test_base_generates_the_jacobi_symbol_one_half() -> None:
+    # h = -x^2 is a non-residue modulo both primes (they are 3 modulo 4), so its Jacobi symbol is +1.
+    base = int(randomiser(KEY.public.n).base)
+    p, q = _factors(KEY)
+    assert gmpy2.legendre(base, p) == gmpy2.legendre(base, q) == -1
+    assert pow(base, (p - 1) * (q - 1) // 2, KEY.public.n**2) == 1  # an n-th residue of order dividing lambda
+
+
+@pytest.mark.parametrize("bits", [1024, 2048])
+def test_generated_primes_have_the_promised_form(bits: int) -> None:
+    key = generate_keys(bits, insecure=True, source=seeded_bytes(bits))
+    p, q = _factors(key)
+    assert key.public.bits == bits
+    assert p.bit_length() == q.bit_length() == bits // 2
+    assert p % 4 == q % 4 == 3
+    assert gmpy2.gcd(p - 1, q - 1) == 2
+    assert gmpy2.is_prime(p, 50)
+    assert gmpy2.is_prime(q, 50)
+
+
+@pytest.mark.slow
+def test_default_key_has_3072_bits_and_works() -> None:
+    key = generate_keys()
+    assert key.public.bits == 3072
+    values = [1, -2, key.public.max_plaintext]
+    assert key.decrypt(key.public.encrypt(values)) == values
+
+
+def test_equal_plaintexts_never_give_equal_ciphertexts() -> None:
+    ciphertexts = KEY.public.encrypt_zeros(40) + KEY.public.encrypt_zeros(40)
+    assert len(set(ciphertexts.values)) == 40
+    again = KEY.public.rerandomise(ciphertexts)
+    assert not set(again.values) & set(ciphertexts.values)
+    assert KEY.decrypt(again) == [0] * 40
+
+
+def test_each_encryption_draws_half_the_key_length_from_the_system() -> None:
+    drawn: list[int] = []
+
+    def source(count: int) -> bytes:
+        drawn.append(count)
+        return seeded_bytes(3)(count)
+
+    KEY.public.encrypt([1, 2, 3], source=source)
+    assert sum(drawn) * 8 == 3 * 512
+
+
+# --- homomorphism ---------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(plaintexts, max_size=3))
+def test_round_trip(values: list[int]) -> None:
+    assert KEY.decrypt(KEY.public.encrypt(values)) == values
+
+
+@settings(deadline=None, max_examples=60)
+@given(plaintexts, plaintexts)
+def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(a: int, b: int) -> None:
+    total = KEY.decrypt(KEY.public.encrypt([a]) + KEY.public.encrypt([b]))[0]
+    assert (total - a - b) % KEY.public.n == 0
+    assert abs(total) <= LIMIT
+    if abs(a + b) <= LIMIT:
+        assert total == a + b
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(-(2**400), 2**400), st.integers(-(2**80), 2**80))
+def test_product_with_a_public_number(value: int, factor: int) -> None:
+    assert KEY.decrypt(KEY.public.encrypt([value]) * factor) == [value * factor]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.lists(st.integers(-(2**300), 2**300), min_size=4, max_size=4), min_size=1, max_size=6))
+def test_sum_of_many_vectors(vectors: list[list[int]]) -> None:
+    total = add_all(KEY.public.encrypt(vector) for vector in vectors)
+    assert KEY.decrypt(total) == [sum(column) for column in zip(*vectors, strict=True)]
+
+
+def test_sum_takes_vectors_one_at_a_time() -> None:
+    alive = 0
+
+    def stream() -> Iterator[Ciphertexts]:
+        nonlocal alive
+        for value in range(5):
+            alive += 1
+            yield KEY.public.encrypt([value])
+
+    assert KEY.decrypt(add_all(stream())) == [10]
+    assert alive == 5
+
+
+def test_vectors_that_do_not_fit_are_not_added() -> None:
+    other = generate_keys(1024, insecure=True, source=seeded_bytes(9)).public
+    with pytest.raises(InputError, match="cannot add"):
+        KEY.public.encrypt([1]) + KEY.public.encrypt([1, 2])
+    with pytest.raises(InputError, match="cannot add"):
+        KEY.public.encrypt([1]) + other.encrypt([1])
+    with pytest.raises(InputError, match="at least one"):
+        add_all([])
+
+
+def test_selection_keeps_order() -> None:
+    ciphertexts = KEY.public.encrypt([10, 20, 30])
+    assert KEY.decrypt(ciphertexts[np.array([2, 0])]) == [30, 10]
+    assert KEY.decrypt(ciphertexts[1:]) == [20, 30]
+
+
+# --- batches --------------------------------------------------------------------------------------------------------
+
+
+def test_numpy_integers_of_any_kind_are_taken() -> None:
+    for values in (np.array([1, -2], dtype=np.int8), np.array([1, -(2**60)]), np.array([2**63], dtype=np.uint64)):
+        assert KEY.decrypt(KEY.public.encrypt(values)) == values.tolist()
+
+
+@pytest.mark.parametrize("values", [[1.5], ["1"], np.array([1.0]), np.array([[1, 2]]), [None]])
+def test_only_vectors_of_whole_numbers_are_encrypted(values: Any) -> None:
+    with pytest.raises(InputError, match="whole numbers"):
+        KEY.public.encrypt(values)
+
+
+@pytest.mark.parametrize("value", [LIMIT + 1, -LIMIT - 1])
+def test_value_beyond_the_plaintext_range_is_refused_by_place(value: int) -> None:
+    with pytest.raises(InputError, match="value 1 does not fit"):
+        KEY.public.encrypt([0, value])
+
+
+def test_process_pool_gives_the_same_ciphertexts() -> None:
+    values = list(range(600))
+    here = KEY.public.encrypt(values, source=seeded_bytes(4))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        there = KEY.public.encrypt(values, source=seeded_bytes(4), pool=pool)
+    assert here.values == there.values
+
+
+class _DyingPool(Executor):
+    """Does the first piece of work, then breaks."""
+
+    def map(self, fn: Any, *iterables: Any, **_: Any) -> Iterator[Any]:
+        yield fn(*next(zip(*iterables, strict=True)))
+        raise BrokenProcessPool
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        raise NotImplementedError
+
+
+def test_broken_pool_falls_back_to_this_process() -> None:
+    values = list(range(1100))
+    ciphertexts = KEY.public.encrypt(values, source=seeded_bytes(4), pool=_DyingPool())
+    assert ciphertexts.values == KEY.public.encrypt(values, source=seeded_bytes(4)).values
+
+
+def test_decryption_does_not_depend_on_threads_and_reports_progress() -> None:
+    values = list(range(-40, 40))
+    ciphertexts = KEY.public.encrypt(values)
+    reports: list[tuple[str, int, int | None]] = []
+    assert KEY.decrypt(ciphertexts, threads=1, progress=lambda *report: reports.append(report)) == values
+    assert KEY.decrypt(ciphertexts, threads=3) == values
+    assert reports[-1] == ("decrypting", 80, 80)
+
+
+# --- bounded decryption ---------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(-(2**64), 2**64))
+def test_bounded_decryption_agrees_with_the_full_one(value: int) -> None:
+    ciphertexts = KEY.public.encrypt([value])
+    assert KEY.decrypt(ciphertexts, bound=2**64) == KEY.decrypt(ciphertexts) == [value]
+
+
+def test_bounded_decryption_never_releases_what_is_beyond_the_bound() -> None:
+    p, q = _factors(KEY)
+    # The last two would reveal a prime as gcd(m - answer, n) if m mod p were released.
+    for value in (101, -101, 2**600, p + 101, q * 2**300 + 5):
+        for bound in (100, 2**400):
+            if abs(value) > bound:
+                with pytest.raises(MessageError, match="beyond its bound"):
+                    KEY.decrypt(KEY.public.encrypt([1, value]), bound=bound)
+
+
+def test_bound_too_close_to_the_prime_takes_the_full_path() -> None:
+    p, _ = _factors(KEY)
+    value = p + 12345  # within the bound, but not below p: half a decryption would get it wrong
+    assert KEY.decrypt(KEY.public.encrypt([value]), bound=2**600) == [value]
+
+
+def test_ciphertexts_of_another_key_are_refused() -> None:
+    other = generate_keys(1024, insecure=True, source=seeded_bytes(9))
+    with pytest.raises(InputError, match="these ciphertexts are under"):
+        KEY.decrypt(other.public.encrypt([1]))
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def test_matrix_round_trip() -> None:
+    ciphertexts = KEY.public.encrypt([1, -2, 3])
+    matrix = ciphertexts.to_matrix()
+    assert matrix.shape == (3, 256)
+    assert Ciphertexts.from_matrix(KEY.public, matrix).values == ciphertexts.values
+    assert len(Ciphertexts.from_matrix(KEY.public, matrix[:0])) == 0
+
+
+def test_rows_that_are_no_ciphertexts_are_refused() -> None:
+    p, q = _factors(KEY)
+    n = p * q
+    good = KEY.public.encrypt([1, 2]).to_matrix()
+    for number in (0, n * n, n * n + 1, 2**2048 - 1, n, p, p * 5, q * q):
+        bad = good.copy()
+        bad[1] = np.frombuffer(number.to_bytes(256, "big"), dtype=np.uint8)
+        with pytest.raises(MessageError):
+            Ciphertexts.from_matrix(KEY.public, bad)
+    for shape in (good[:, 1:], good[0], good.astype(np.int64)):
+        with pytest.raises(MessageError, match="rows of 256 bytes"):
+            Ciphertexts.from_matrix(KEY.public, shape)
+
+
+def test_public_key_round_trip() -> None:
+    data = KEY.public.to_bytes()
+    again = PublicKey.from_bytes(data, insecure=True)
+    assert again == KEY.public
+    assert hash(again) == hash(KEY.public)
+    assert again.fingerprint == hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("bits", [512, 1000, 2047, 2560, 8192])
+def test_other_key_lengths_are_refused(bits: int) -> None:
+    with pytest.raises(InputError, match=f"2048, 3072 or 4096 bits; got {bits}"):
+        generate_keys(bits, insecure=True)
+
+
+def test_short_keys_need_the_flag_everywhere(tmp_path: Path) -> None:
+    KEY.save(tmp_path / "key")
+    for attempt in (
+        lambda: generate_keys(1024),
+        lambda: PublicKey.from_bytes(KEY.public.to_bytes()),
+        lambda: PrivateKey.load(tmp_path / "key"),
+        lambda: PublicKey(KEY.public.n),
+    ):
+        with pytest.raises(InputError, match="insecure=True"):
+            attempt()
+
+
+def test_moduli_that_cannot_be_right_are_refused() -> None:
+    p, q = _factors(KEY)
+    prime = int(gmpy2.next_prime(1 << 1023))
+    while prime % 4 != 1:
+        prime = int(gmpy2.next_prime(prime))
+    for modulus in (p * q + 1, p * q + 2, prime, p * p, 3 * (1 << 1022) + 3, -(p * q)):
+        with pytest.raises(InputError):
+            PublicKey(modulus, insecure=True)
+
+
+def test_private_keys_of_the_wrong_form_are_refused() -> None:
+    p, q = _factors(KEY)
+    one_mod_four = int(gmpy2.next_prime(1 << 511))
+    while one_mod_four % 4 != 1:
+        one_mod_four = int(gmpy2.next_prime(one_mod_four))
+    for factors in ((p, p), (p, q + 2), (p, one_mod_four), (p, 7)):
+        with pytest.raises(InputError, match="prime"):
+            PrivateKey(*factors, insecure=True)
+
+
+# --- secrets --------------------------------------------------------------------------------------------------------
+
+
+def test_private_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "paillier.key"
+    KEY.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    again = PrivateKey.load(path, insecure=True)
+    assert again.decrypt(KEY.public.encrypt([-42])) == [-42]
+    path.chmod(0o640)
+    with pytest.raises(StorageError, match="chmod 600"):
+        PrivateKey.load(path, insecure=True)
+
+
+def test_damaged_or_missing_key_file_gives_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "paillier.key"
+    with pytest.raises(StorageError, match="does not exist"):
+        PrivateKey.load(path)
+    KEY.save(path)
+    data = path.read_bytes()
+    for damaged in (data[:-1], b"", data[:20] + b"\xff" + data[21:], KEY.public.to_bytes(), data * 50):
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptFileError, match="not a private key"):
+            PrivateKey.load(path, insecure=True)
+
+
+def test_nothing_secret_in_representations() -> None:
+    p, q = _factors(KEY)
+    for text in (repr(KEY), str(KEY), f"{KEY}", repr(KEY.public), repr(KEY.public.encrypt([7]))):
+        assert KEY.public.short_fingerprint in text
+        assert len(text) < 100
+        assert str(p)[:12] not in text
+        assert hex(q)[2:14] not in text
+
+
+def test_private_key_cannot_be_pickled_or_copied() -> None:
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(PrivacyError, match="cannot be pickled or copied"):
+            attempt(KEY)

@@ -1,0 +1,158 @@
+"""The readers of the public collections, on small collections in the published formats."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from blindsight.data import collections
+from blindsight.data.canonical import CIFAR10_BATCHES, ORL_HEADER
+from blindsight.data.sources import FETCHABLE
+from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
+from blindsight.rng import science
+
+
+def write_cifar10(folder: Path) -> NDArray[np.uint8]:
+    """Write six batches of two pictures and return all pictures, (12, 32, 32, 3)."""
+    pictures = science(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
+    for batch, name in enumerate(CIFAR10_BATCHES):
+        records = b""
+        for number in (2 * batch, 2 * batch + 1):
+            planes = [pictures[number, row, :, colour].tobytes() for colour in range(3) for row in range(32)]
+            records += bytes([number % 10]) + b"".join(planes)
+        (folder / f"{name}.bin").write_bytes(records)
+    return pictures
+
+
+def write_idx(path: Path, values: NDArray[np.uint8]) -> None:
+    lengths = b"".join(length.to_bytes(4, "big") for length in values.shape)
+    path.write_bytes(bytes([0, 0, 8, values.ndim]) + lengths + values.tobytes())
+
+
+def write_fashion_mnist(folder: Path) -> NDArray[np.uint8]:
+    """Write three training and two test pictures and return them all, grey."""
+    pictures = science(1).integers(0, 256, (5, 28, 28), dtype=np.uint8)
+    write_idx(folder / "train-images-idx3-ubyte", pictures[:3])
+    write_idx(folder / "train-labels-idx1-ubyte", np.array([9, 0, 3], dtype=np.uint8))
+    write_idx(folder / "t10k-images-idx3-ubyte", pictures[3:])
+    write_idx(folder / "t10k-labels-idx1-ubyte", np.array([7, 1], dtype=np.uint8))
+    return pictures
+
+
+def test_cifar10_pixels_labels_and_parts(tmp_path: Path) -> None:
+    pictures = write_cifar10(tmp_path)
+    everything = collections.cifar10(tmp_path)
+    assert everything.images is not None
+    assert everything.labels is not None
+    np.testing.assert_array_equal(everything.images, pictures)
+    assert list(everything.labels) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
+    assert everything.label_names[3] == "cat"
+    assert everything.names[9:11] == ("train/00009", "test/00000")
+    np.testing.assert_array_equal(collections.cifar10(tmp_path, split="train").images, pictures[:10])
+    np.testing.assert_array_equal(collections.cifar10(tmp_path, split="test").images, pictures[10:])
+
+
+def test_fashion_mnist_is_grey_in_three_channels(tmp_path: Path) -> None:
+    pictures = write_fashion_mnist(tmp_path)
+    everything = collections.fashion_mnist(tmp_path)
+    assert everything.images is not None
+    assert everything.images.shape == (5, 28, 28, 3)
+    for colour in range(3):
+        np.testing.assert_array_equal(everything.images[..., colour], pictures)
+    test = collections.fashion_mnist(tmp_path, split="test")
+    assert test.labels is not None
+    assert [test.label_names[label] for label in test.labels] == ["Sneaker", "Trouser"]
+    assert test.names == ("test/00000", "test/00001")
+
+
+def test_orl_people_are_labels_and_persons(tmp_path: Path) -> None:
+    for person in range(1, 41):
+        (tmp_path / f"s{person}").mkdir()
+        for picture in range(1, 11):
+            face = np.full((112, 92), person, dtype=np.uint8)
+            face[picture] = 255
+            (tmp_path / f"s{person}" / f"{picture}.pgm").write_bytes(ORL_HEADER + face.tobytes())
+    faces = collections.orl(tmp_path)
+    assert faces.images is not None
+    assert faces.images.shape == (400, 112, 92, 3)
+    assert faces.persons is not None
+    np.testing.assert_array_equal(faces.persons, faces.labels)
+    row = faces.names.index("s12/10.pgm")
+    assert faces.label_names[faces.persons[row]] == "s12"
+    assert faces.images[row, 0, 0].tolist() == [12, 12, 12]
+    assert faces.images[row, 10].min() == 255
+    (tmp_path / "s7" / "3.pgm").write_bytes(ORL_HEADER.replace(b"\n", b"\r\n") + bytes(112 * 92))
+    with pytest.raises(CorruptFileError, match=r"3\.pgm is not a grey PGM"):
+        collections.orl(tmp_path)
+
+
+def write_jpegs(folder: Path, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (30, 20), (40 * number, 0, 0)).save(path)
+
+
+def test_lfw_people_are_labels_and_persons(tmp_path: Path) -> None:
+    names = [
+        "First_Person/First_Person_0001.jpg",
+        "First_Person/First_Person_0002.jpg",
+        "Second_Person/Second_Person_0001.jpg",
+    ]
+    write_jpegs(tmp_path / "lfw_funneled", names)
+    faces = collections.lfw(tmp_path, size=16)
+    assert faces.images is not None
+    assert faces.images.shape == (3, 16, 16, 3)
+    assert faces.persons is not None
+    assert faces.persons.tolist() == [0, 0, 1]
+    assert faces.label_names == ("First_Person", "Second_Person")
+    assert faces.names == tuple(names)
+    assert (faces.name, faces.licence) == ("lfw", FETCHABLE["lfw"].licence)
+
+
+def test_caltech101_passes_its_options_on(tmp_path: Path) -> None:
+    names = ["BACKGROUND_Google/image_0001.jpg", "ant/image_0001.jpg", "yin_yang/image_0001.jpg"]
+    write_jpegs(tmp_path / "101_ObjectCategories", names)
+    assert len(collections.caltech101(tmp_path, size=8)) == 3
+    assert collections.caltech101(tmp_path, background=False, size=8).label_names == ("ant", "yin_yang")
+
+
+def test_digits_keep_all_seventeen_grey_levels() -> None:
+    ours, theirs = collections.digits(), load_digits()
+    assert ours.images is not None
+    np.testing.assert_array_equal(np.round(ours.images[..., 1] / 255 * 16), theirs.images)
+    np.testing.assert_array_equal(ours.labels, theirs.target)
+
+
+def test_only_collections_with_a_split_of_their_makers_can_be_split(tmp_path: Path) -> None:
+    for reader in (collections.orl, collections.lfw, collections.caltech101):
+        with pytest.raises(InputError, match="has no split of its makers; got split='train'"):
+            reader(tmp_path, split="train")
+    with pytest.raises(UnknownNameError, match="unknown split 'validation'"):
+        collections.cifar10(tmp_path, split="validation")  # type: ignore[arg-type]
+
+
+def test_files_that_are_missing_or_damaged_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"it does not exist\. Fetch the collection again"):
+        collections.cifar10(tmp_path)
+    write_cifar10(tmp_path)
+    write_fashion_mnist(tmp_path)
+    batch, labels, images = (
+        tmp_path / name for name in ("data_batch_2.bin", "t10k-labels-idx1-ubyte", "train-images-idx3-ubyte")
+    )
+    whole = batch.read_bytes()
+    batch.write_bytes(whole[:-1])
+    with pytest.raises(CorruptFileError, match=r"data_batch_2\.bin is not a CIFAR-10 batch"):
+        collections.cifar10(tmp_path)
+    batch.write_bytes(bytes([10]) + whole[1:])
+    with pytest.raises(CorruptFileError, match="labels of cifar10 must be below 10"):
+        collections.cifar10(tmp_path)
+    images.write_bytes(images.read_bytes()[:-1])
+    with pytest.raises(CorruptFileError, match="is not complete"):
+        collections.fashion_mnist(tmp_path)
+    labels.write_bytes(b"\x1f\x8b" + labels.read_bytes())
+    with pytest.raises(CorruptFileError, match="is not an IDX file"):
+        collections.fashion_mnist(tmp_path, split="test")

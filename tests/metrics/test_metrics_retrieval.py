@@ -1,0 +1,151 @@
+"""Rankings and retrieval against scikit-learn and against every possible order of tied items."""
+
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+
+from blindsight.errors import InputError
+from blindsight.metrics import (
+    average_precision,
+    mean_average_precision,
+    query_average_precision,
+    radius_precision_recall,
+    recall_at_k,
+)
+
+
+def ranked_precision(relevant, top):
+    """Average precision of one fixed order, written as its definition reads."""
+    precisions = [sum(relevant[: j + 1]) / (j + 1) for j in range(min(top, len(relevant))) if relevant[j]]
+    return sum(precisions) / min(sum(relevant), top)
+
+
+def every_order(distances, relevant, top):
+    """Average precision of each order of the items that the distances allow."""
+    orders = permutations(range(len(distances)))
+    sorted_orders = [o for o in orders if all(distances[a] <= distances[b] for a, b in pairwise(o))]
+    return [ranked_precision([relevant[i] for i in order], top) for order in sorted_orders]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6), st.integers(1, 7))
+def test_ties_against_all_orders(items, top):
+    distances, relevant = (list(part) for part in zip(*items, strict=True))
+    assume(any(relevant))
+    scores = every_order(distances, relevant, top)
+    got = {
+        rule: query_average_precision([distances], [relevant], top=top, ties=rule)[0]
+        for rule in ("expected", "optimistic", "pessimistic", "stable")
+    }
+    stable = [relevant[i] for i in sorted(range(len(items)), key=lambda i: distances[i])]
+    assert got["expected"] == pytest.approx(np.mean(scores))
+    assert got["optimistic"] == pytest.approx(max(scores))
+    assert got["pessimistic"] == pytest.approx(min(scores))
+    assert got["stable"] == pytest.approx(ranked_precision(stable, top))
+
+
+@pytest.mark.parametrize("change", [float, lambda d: d - 9, lambda d: d * 10**6, np.uint8])
+def test_only_the_order_of_distances_matters(change):
+    rng = np.random.default_rng(1)
+    distances, relevant = rng.integers(0, 5, (4, 30)), rng.random((4, 30)) < 0.4
+    changed = np.vectorize(change)(distances)
+    expected = query_average_precision(distances, relevant)
+    np.testing.assert_allclose(query_average_precision(changed, relevant), expected)
+
+
+def test_blocks_of_queries_give_what_all_queries_give():
+    rng = np.random.default_rng(2)
+    distances, relevant = rng.integers(0, 9, (7, 50)), rng.random((7, 50)) < 0.3
+    blocks = [query_average_precision(distances[rows], relevant[rows], top=20) for rows in (slice(0, 3), slice(3, 7))]
+    np.testing.assert_allclose(np.concatenate(blocks), query_average_precision(distances, relevant, top=20))
+
+
+def test_long_rankings_stay_accurate():
+    rng = np.random.default_rng(3)
+    distances, relevant = rng.permutation(200_000)[None, :], rng.random((1, 200_000)) < 0.1
+    hits = relevant[0][np.argsort(distances[0])]
+    expected = np.mean((np.cumsum(hits) / np.arange(1, 200_001))[hits])
+    for rule in ("expected", "pessimistic"):
+        assert query_average_precision(distances, relevant, ties=rule)[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_random_codes_score_the_prevalence():
+    rng = np.random.default_rng(4)
+    distances = rng.binomial(48, 0.5, (50, 4_000))
+    relevant = np.tile(np.arange(4_000) % 10 == 0, (50, 1))
+    # The mean over 50 queries has a standard error of about 4e-4: 0.1 + 0.004 is ten of them (< 1e-20).
+    assert query_average_precision(distances, relevant).mean() == pytest.approx(0.1, abs=4e-3)
+
+
+def test_precision_and_recall_within_each_radius_by_counting():
+    rng = np.random.default_rng(6)
+    distances, relevant = rng.integers(1, 9, (5, 40)), rng.random((5, 40)) < 0.3
+    precision, recall = radius_precision_recall(distances, relevant, bits=12)
+    assert precision.shape == recall.shape == (5, 13)
+    for query, radius in np.ndindex(5, 13):
+        inside = distances[query] <= radius
+        hits = (inside & relevant[query]).sum()
+        assert precision[query, radius] == (hits / inside.sum() if inside.any() else 0)
+        assert recall[query, radius] == hits / relevant[query].sum()
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=9), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_recall_is_the_best_overlap_with_any_true_neighbour_list(distances, k, random):
+    found = [random.randrange(-1, len(distances)) for _ in range(k)]
+    by_distance = sorted(range(len(distances)), key=lambda i: distances[i])
+    kth = distances[by_distance[k - 1]]
+    near = {i for i in by_distance if distances[i] < kth}
+    tied = [i for i in by_distance if distances[i] == kth]
+    best = max(len((near | set(rest)) & set(found)) for rest in permutations(tied, k - len(near)))
+    assert recall_at_k([found], [distances])[0] == pytest.approx(best / k)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=1, max_size=40))
+def test_average_precision_agrees_with_scikit_learn_ties_included(rows):
+    truth, scores = (np.array(part) for part in zip(*rows, strict=True))
+    assume(truth.any())
+    assert average_precision(truth, scores) == pytest.approx(average_precision_score(truth, scores))
+
+
+def test_mean_average_precision_takes_the_most_frequent_labels_of_the_training_set():
+    rng = np.random.default_rng(7)
+    truth, scores = rng.integers(0, 2, (60, 4)), rng.random((60, 4))
+    each = [average_precision_score(truth[:, j], scores[:, j]) for j in range(4)]
+    assert mean_average_precision(truth, scores) == pytest.approx(np.mean(each))
+    frequency = [5, 70, 70, 90]
+    assert mean_average_precision(truth, scores, top=2, frequency=frequency) == pytest.approx((each[3] + each[1]) / 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: average_precision([0, 0], [1, 2]), "needs a positive in y_true; got none"),
+        (lambda: average_precision([0, 1], [1, np.nan]), "scores must be finite; got nan"),
+        (lambda: average_precision([0, 2], [1, 1]), "only 0 and 1; got 2"),
+        (lambda: average_precision([0, 1], [1]), "one shape"),
+        (lambda: average_precision([], []), "must not be empty"),
+        (lambda: average_precision([1], ["high"]), "scores must be numbers"),
+        (lambda: mean_average_precision([[1, 0]], [[1, 1]]), r"label\(s\) \[1\] have no positive"),
+        (lambda: mean_average_precision([[1, 1]], [[1, 1]], top=3), r"top must be in \[1, 2\]"),
+        (lambda: mean_average_precision([[1, 1]], [[1, 1]], frequency=[1]), "each of the 2 labels"),
+        (lambda: query_average_precision([[1, 2], [1, 2]], [[1, 0], [0, 0]]), "query 1 has no relevant item"),
+        (lambda: query_average_precision([[1, np.inf]], [[1, 0]]), "distances must be finite; got inf"),
+        (lambda: query_average_precision([[1]], [[1]], top=0), "top must be >= 1"),
+        (lambda: query_average_precision([[1]], [[1]], ties="random"), "unknown rule for ties 'random'"),
+        (lambda: query_average_precision([1, 2], [1, 0]), r"2 dimension\(s\)"),
+        (lambda: radius_precision_recall([[0.5]], [[1]], bits=8), r"whole numbers in \[0, bits = 8\]"),
+        (lambda: radius_precision_recall([[9]], [[1]], bits=8), r"whole numbers in \[0, bits = 8\]"),
+        (lambda: recall_at_k([[4]], [[1, 2]]), r"item numbers in \[0, 2\), or -1"),
+        (lambda: recall_at_k([[0.0]], [[1, 2]]), "item numbers"),
+        (lambda: recall_at_k([[0, 1, 0]], [[1, 2]]), r"\(queries, k <= items\)"),
+    ],
+)
+def test_bad_input_gets_a_sentence(call, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call()
