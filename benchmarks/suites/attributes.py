@@ -46,9 +46,12 @@ MEASURES = {"accuracy": accuracy, "mean_precision": mean_precision, "balanced_ac
 
 def tasks(settings: Settings) -> list[Task]:
     """Pose one task: drawn faces, half of the persons to learn from, the other half to be judged on."""
+    from blindsight.data.faces import GENERATOR
+
     count = 300 if settings.quick else 3000
-    description = f"{count:,} procedurally drawn faces of 64x64 pixels from `blindsight.data.faces`, random state 0."
-    return [Task(f"faces-{count}", description, partial(_pose, count))]
+    source = f"`blindsight.data.faces`, generator {GENERATOR}, random state 0"
+    description = f"{count:,} drawn faces of 64x64 pixels ({source}); every run draws another 50/50 split by persons."
+    return [Task(f"faces-v{GENERATOR}-{count}", description, partial(_pose, count))]
 
 
 @cache

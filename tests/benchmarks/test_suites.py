@@ -4,6 +4,7 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+from benchmarks.command import main, suite_names
 from benchmarks.harness import Settings
 from benchmarks.methods.attributes import LabelledFeatures
 from benchmarks.methods.noise import NoiseRequest
@@ -102,3 +103,12 @@ def test_tasks_are_named_without_loading_data(suite):
     names = {task.dataset for quick in (False, True) for task in suite.tasks(Settings(quick=quick))}
     assert names
     assert all(resolve_name(method.adapter) for method in suite.methods)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", suite_names())
+def test_every_benchmark_runs_to_the_end(name, tmp_path):
+    assert main([name, "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / f"{name}-quick.md").read_text()
+    assert "One run, seed 0." in page
+    assert "## Failed" not in page

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blindsight.crypto.paillier import PrivateKey, generate_keys
+from blindsight.crypto.privatekey import PrivateKey, generate_keys
 from blindsight.rng import seeded_bytes
 
 

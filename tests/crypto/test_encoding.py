@@ -68,7 +68,7 @@ def summands(draw: st.DrawFn) -> tuple[SlotPacking, list[list[int]]]:
     return packing, [draw(st.lists(value, min_size=count, max_size=count)) for _ in range(terms)]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(summands())
 def test_sum_of_packed_vectors_unpacks_to_the_sum(case: tuple[SlotPacking, list[list[int]]]) -> None:
     packing, vectors = case

@@ -10,7 +10,7 @@ from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
 from blindsight.data import features as module
-from blindsight.data.features import LearningPipeline, PixelFeatures, planes
+from blindsight.data.features import PixelFeatures, planes
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError
 
 
@@ -195,7 +195,9 @@ class TestComponents:
         assert fitted.n_components_ == 2
         assert fitted.energy_ == pytest.approx(1, abs=1e-5)
 
-    @pytest.mark.parametrize("images", [pictures(1), np.repeat(pictures(1), 20, axis=0), np.zeros((5, 4, 4, 3), np.uint8)])
+    @pytest.mark.parametrize(
+        "images", [pictures(1), np.repeat(pictures(1), 20, axis=0), np.zeros((5, 4, 4, 3), np.uint8)]
+    )
     def test_images_without_variation(self, images):
         with pytest.raises(DataError, match="images that differ"):
             PixelFeatures().fit(images)
@@ -264,7 +266,6 @@ class TestPixelFeatures:
         prints += [PixelFeatures().fit(pictures(10)), PixelFeatures().fit(pictures(10, seed=1))]
         assert len({pipeline.fingerprint() for pipeline in prints}) == 6
         assert PixelFeatures().fit(pictures(10)).fingerprint() == prints[4].fingerprint()
-        assert isinstance(prints[0], LearningPipeline)
 
 
 class TestSaved:
@@ -289,13 +290,13 @@ class TestSaved:
         fitted.save(path)
         content = path.read_bytes()
         refused = 0
-        for position in range(len(content)):
+        for position in range(0, len(content), 7):
             path.write_bytes(content[:position] + bytes([content[position] ^ 0x55]) + content[position + 1 :])
             try:
                 assert PixelFeatures.load(path).fingerprint() == fitted.fingerprint()
             except CorruptFileError:
                 refused += 1
-        assert refused > len(content) / 2  # the rest is padding, dates and modes of the archive
+        assert refused > len(content) / 14  # the rest is padding, dates and modes of the archive
 
     def test_truncated_empty_foreign_and_missing_files(self, tmp_path):
         path = tmp_path / "pixels.npz"

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -370,14 +371,16 @@ def test_of_two_processes_one_downloads_and_both_get_the_result(server: Server, 
 def test_what_another_process_fetched_while_this_one_waited_is_used(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    module = import_module("blindsight.data.fetch")
+
     @contextmanager
     def lock_after_another(path: Path) -> Iterator[None]:
-        monkeypatch.setattr("blindsight.data.fetch.exclusive_lock", exclusive_lock)
+        monkeypatch.setattr(module, "exclusive_lock", exclusive_lock)
         get(toy(web(server.url)), tmp_path)
         with exclusive_lock(path):
             yield
 
-    monkeypatch.setattr("blindsight.data.fetch.exclusive_lock", lock_after_another)
+    monkeypatch.setattr(module, "exclusive_lock", lock_after_another)
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
     assert server.asked == [None]
 

@@ -227,6 +227,6 @@ def test_a_record_that_could_not_be_passed_on_is_not_skipped(tmp_path: Path) -> 
             journal.catch_up(refuse)
 
 
-def test_folders_and_missing_permission_read_like_sentences(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot read .*: it is a folder"):
+def test_a_folder_reads_like_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot read .*: it is a folder"):
         read(tmp_path)

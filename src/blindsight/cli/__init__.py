@@ -15,6 +15,8 @@ from blindsight.cli import data, demo, ledger
 from blindsight.cli.terminal import Settings, show_error, show_version
 from blindsight.errors import BlindsightError, InputError
 
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
+
 app = typer.Typer(
     name="blindsight",
     help="Learn from, search through and share images that nobody may see.",
@@ -46,21 +48,21 @@ def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     Settings.reset()
     try:
-        typer.main.get_command(app).main(arguments, prog_name="blindsight", standalone_mode=False)
+        code = typer.main.get_command(app).main(arguments, prog_name="blindsight", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as shown:
         click.echo(shown.format_message())
         return 2
-    except click.exceptions.Exit as wanted:
-        return wanted.exit_code
     except click.UsageError as error:
         where = f" See: {error.ctx.command_path} --help" if error.ctx else ""
         return show_error(error, f"{error.format_message()}{where}", code=2)
-    except (click.Abort, KeyboardInterrupt):
-        return show_error(None, "interrupted; what was already written is whole.", code=1)
+    except click.Abort:
+        code = _INTERRUPTED
     except InputError as error:
         return show_error(error, str(error), code=2)
     except BlindsightError as error:
         return show_error(error, str(error), code=1)
     except Exception as error:
         return show_error(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
-    return 0
+    if code == _INTERRUPTED:
+        return show_error(None, "interrupted; what was already written is whole.", code=1)
+    return code or 0

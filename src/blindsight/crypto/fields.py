@@ -24,7 +24,7 @@ MAX_BYTES = 1 << 28
 _LENGTH = struct.Struct(">Q")
 _DOUBLE = struct.Struct(">d")
 _MAX_DIMENSIONS = 3
-_MAX_ITEMS = 1 << 20
+_MAX_ITEMS = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -92,12 +92,9 @@ def _row(base: mpz, n: mpz, size: int) -> tuple[list[mpz], list[mpz], mpz]:
 
 def _digits(exponents: NDArray[np.uint8], window: int, count: int) -> list[list[int]]:
     """Split each little-endian exponent into `count` digits of `window` bits, lowest first."""
-    if window == 8:
-        digits: list[list[int]] = exponents.tolist()
-        return digits
     bits = np.unpackbits(exponents, axis=1, bitorder="little")
     padded = np.zeros((len(bits), count * window), dtype=np.uint16)
     padded[:, : bits.shape[1]] = bits
     weights = (1 << np.arange(window)).astype(np.uint16)
-    split: list[list[int]] = (padded.reshape(len(bits), count, window) @ weights).tolist()
-    return split
+    digits: list[list[int]] = (padded.reshape(len(bits), count, window) @ weights).tolist()
+    return digits

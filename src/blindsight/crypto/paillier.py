@@ -7,22 +7,18 @@ malleable by design: anyone may add to a sum, so contributions must be signed (`
 P. Paillier, Eurocrypt 1999, in the form of I. Damgard, M. Jurik and J. B. Nielsen, "A generalization of Paillier's
 public-key system with applications to electronic voting", Int. J. of Information Security 9 (2010), with s = 1:
 c = (1 + m n) h_s^r mod n^2 (see `randomiser` for h_s and r). As g = n + 1, any textbook Paillier decrypts it.
-Plaintexts are centred: |m| <= (n - 1) / 2. Decryption is by Chinese remainders modulo p^2 and q^2 on threads.
+Plaintexts are centred: |m| <= (n - 1) / 2. This is the public side; `privatekey` reads.
 
 DPHE (Yonetani et al., ICCV 2017, section 2.2) writes zeta(w) for a ciphertext and (g, T) for the key: T is `n` here.
 The paper's experiments use 1024 bits, which is too short: here that needs ``insecure=True``.
-
-Arithmetic is not constant-time: an enemy who can time the private key's machine closely is outside the model.
 """
 
 import hashlib
 import operator
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import gmpy2
@@ -30,12 +26,9 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from blindsight.crypto.primes import draw_prime_pair
 from blindsight.crypto.randomiser import randomiser
-from blindsight.crypto.secret import Secret
 from blindsight.crypto.wire import Limit, Message, decode, encode
-from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
-from blindsight.files import atomic_writer, storage_errors
+from blindsight.errors import InputError, MessageError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
 
@@ -44,17 +37,10 @@ INSECURE_KEY_BITS = 1024
 
 _SMALL_PRIMES = gmpy2.primorial(2000)
 _ENCRYPT_CHUNK = 512
-_DECRYPT_CHUNK = 32
-_HALF_MARGIN_BITS = 130
 
 
 class _PublicKeyMessage(Message, name="paillier/public-key.1"):
     n: Annotated[int, Limit(513)]
-
-
-class _PrivateKeyMessage(Message, name="paillier/private-key.1"):
-    p: Annotated[int, Limit(257)]
-    q: Annotated[int, Limit(257)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,8 +90,12 @@ class PublicKey:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, insecure: bool = False) -> "PublicKey":
-        """Read a key that someone else sent."""
-        return cls(decode(data, _PublicKeyMessage, max_bytes=4096).n, insecure=insecure)
+        """Read a key that someone else sent; one that cannot be trusted raises `MessageError`."""
+        n = decode(data, _PublicKeyMessage, max_bytes=4096).n
+        try:
+            return cls(n, insecure=insecure)
+        except InputError as error:
+            raise MessageError(f"the public key is not acceptable: {error}") from error
 
     def encrypt(
         self,
@@ -201,101 +191,6 @@ class Ciphertexts:
         if gmpy2.gcd(product, n) != 1:
             raise MessageError("a ciphertext shares a factor with the modulus.")
         return cls(key, values)
-
-
-class PrivateKey(Secret):
-    """The factors p, q of n: reads what the public key hides."""
-
-    __slots__ = ("_halves", "_p", "_q", "_q_inverse", "public")
-
-    def __init__(self, p: int, q: int, *, insecure: bool = False) -> None:
-        """Check the factors and prepare decryption."""
-        p, q = mpz(p), mpz(q)
-        if p == q or p.bit_length() != q.bit_length() or not (gmpy2.is_prime(p) and gmpy2.is_prime(q)):
-            raise InputError("a private key consists of two different primes of equal length.")
-        if p % 4 != 3 or q % 4 != 3 or gmpy2.gcd(p - 1, q - 1) != 2:
-            raise InputError("the primes of a private key must be 3 modulo 4 and have gcd(p - 1, q - 1) = 2.")
-        self.public = PublicKey(int(p * q), insecure=insecure)
-        self._p, self._q = p, q
-        self._q_inverse = gmpy2.invert(q, p)
-        # L((1 + n)^(p-1) mod p^2) = (p - 1) q = -q mod p, whose inverse turns L(c^(p-1)) into m mod p.
-        self._halves = ((p, p * p, gmpy2.invert(-q, p)), (q, q * q, gmpy2.invert(-p, q)))
-
-    def __repr__(self) -> str:
-        return f"<Paillier private key {self.public.short_fingerprint}, {self.public.bits} bits, hidden>"
-
-    def decrypt(
-        self,
-        ciphertexts: Ciphertexts,
-        *,
-        bound: int | None = None,
-        threads: int | None = None,
-        progress: Progress = silent,
-    ) -> list[int]:
-        """Return the hidden integers; one beyond `bound` in absolute value raises `MessageError` and releases none.
-
-        A `bound` that leaves 130 bits of p free halves the work: m mod p is then m itself, while a forged m (chosen to
-        learn p from m mod p, as with Okamoto-Uchiyama) lands within the bound with probability below 2^-128.
-        """
-        if ciphertexts.key != self.public:
-            raise InputError(f"these ciphertexts are under {ciphertexts.key!r}; this is {self!r}.")
-        half = bound is not None and bound.bit_length() + _HALF_MARGIN_BITS <= self._p.bit_length()
-        values = list(ciphertexts.values)
-        residues = [self._residues(values, *prime, threads, progress) for prime in self._halves[: 1 if half else 2]]
-        modulus = self._p if half else mpz(self.public.n)
-        numbers = residues[0] if half else [self._combine(*pair) for pair in zip(*residues, strict=True)]
-        centred = [int(m if 2 * m < modulus else m - modulus) for m in numbers]
-        if bound is not None and any(abs(m) > bound for m in centred):
-            raise MessageError("a decrypted number is beyond its bound: a contribution overflowed or was forged.")
-        return centred
-
-    def secret_bytes(self) -> bytes:
-        """Return the key as a message, for the owner's own storage; `save` writes it with mode 0600."""
-        return encode(_PrivateKeyMessage(int(self._p), int(self._q)))
-
-    @classmethod
-    def from_secret_bytes(cls, data: bytes, *, insecure: bool = False) -> "PrivateKey":
-        """Read what `secret_bytes` wrote."""
-        message = decode(data, _PrivateKeyMessage, max_bytes=4096)
-        return cls(message.p, message.q, insecure=insecure)
-
-    def save(self, path: Path) -> None:
-        """Write the key to a file only its owner can read."""
-        with atomic_writer(path, private=True) as stream:
-            stream.write(self.secret_bytes())
-
-    @classmethod
-    def load(cls, path: Path, *, insecure: bool = False) -> "PrivateKey":
-        """Read a key file, which must be readable by its owner alone."""
-        with storage_errors("read", path), path.open("rb") as stream:
-            mode, data = os.fstat(stream.fileno()).st_mode, stream.read(4097)
-        if mode & 0o077:
-            raise StorageError(f"others can read the private key {path}. Run: chmod 600 {path}")
-        try:
-            return cls.from_secret_bytes(data, insecure=insecure)
-        except MessageError as error:
-            raise CorruptFileError(f"{path} is not a private key: {error}") from error
-
-    def _residues(
-        self, values: list[mpz], prime: mpz, square: mpz, scale: mpz, threads: int | None, progress: Progress
-    ) -> list[mpz]:
-        """Return m modulo one prime: L(c^(prime - 1) mod prime^2) * scale with L(x) = (x - 1) / prime."""
-        chunks = [values[i : i + _DECRYPT_CHUNK] for i in range(0, len(values), _DECRYPT_CHUNK)]
-        residues: list[mpz] = []
-        with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
-            for powers in pool.map(lambda chunk: gmpy2.powmod_base_list(chunk, prime - 1, square), chunks):
-                residues += [(power - 1) // prime * scale % prime for power in powers]
-                progress("decrypting", len(residues), len(values))
-        return residues
-
-    def _combine(self, mod_p: mpz, mod_q: mpz) -> mpz:
-        return mod_q + self._q * ((mod_p - mod_q) * self._q_inverse % self._p)
-
-
-def generate_keys(bits: int = 3072, *, insecure: bool = False, source: ByteSource = system_bytes) -> PrivateKey:
-    """Make a new key pair; the public half is ``.public``."""
-    check_key_bits(bits, insecure=insecure)
-    return PrivateKey(*draw_prime_pair(bits, source), insecure=insecure)
 
 
 def check_key_bits(bits: int, *, insecure: bool = False) -> None:

@@ -83,7 +83,7 @@ M = TypeVar("M", bound=Message)
 
 def encode(message: Message) -> bytes:
     """Return the one encoding of a message; a field that breaks its schema raises `InputError`."""
-    parts = []
+    parts = [message._name.encode("ascii")]
     for field in message._schema:
         try:
             body = field.codec.pack(getattr(message, field.name))
@@ -92,16 +92,15 @@ def encode(message: Message) -> bytes:
         if len(body) > field.limit:
             raise InputError(f"field {field.name!r} of {message!r} may take {field.limit} bytes; got {len(body)}.")
         parts += [_FIELD.pack(field.codec.kind, len(body)), body]
-    name = message._name.encode("ascii")
-    head = _HEADER.pack(_MAGIC, _VERSION, len(name), sum(map(len, parts)))
-    blob = b"".join([head, name, *parts])
-    return blob + hashlib.sha256(blob).digest()
+    parts.insert(0, _HEADER.pack(_MAGIC, _VERSION, len(parts[0]), sum(map(len, parts[1:]))))
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return b"".join([*parts, digest.digest()])
 
 
 def decode(blob: bytes, *expected: type[M], max_bytes: int = MAX_BYTES) -> M:
     """Return the message in `blob`, which must be whole, canonical and of one of the `expected` types."""
-    if len(blob) < HEADER_BYTES:
-        raise MessageError(f"the message is cut short: {len(blob)} bytes are less than a header.")
     if len(blob) != (announced := announced_bytes(blob[:HEADER_BYTES], max_bytes=max_bytes)):
         raise MessageError(f"the message announces {announced} bytes and {len(blob)} arrived.")
     body = memoryview(blob)[:-_DIGEST_BYTES]
@@ -119,7 +118,9 @@ def decode(blob: bytes, *expected: type[M], max_bytes: int = MAX_BYTES) -> M:
 
 def announced_bytes(header: bytes, *, max_bytes: int = MAX_BYTES) -> int:
     """Return the length of the message that begins with `header`: readers of a stream ask before they allocate."""
-    magic, version, name_length, payload_length = _HEADER.unpack(header)
+    if len(header) < HEADER_BYTES:
+        raise MessageError(f"the message is cut short: {len(header)} bytes are less than a header.")
+    magic, version, name_length, payload_length = _HEADER.unpack_from(header)
     if magic != _MAGIC:
         raise MessageError("this is not a Blindsight message: it does not begin like one.")
     if version != _VERSION:

@@ -1,1 +1,28 @@
 """Pictures, who owns them, and the features made of them."""
+
+from blindsight.data.catalogue import catalogue, load
+from blindsight.data.contactsheet import attribute_sheet, contact_sheet
+from blindsight.data.dataset import Dataset
+from blindsight.data.embedding import Embedding, OnnxEmbedding
+from blindsight.data.faces import default_correlation, faces
+from blindsight.data.featurecache import FeaturePipeline, extract
+from blindsight.data.features import PixelFeatures
+from blindsight.data.fetch import fetch
+from blindsight.data.pipelines import pipeline
+
+__all__ = [
+    "Dataset",
+    "Embedding",
+    "FeaturePipeline",
+    "OnnxEmbedding",
+    "PixelFeatures",
+    "attribute_sheet",
+    "catalogue",
+    "contact_sheet",
+    "default_correlation",
+    "extract",
+    "faces",
+    "fetch",
+    "load",
+    "pipeline",
+]

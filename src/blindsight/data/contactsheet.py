@@ -130,7 +130,7 @@ def _good_columns(n: int) -> int:
     >>> [_good_columns(n) for n in (1, 2, 6, 24, 96, 200)]
     [1, 2, 3, 6, 12, 18]
     """
-    return max(min(n, 2), int(np.ceil(np.sqrt(1.5 * n) - 1e-9)))
+    return min(n, int(np.ceil(np.sqrt(1.5 * n) - 1e-9)))
 
 
 def _good_scale(columns: int, width: int) -> int:

@@ -1,7 +1,7 @@
 """Yes/no variables with exactly the correlations one asks for, some of them shared by all rows of a group.
 
 Guarantee: every row taken by itself follows one joint distribution whose prevalences and Pearson (phi) correlations are
-the requested ones, whatever the grouping. A request that no set of yes/no variables can meet is refused.
+the requested ones, whatever the grouping. A request that cannot be met exactly is refused, never approximated.
 
 How: a Gaussian copula (Emrich and Piedmonte, "A method for generating high-dimensional multivariate binary variates",
 The American Statistician 45, 1991). Variable i is 1 where a standard normal z_i lies below h_i, the normal quantile of
@@ -53,8 +53,8 @@ class Copula:
         if values[0] < _SMALLEST_EIGENVALUE:
             blamed = ", ".join(names[i] for i in np.argsort(-np.abs(vectors[:, 0]))[:3])
             raise InputError(
-                f"no yes/no variables of these prevalences have all these correlations at once (smallest eigenvalue of "
-                f"the underlying normal correlations {values[0]:.3g}); weaken those among {blamed}."
+                f"with these prevalences a Gaussian copula cannot have all these correlations at once (its smallest "
+                f"eigenvalue would be {values[0]:.3g}). Weaken the correlations of {blamed}."
             )
         return cls(tuple(names), prevalence, correlation, latent)
 
@@ -65,11 +65,9 @@ class Copula:
         per_group, per_row = rng.spawn(2)
         own = per_group.standard_normal((int(groups.max()) + 1, len(shared)))[groups]
         noise = np.hstack([own, per_row.standard_normal((len(groups), len(order) - len(shared)))])
-        below = np.einsum("ij,kj->ik", noise, factor) < ndtri(
-            self.prevalence[order]
-        )  # rows independent of n, to the bit
-        drawn = np.empty(below.shape, dtype=np.int8)
-        drawn[:, order] = below
+        z = np.einsum("ij,kj->ik", noise, factor)  # unlike a BLAS product, to the last bit independent of n
+        drawn = np.empty(z.shape, dtype=np.int8)
+        drawn[:, order] = z < ndtri(self.prevalence[order])
         return drawn
 
 
@@ -145,5 +143,6 @@ def check_bounds(names: Sequence[str], prevalence: Matrix, correlation: Matrix) 
         if not low[i, j] <= correlation[i, j] <= high[i, j]:
             raise InputError(
                 f"the correlation of {names[i]} and {names[j]} must lie in [{low[i, j]:.3f}, {high[i, j]:.3f}] when "
-                f"{prevalence[i]:.3g} and {prevalence[j]:.3g} of the pictures have them; got {correlation[i, j]:g}."
+                f"{prevalence[i]:.3g} and {prevalence[j]:.3g} of all have them; got {correlation[i, j]:g}. "
+                "Change one of the three."
             )

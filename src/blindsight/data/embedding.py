@@ -211,8 +211,10 @@ class OnnxEmbedding:
             raise UnknownNameError("layout", self.layout, ("auto", "nchw", "nhwc"))
         if not np.all(self.scale):
             raise InputError(f"scale must not be 0; got {self.scale}.")
+        content, options = self._content, onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # its errors are raised here and need not be printed as well
         with _model_errors(self.path, "load"):
-            session = onnxruntime.InferenceSession(self._content, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self._check_inputs(session.get_inputs())
         return session
 
@@ -236,7 +238,7 @@ def _model_errors(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # onnxruntime's errors have no base class of their own
-        reason = str(error).splitlines()[0].removeprefix("[ONNXRuntimeError] : ")
+        reason = str(error).splitlines()[0].rpartition(" : ")[2]
         raise DataError(f"onnxruntime cannot {action} {path}: {reason.rstrip('.')}.") from error
 
 

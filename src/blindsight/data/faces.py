@@ -5,14 +5,14 @@ Pearson (phi) correlations (see `copula`); all twelve are free, so a person can 
 of the person (`PERSON_ATTRIBUTES`) are constant over the person's pictures, the others belong to the moment. Every
 attribute is visible in the pixels, by several cues where life has several.
 
-The same arguments give the same pixels on every run and machine, and the first pictures do not depend on n: the first
-100 of n = 1,000 equal n = 100.
+The same arguments give the same pixels on every run, and the first pictures do not depend on n: the first 100 of
+n = 1,000 equal n = 100.
 
 | attribute | what it looks like |
 | --- | --- |
 | male * | wider, squarer jaw, thicker and lower brows, broader neck and shoulders, thinner and paler lips |
 | youth * | large eyes, smooth skin; without: lines, eye bags, folds, thinner lips, often grey or little hair |
-| pale_skin * | the palest third of skin tones; exposure and colour temperature blur the border |
+| pale_skin * | the palest skin tones; exposure and colour temperature blur the border |
 | beard * | full beard, short beard or goatee |
 | long_hair * | hair that falls over the shoulders |
 | smiling | mouth corners up, mostly with teeth; narrower eyes, raised brows |

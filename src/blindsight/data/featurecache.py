@@ -15,13 +15,13 @@ import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, Float32, LearningPipeline, check_finite
+from blindsight.data.features import Float32, check_finite
 from blindsight.errors import CorruptFileError, DataError, StorageError
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.progress import Progress, silent
@@ -31,11 +31,43 @@ _CHUNK = 256  # images between two reports of progress
 _ALIGNED = 64  # the features start at a multiple of this many bytes
 _LONGEST_HEADER = 1 << 16
 
-Arrays = Mapping[str, NDArray[Any]]
-
 
 class CacheWarning(UserWarning):
     """The cache could not be used; the features were computed and nothing is lost but time."""
+
+
+class FeaturePipeline(Protocol):
+    """What turns images, uint8 (n, height, width, 3), into features, float32 (n, d)."""
+
+    def fit(self, images: NDArray[np.uint8]) -> Self:
+        """Learn what the features need to know of the images, or only check that they can be used."""
+        ...
+
+    def transform(self, images: NDArray[np.uint8]) -> Float32:
+        """Return one row of features per image."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Return everything that decides the output: class, version, parameters, weights, what was fitted."""
+        ...
+
+
+@runtime_checkable
+class LearningPipeline(FeaturePipeline, Protocol):
+    """A pipeline that must be fitted before it transforms; what it learned can be taken out and put back."""
+
+    @property
+    def fitted(self) -> bool:
+        """Tell whether `transform` can be called."""
+        ...
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Take over what another pipeline with the same parameters learned."""
+        ...
 
 
 def extract(
@@ -125,7 +157,7 @@ def _read(path: Path, key: str) -> dict[str, NDArray[Any]] | None:
     return arrays
 
 
-def _write(path: Path, key: str, arrays: Arrays) -> None:
+def _write(path: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     layout = [(name, array.dtype.str, array.shape) for name, array in arrays.items()]
     line = _opening(key) + json.dumps(layout)
     header = line.ljust(len(line) + -(len(line) + 1) % _ALIGNED).encode() + b"\n"

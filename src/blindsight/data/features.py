@@ -23,8 +23,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
-from zipfile import BadZipFile
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,40 +43,6 @@ _MAX_PASSES = 30
 _SETTLED = 1e-5  # subspace iteration ends when a pass adds less than this share of the energy
 
 Float32 = NDArray[np.float32]
-
-
-class FeaturePipeline(Protocol):
-    """What turns images, uint8 (n, height, width, 3), into features, float32 (n, d)."""
-
-    def fit(self, images: NDArray[np.uint8]) -> Self:
-        """Learn what the features need to know of the images, or only check that they can be used."""
-        ...
-
-    def transform(self, images: NDArray[np.uint8]) -> Float32:
-        """Return one row of features per image."""
-        ...
-
-    def fingerprint(self) -> str:
-        """Return everything that decides the output: class, version, parameters, weights, what was fitted."""
-        ...
-
-
-@runtime_checkable
-class LearningPipeline(FeaturePipeline, Protocol):
-    """A pipeline that must be fitted before it transforms; what it learned can be taken out and put back."""
-
-    @property
-    def fitted(self) -> bool:
-        """Tell whether `transform` can be called."""
-        ...
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned."""
-        ...
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
-        """Take over what another pipeline with the same parameters learned."""
-        ...
 
 
 def check_images(images: NDArray[np.uint8]) -> None:
@@ -108,7 +73,9 @@ def planes(images: NDArray[np.uint8]) -> Float32:
     intensity = rgb @ np.array([299, 587, 114], dtype=np.float32)
     down, right = np.gradient(intensity, axis=(1, 2))
     transforms = (rgb, intensity, np.arctan2(down, right), np.sqrt(down**2 + right**2))
-    return np.concatenate([_normalised(part.reshape(len(images), -1)) for part in transforms], axis=1)
+    return np.concatenate(
+        [_normalised(part.reshape(len(images), math.prod(part.shape[1:]))) for part in transforms], axis=1
+    )
 
 
 def _normalised(part: Float32) -> Float32:
@@ -271,7 +238,8 @@ class PixelFeatures:
     def fit(self, images: NDArray[np.uint8]) -> Self:
         """Learn the mean and the principal components of the images' planes; memory-mapped images stay on disk."""
         self._check_parameters()
-        if not planes(images[:1]).size:  # which complains of what is no image
+        planes(images[:1])  # refuses what is no image
+        if not len(images):
             raise InputError("there are no images to fit.")
         learned = {} if self.energy is None else self._components(images, self.energy)
         return self.restore(learned | {"image_shape_": np.array(images.shape[1:3], dtype=np.int64)})
@@ -330,20 +298,16 @@ class PixelFeatures:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote; a file that is truncated, altered or of another version is refused."""
+        with storage_errors("read", path):
+            stream = path.open("rb")
         try:
-            with (
-                storage_errors("read", path),
-                path.open("rb") as stream,
-                np.load(stream, allow_pickle=False) as entries,
-            ):
+            with stream, np.load(stream, allow_pickle=False) as entries:
                 arrays = dict(entries)
-            description = json.loads(str(arrays.pop("description")))
+            description = json.loads(str(arrays["description"]))
             pipeline = cls(**description["parameters"]).restore(arrays)
             genuine = (description["version"], description["content"]) == (_VERSION, pipeline._content_hash())
-        except (BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError, RuntimeError) as error:
-            raise CorruptFileError(
-                f"{path} does not hold pixel features, or is damaged. Fit and save again."
-            ) from error
+        except Exception as error:  # damaged archives make zipfile and numpy raise a dozen kinds
+            raise CorruptFileError(f"{path} does not hold pixel features or is damaged. Fit and save again.") from error
         if not genuine:
             raise CorruptFileError(f"{path} is not what was saved, or is of another version. Fit and save again.")
         return pipeline

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from blindsight.data.embedding import Embedding, OnnxEmbedding
-from blindsight.data.features import FeaturePipeline, PixelFeatures
+from blindsight.data.featurecache import FeaturePipeline
+from blindsight.data.features import PixelFeatures
 from blindsight.errors import UnknownNameError
 
 

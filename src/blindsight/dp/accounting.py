@@ -251,7 +251,7 @@ def _merge_gaussians(losses: list[Loss]) -> list[Loss]:
 
 def _distribution(losses: list[Loss]) -> Any:
     """Compose the losses on one grid, always towards more loss."""
-    interval = sum(_width(loss) for loss in losses) / _GRID_POINTS or 1e-4
+    interval = max(sum(_width(loss) for loss in losses) / _GRID_POINTS, 1e-6)  # finer ones would drown in rounding
     composed, *others = (_repeat(_single_distribution(loss, interval), loss.count) for loss in losses)
     for other in others:
         composed = composed.compose(other)

@@ -11,6 +11,9 @@ from typing import Any, ClassVar, get_args
 
 from blindsight.errors import InputError, UnknownNameError
 
+LARGEST_EPSILON = 1e6
+"""A larger epsilon is no statement about privacy."""
+
 
 @dataclass(frozen=True)
 class LaplaceLoss:
@@ -22,7 +25,7 @@ class LaplaceLoss:
 
     def __post_init__(self) -> None:
         """Refuse what is not a loss."""
-        check_positive("epsilon", self.epsilon)
+        _check_range("epsilon", self.epsilon, 1e-9, LARGEST_EPSILON)
         _check_count(self.count)
 
     @property
@@ -41,7 +44,7 @@ class GaussianLoss:
 
     def __post_init__(self) -> None:
         """Refuse what is not a loss."""
-        check_positive("noise_multiplier", self.noise_multiplier)
+        _check_range("noise_multiplier", self.noise_multiplier, 1e-4, 1e9)
         _check_count(self.count)
 
     @property
@@ -64,9 +67,8 @@ class SampledGaussianLoss:
 
     def __post_init__(self) -> None:
         """Refuse what is not a loss."""
-        check_positive("noise_multiplier", self.noise_multiplier)
-        if not 0 < self.sampling_rate <= 1:
-            raise InputError(f"sampling_rate must be in (0, 1]; got {self.sampling_rate}.")
+        _check_range("noise_multiplier", self.noise_multiplier, 1e-4, 1e9)
+        _check_range("sampling_rate", self.sampling_rate, 1e-12, 1.0)
         _check_count(self.count)
 
     @property
@@ -90,8 +92,8 @@ class BoundedLoss:
 
     def __post_init__(self) -> None:
         """Refuse what is not a loss."""
-        if not self.epsilon >= 0:
-            raise InputError(f"epsilon must be at least 0; got {self.epsilon}.")
+        if self.epsilon != math.inf:
+            _check_range("epsilon", self.epsilon, 0.0, LARGEST_EPSILON)
         if not 0 <= self.delta < 1:
             raise InputError(f"delta must be in [0, 1); got {self.delta}.")
         _check_count(self.count)
@@ -131,6 +133,12 @@ def check_positive(name: str, value: float) -> None:
         raise InputError(f"{name} must be positive and finite; got {value}.")
 
 
+def _check_range(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        remedy = " Where nothing is proven say BoundedLoss(infinity)." if value > most == LARGEST_EPSILON else ""
+        raise InputError(f"{name} must be in [{least:g}, {most:g}]; got {value}.{remedy}")
+
+
 def _check_count(count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(f"count must be a whole number of at least 1; got {count!r}.")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10**12:
+        raise InputError(f"count must be a whole number in [1, 10^12]; got {count!r}.")

@@ -9,6 +9,8 @@ from PIL import Image
 
 from blindsight.statement import PrivacyStatement
 
+_NUMBER = re.compile(r"[+\-−]?[\d.,]+(e[+-]?\d+)?( ?(%|s|ms|MB|kB|points))?")
+
 
 @dataclass(frozen=True)
 class Text:
@@ -27,9 +29,9 @@ class Table:
     caption: str
     kind: str = "table"
 
-    def is_number(self, cell: str) -> bool:
-        """Tell whether a cell should be aligned as a number."""
-        return re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?\s?(%|s|ms|MB|kB|points)?", cell.replace("−", "-")) is not None
+    def is_numeric(self, column: int) -> bool:
+        """Tell whether every cell of a column is a number (with or without a unit), so that it should be set right."""
+        return all(_NUMBER.fullmatch(row[column]) for row in self.rows)
 
 
 @dataclass(frozen=True)

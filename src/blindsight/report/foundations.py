@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
 from blindsight.data import Dataset, attribute_sheet, contact_sheet
 from blindsight.dp import Census
@@ -46,7 +48,7 @@ def pictures_chapter(dataset: Dataset, shown: Sequence[str]) -> Chapter:
                 _correlation_plot(dataset),
                 caption="Correlation between attributes in these pictures. A sift that shows one attribute of a strongly "
                 "correlated pair cannot hide the other.",
-                alt="A matrix of correlations between attributes; the strongest are named in the table of attributes.",
+                alt=f"A matrix of correlations between attributes; the strongest is between {_strongest_pair(dataset)}.",
             ),
             Text(f"Terms: {dataset.licence}. Source: {dataset.source}."),
         ),
@@ -104,22 +106,39 @@ def census_chapter(result: Census, truth: Mapping[str, float], spent: Table) -> 
     )
 
 
+def _tint(correlation: float) -> float:
+    """Return how strongly a cell is coloured: never so strongly that its number cannot be read."""
+    return 0.08 + 0.5 * min(1.0, abs(correlation) / 0.6)
+
+
 def _words(attribute: str) -> str:
     return attribute.replace("_", " ")
 
 
-def _correlation_plot(dataset: Dataset) -> str:
+def _correlations(dataset: Dataset) -> NDArray[np.float64]:
     assert dataset.attributes is not None
-    matrix = np.corrcoef(dataset.attributes.T.astype(float))
+    matrix: NDArray[np.float64] = np.corrcoef(dataset.attributes.T.astype(float))
+    return matrix
+
+
+def _strongest_pair(dataset: Dataset) -> str:
+    matrix = _correlations(dataset)
+    off_diagonal = matrix - np.eye(len(matrix))
+    row, column = np.unravel_index(np.abs(off_diagonal).argmax(), matrix.shape)
+    names = dataset.attribute_names
+    return f"{_words(names[row])} and {_words(names[column])} ({matrix[row, column]:+.2f})"
+
+
+def _correlation_plot(dataset: Dataset) -> str:
+    matrix = _correlations(dataset)
     names = [_words(name) for name in dataset.attribute_names]
     with drawing(7.2, 6.0) as (figure, axes):
         axes.grid(visible=False)
         for (row, column), value in np.ndenumerate(matrix):
-            if row != column:
+            if row != column and abs(value) >= 0.05:
                 colour = SERIES[0] if value > 0 else SERIES[1]
-                axes.scatter(column, row, s=700 * abs(value), marker="s", color=colour, linewidths=0)
-                if abs(value) >= 0.15:
-                    axes.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=8)
+                axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour, alpha=_tint(value)))
+                axes.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=8.5)
         axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
         axes.set_yticks(range(len(names)), names)
         axes.set_xlim(-0.6, len(names) - 0.4)
@@ -154,5 +173,5 @@ def _census_plot(result: Census, truth: Mapping[str, float]) -> str:
         axes.axvline(0, color=GRID)
         axes.set_yticks(rows, [_words(name) for name in names])
         axes.set_xlabel("share of people with the attribute")
-        axes.legend(loc="lower right", ncols=2)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         return to_svg(figure)

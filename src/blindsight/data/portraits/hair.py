@@ -145,9 +145,9 @@ class Beard(Part):
         """Draw the traits of this part."""
         person, _ = sitting.dice()
         beard, kind = sitting.has["beard"], person.pick(3)
-        stubble = np.clip(person.normal(0.1, 0.1), 0.0, 0.3) * flag(sitting.masculine > 0)
+        stubble = np.clip(person.normal(0.06, 0.08), 0.0, 0.2) * flag(sitting.masculine > 0)
         return cls(
-            strength=np.where(beard > 0, 0.94 - 0.14 * flag(kind == 1), stubble),
+            strength=np.where(beard > 0, 0.95 - 0.10 * flag(kind == 1), stubble),
             goatee=flag(kind == 2),
             hang=person.normal(0.045, 0.018) * flag(kind != 1) * beard,
             colour=0.85 * sitting.hair,
@@ -167,7 +167,7 @@ class Beard(Part):
         cheek = 0.30 - 0.55 * np.maximum(side - 0.16, 0.0) - 0.5 * np.maximum(side - 0.3, 0.0)
         outline = (self.head.outline(c) - 1.0) * 0.45 - self.hang * np.clip(4.0 * c.y - 1.2, 0.0, 1.0)
         shape = np.maximum(
-            np.maximum(outline, np.where(side < 0.2, lip, cheek) - c.y), side - 0.45 + 0.23 * self.goatee
+            np.maximum(outline, np.where(side < 0.2, lip, cheek) - c.y), side - 0.45 + 0.21 * self.goatee
         )
         shape += 0.010 * wave(c.face_x * 8.0) * wave(c.y * 7.0)
         bare = bump((c.face_x / (0.8 * self.wide)) ** 2 + ((c.y - self.place - 0.085) / 0.03) ** 2)

@@ -17,7 +17,7 @@ from blindsight.data.portraits.head import Head
 from blindsight.data.portraits.sitting import Part, Pose, Sitting
 from blindsight.data.portraits.wear import Glasses, Hat
 
-_STREAMS = 2 * 16
+_STREAMS = 2 * 14  # two for the sitting and for each part
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,179 @@
+"""One owner's part in learning a linear classifier together: refine the shared average on its own data, send little.
+
+Yonetani, Boddeti, Kitani & Sato, "Privacy-Preserving Visual Learning Using Doubly Permuted Homomorphic Encryption",
+ICCV 2017, sections 2.1 and 3. Everything here is plain mathematics: no messages, no encryption, no averaging.
+
+| paper | here |
+| --- | --- |
+| w-bar_t, the average that the aggregator hands out | `shared`, (classes, D + 1) |
+| w_t^(n), user n's locally updated classifier | `LocalUpdate.weights` |
+| linear SVM via SGD, elastic net, L1 ratio 0.5 | `LinearTraining(loss="hinge", l1_ratio=0.5)` |
+| strength adjusted until sparsity > 90% | `sparsify="strength"`, `sparsity=0.9` |
+| NC, the number of classes; one-vs-rest | columns of `signs`, rows of the weights |
+| initial weights w-bar_0 from public data | `train` on the public data |
+
+*What is sparse.* In the paper users send the classifier w^(n) itself, made sparse by an elastic net around zero:
+``target="classifier"``. That bends the classifier for the sake of the transport and costs accuracy. By default what is
+sent is the *difference* to the shared average (``target="update"``), the classifier stays dense, and what does not fit
+into a round is kept in a `Residual` and sent later. The next local training starts from the shared average *plus* that
+residual; adding it up only afterwards would count the same lesson twice once local training nears its minimum.
+With ``sparsify="strength"`` the elastic net lies around the shared average (its square part is FedProx's proximal
+term, Li et al. 2020), and nothing is held back.
+
+*Bias.* The last column of the weights is the bias: never penalised, sent like any other weight, counted in sparsity.
+
+*One-sided data.* A class of which an owner has no positive example, or no negative one, is not trained by that owner:
+its update is zero (as a sparse classifier: the largest of the shared weights). Training it would only teach "never", on
+the evidence of one album. Consequently an owner whose pictures all are of one class learns nothing alone; append
+the public data to its own to give it the contrast.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.learn.descent import Loss, Problem, descend, margin_loss
+from blindsight.learn.linearmodel import Array, Floats, Signs, check_features, check_signs, check_weights
+from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries
+from blindsight.rng import science
+
+Target = Literal["update", "classifier"]
+Sparsify = Literal["topk", "blocks", "strength", "none"]
+ClassWeight = Literal["equal", "balanced"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearTraining:
+    """How every owner trains; all owners of a federation use the same.
+
+    `ridge` is the weight of half the squared norm beside the *mean* loss. None means D / n for n samples, the scale of
+    a prior under which standardised features give scores of unit variance; a federation should set it to D divided by
+    the samples of all owners, which is the ridge of the pooled problem. (The classifier target has its elastic net and
+    no ridge besides.) `passes` over mini-batches of `batch_size` is how far an owner goes in one round: few passes
+    keep owners together, many let each run to its own optimum.
+    """
+
+    loss: Loss = "hinge"
+    target: Target = "update"
+    sparsify: Sparsify = "topk"
+    sparsity: float = 0.9
+    block_size: int = 95  # 32-bit slots of one plaintext under a 3072-bit key
+    l1_ratio: float = 0.5
+    ridge: float | None = None
+    class_weight: ClassWeight = "equal"
+    passes: int = 5
+    batch_size: int = 64
+    smoothing: float = 0.5  # of the hinge's corner
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained, before any owner has begun."""
+        for kind, choices in (("target", Target), ("sparsify", Sparsify), ("class_weight", ClassWeight)):
+            if getattr(self, kind) not in get_args(choices):
+                raise UnknownNameError(kind, str(getattr(self, kind)), get_args(choices))
+        margin_loss(self.loss, self.smoothing)
+        if not 0 <= self.sparsity < 1:
+            raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
+        if not 0 < self.l1_ratio <= 1:
+            raise InputError(f"l1_ratio must be in (0, 1]; got {self.l1_ratio}.")
+        if self.ridge is not None and not 0 <= self.ridge < np.inf:
+            raise InputError(f"ridge must be finite and at least 0; got {self.ridge}.")
+        if min(self.passes, self.batch_size, self.block_size) < 1:
+            raise InputError("passes, batch_size and block_size must be at least 1.")
+        if self.target == "classifier" and self.sparsify != "strength":
+            raise InputError("target='classifier' is made sparse by its penalty: it needs sparsify='strength'.")
+
+
+@dataclass(frozen=True, eq=False)
+class LocalUpdate:
+    """What one owner has after a round. Only `sent` may leave the owner, and only encrypted."""
+
+    weights: Array  # the local classifier, (classes, D + 1)
+    sent: Array  # the difference to the shared average, or with target "classifier" the classifier itself
+    residual: Residual
+    trained: NDArray[np.bool_]  # the classes of which the owner had both positive and negative examples
+    strength: float | None  # of the elastic net, where it was searched
+
+    @property
+    def sparsity(self) -> float:
+        """The share of exact zeros in what is sent."""
+        return sparsity(self.sent)
+
+    def __repr__(self) -> str:
+        return f"LocalUpdate(shape={self.sent.shape}, sparsity={self.sparsity:.3f})"
+
+
+def train(
+    X: ArrayLike,
+    signs: ArrayLike,
+    training: LinearTraining,
+    *,
+    start: ArrayLike | None = None,
+    passes: int = 200,
+    random_state: int | np.random.Generator | None = None,
+) -> Array:
+    """Train on one set of data up to the minimum: the initial model, a pooled or a lonely classifier.
+
+    Of `training` only loss, ridge, class weights and batches count. Classes without both kinds of examples keep their
+    `start`, which is zero unless given.
+    """
+    data = _Data.of(X, signs, training)
+    shape = (len(data.trained), data.problem.samples.shape[1])
+    weights = np.zeros(shape) if start is None else check_weights(start, shape[1] - 1, shape[0])
+    begin = weights[data.trained].astype(data.problem.samples.dtype)
+    found = descend(
+        data.problem, begin, science(random_state), passes=passes, batch_size=training.batch_size, tolerance=1e-3
+    )
+    return data.spread(found.weights, weights)
+
+
+def local_update(
+    shared: ArrayLike,
+    X: ArrayLike,
+    signs: ArrayLike,
+    training: LinearTraining,
+    *,
+    residual: Residual | None = None,
+    strength: float | None = None,
+    random_state: int | np.random.Generator | None = None,
+) -> LocalUpdate:
+    """Refine the `shared` weights on one owner's standardised features and decide what to send.
+
+    `residual` and `strength` are those of the owner's last round, if there was one.
+    """
+    data = _Data.of(X, signs, training)
+    classes, dimensions = len(data.trained), data.problem.samples.shape[1] - 1
+    average = check_weights(shared, dimensions, classes)
+    held = np.zeros_like(average) if residual is None else check_weights(residual.held, dimensions, classes)
+    seed = int(science(random_state).integers(2**63))
+    if training.sparsify == "strength":
+        return _penalised_update(data, average, held, training, strength, seed)
+    change = _changed(data, average + held, data.problem, training, seed)
+    pending = held + data.spread(change, np.zeros_like(average))
+    sent = np.where(_chosen(pending, training), pending, 0.0)
+    return LocalUpdate(average + pending, sent, Residual.after(pending, sent), data.trained, None)
+
+
+def _penalised_update(
+    data: "_Data", average: Array, held: Array, training: LinearTraining, strength: float | None, seed: int
+) -> LocalUpdate:
+    """Let the elastic net make the difference to the average, or the classifier itself, sparse."""
+    if training.target == "update":
+        begin, anchor, untrained = average + held, average, np.zeros_like(average)
+    else:
+        begin, anchor = average, np.zeros_like(average)
+        untrained = np.where(top_entries(average, 1 - training.sparsity), average, 0.0)
+    centre = anchor[data.trained].astype(data.problem.samples.dtype)
+
+    def sent_at(candidate: float) -> Array:
+        penalised = _with_elastic_net(data.problem, centre, candidate, training.l1_ratio)
+        refined = _refined(data, begin, penalised, training, seed)
+        return data.spread(refined - centre, untrained)
+
+    guess = strength or _first_strength(data.problem, centre, training)
+    sent, found = search_strength(sent_at, training.sparsity, guess)
+    weights = average + sent if training.target == "update" else sent
+    return LocalUpdate(weights, sent, Residual.nothing(sent.shape), data.trained, found)

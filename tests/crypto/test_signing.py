@@ -1,0 +1,70 @@
+"""A signed message is believed from its author and from nobody else."""
+
+import pickle
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from blindsight.crypto.signing import Signed, SigningKey, verify
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.rng import seeded_bytes
+
+ANNA = SigningKey.generate(seeded_bytes(1))
+BERT = SigningKey.generate(seeded_bytes(2))
+KEYS = {"anna": ANNA.public, "bert": BERT.public}
+ENVELOPE = ANNA.sign(b"42", author="anna")
+
+
+def test_signature_round_trip() -> None:
+    assert verify(ENVELOPE, KEYS) == ("anna", b"42")
+
+
+def test_signature_is_plain_ed25519_over_label_author_and_body() -> None:
+    signed = decode(ENVELOPE, Signed)
+    key = Ed25519PrivateKey.from_private_bytes(seeded_bytes(1)(32)).public_key()
+    key.verify(signed.signature, b"blindsight signed message 1\0" + b"\0\0\0\4anna" + b"42")
+
+
+@pytest.mark.parametrize(
+    ("author", "body", "signature"),
+    [
+        ("anna", b"43", None),
+        ("bert", b"42", None),
+        ("anna", b"42", bytes(64)),
+        ("anna", b"42", b""),
+        ("anna", b"42", BERT._key.sign(b"42")),
+        ("anna", b"42", ANNA._key.sign(b"42")),
+    ],
+)
+def test_forgeries_are_refused(author: str, body: bytes, signature: bytes | None) -> None:
+    kept = decode(ENVELOPE, Signed).signature
+    with pytest.raises(MessageError, match="was not signed by"):
+        verify(encode(Signed(author, body, kept if signature is None else signature)), KEYS)
+
+
+def test_the_boundary_between_author_and_body_is_signed() -> None:
+    signature = decode(ANNA.sign(b"x42", author="anna"), Signed).signature
+    with pytest.raises(MessageError, match="was not signed by"):
+        verify(encode(Signed("annax", b"42", signature)), {"annax": ANNA.public})
+
+
+def test_strangers_and_other_messages_are_refused() -> None:
+    with pytest.raises(MessageError, match="does not take part"):
+        verify(ENVELOPE, {"bert": BERT.public})
+    with pytest.raises(MessageError):
+        verify(ENVELOPE[:-1], KEYS)
+    with pytest.raises(MessageError, match="at most 50"):
+        verify(ENVELOPE, KEYS, max_bytes=50)
+    with pytest.raises(MessageError, match="was not signed by"):
+        verify(ENVELOPE, {"anna": b"not a key"})
+
+
+def test_key_comes_back_from_its_own_bytes_and_shows_nothing() -> None:
+    again = SigningKey(ANNA.secret_bytes())
+    assert again.public == ANNA.public
+    assert repr(ANNA) == "<SigningKey, hidden>"
+    with pytest.raises(PrivacyError):
+        pickle.dumps(ANNA)
+    with pytest.raises(InputError, match="32 bytes; got 5"):
+        SigningKey(b"short")

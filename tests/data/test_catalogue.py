@@ -1,0 +1,68 @@
+"""One door: every collection opens by name, options reach its reader, and wrong ones get a sentence."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from blindsight.data import catalogue, load
+from blindsight.errors import DataError, InputError, UnknownNameError
+
+
+def test_every_collection_of_the_catalogue_is_known_to_load(tmp_path: Path) -> None:
+    for entry in catalogue():
+        if entry.comes == "bundled":
+            assert len(load(entry.name, count=5)) == 5
+        elif entry.comes == "fetched":
+            with pytest.raises(DataError, match=f"blindsight data fetch {entry.name}"):
+                load(entry.name, cache=tmp_path)
+        else:
+            with pytest.raises(InputError, match="say where it lies"):
+                load(entry.name)
+
+
+def test_unknown_collection_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'digits'"):
+        load("digit")
+
+
+def test_count_takes_the_same_part_for_the_same_seed() -> None:
+    first, again, other = (load("digits", count=50, random_state=seed).names for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+def test_options_reach_the_reader() -> None:
+    faces = load("faces", count=12, size=128, pictures_per_person=4, correlation=np.eye(12))
+    assert faces.images is not None
+    assert faces.images.shape == (12, 128, 128, 3)
+    assert faces.persons is not None
+    assert len(np.unique(faces.persons)) == 3
+
+
+def test_option_of_another_collection_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"digits takes no option 'correlation'"):
+        load("digits", correlation=np.eye(12))
+    with pytest.raises(InputError, match=r"digits takes no option 'size'"):
+        load("digits", size=64)
+
+
+def test_bundled_collection_is_not_read_from_a_path(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="faces is not read from a path"):
+        load("faces", path=tmp_path)
+
+
+def test_folder_is_read_from_its_path(tmp_path: Path) -> None:
+    for kind, colour in (("cats", "red"), ("dogs", "blue")):
+        (tmp_path / kind).mkdir()
+        Image.new("RGB", (9, 9), colour).save(tmp_path / kind / "one.png")
+    pets = load("folder", path=tmp_path, size=16)
+    assert pets.images is not None
+    assert pets.images.shape == (2, 16, 16, 3)
+    assert pets.label_names == ("cats", "dogs")
+
+
+def test_no_pictures_at_all_is_not_an_answer() -> None:
+    with pytest.raises(InputError, match="at least 1 picture; got 0"):
+        load("digits", count=0)

@@ -1,0 +1,279 @@
+import errno
+import hashlib
+import multiprocessing
+import os
+import stat
+import tempfile
+import warnings
+
+import numpy as np
+import pytest
+
+from blindsight import files
+from blindsight.data import featurecache
+from blindsight.data.dataset import Dataset
+from blindsight.data.featurecache import CacheWarning, LearningPipeline, extract
+from blindsight.data.features import PixelFeatures
+from blindsight.errors import DataError
+
+
+class Means:
+    """A pipeline that learns nothing and counts how often it works."""
+
+    def __init__(self, version=1):
+        self.version, self.calls = version, 0
+
+    def fit(self, images):
+        return self
+
+    def transform(self, images):
+        self.calls += 1
+        return images.mean(axis=(1, 2), dtype=np.float32) * self.version
+
+    def fingerprint(self):
+        return f"means {self.version}"
+
+
+class Returns(Means):
+    """A pipeline that returns whatever it was told."""
+
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def transform(self, images):
+        return self.rows
+
+
+def collection(count=5, seed=0):
+    images = np.random.default_rng(seed).integers(0, 256, (count, 6, 5, 3), dtype=np.uint8)
+    return Dataset("some", licence="CC0-1.0", source="drawn here", images=images)
+
+
+def table(features):
+    return Dataset("table", licence="CC0-1.0", source="drawn here", features=features)
+
+
+def entry(cache):
+    (path,) = (cache / "features").iterdir()
+    return path
+
+
+class TestKept:
+    def test_second_time_nothing_is_computed(self, tmp_path):
+        dataset, first, second = collection(), Means(), Means()
+        reports = []
+        computed = extract(dataset, first, cache=tmp_path)
+        found = extract(dataset, second, cache=tmp_path, progress=lambda *report: reports.append(report))
+        np.testing.assert_array_equal(found, computed)
+        np.testing.assert_array_equal(found, dataset.images.mean(axis=(1, 2), dtype=np.float32))
+        assert (first.calls, second.calls) == (1, 0)
+        assert found.dtype == np.float32
+        assert found.flags.writeable
+        assert reports == [("features from the cache", 5, 5)]
+
+    def test_other_images_or_another_pipeline_have_their_own_entry(self, tmp_path):
+        for dataset in (collection(), collection(seed=1)):
+            for version in (1, 2):
+                means = Means(version)
+                expected = dataset.images.mean(axis=(1, 2), dtype=np.float32) * version
+                np.testing.assert_array_equal(extract(dataset, means, cache=tmp_path), expected)
+                assert means.calls == 1
+        assert len(list((tmp_path / "features").iterdir())) == 4
+
+    def test_only_the_owner_may_read(self, tmp_path):
+        extract(collection(), Means(), cache=tmp_path / "new")
+        assert stat.S_IMODE((tmp_path / "new" / "features").stat().st_mode) == 0o700
+        assert stat.S_IMODE(entry(tmp_path / "new").stat().st_mode) == 0o600
+
+    def test_without_a_cache_progress_is_told_and_nothing_written(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(featurecache, "_CHUNK", 2)
+        reports = []
+        features = extract(collection(), Means(), progress=lambda *report: reports.append(report))
+        np.testing.assert_array_equal(features, extract(collection(), Means()))
+        assert reports == [("features", done, 5) for done in (0, 2, 4, 5)]
+        assert not list(tmp_path.iterdir())
+
+    def test_no_images(self, tmp_path):
+        for _ in range(2):
+            assert extract(collection(0), Means(), cache=tmp_path).shape == (0, 3)
+
+
+class TestLearning:
+    def test_fit_is_kept_with_the_features(self, tmp_path):
+        dataset, fresh, found = collection(20), PixelFeatures(0.9), PixelFeatures(0.9)
+        assert isinstance(fresh, LearningPipeline)
+        features = extract(dataset, fresh, cache=tmp_path)
+        np.testing.assert_array_equal(features, PixelFeatures(0.9).fit(dataset.images).transform(dataset.images))
+        found.fit = pytest.fail
+        np.testing.assert_array_equal(extract(dataset, found, cache=tmp_path), features)
+        assert found.fingerprint() == fresh.fingerprint()
+        assert found.energy_ == fresh.energy_
+        np.testing.assert_array_equal(found.transform(dataset.images), features)
+
+    def test_a_fitted_pipeline_is_applied_not_fitted_again(self, tmp_path):
+        train, test = collection(20), collection(8, seed=1)
+        for cache in (None, tmp_path, tmp_path):
+            pixels = PixelFeatures(0.9)
+            extract(train, pixels, cache=cache)
+            learned = pixels.fingerprint()
+            features = extract(test, pixels, cache=cache)
+            np.testing.assert_array_equal(features, PixelFeatures(0.9).fit(train.images).transform(test.images))
+            assert pixels.fingerprint() == learned
+
+    def test_fits_to_different_images_do_not_share_an_entry(self, tmp_path):
+        one, two = (PixelFeatures(0.9).fit(collection(20, seed=seed).images) for seed in (1, 2))
+        here, there = (extract(collection(), pixels, cache=tmp_path) for pixels in (one, two))
+        assert not np.array_equal(here, there)
+
+
+def altered(content, position):
+    return content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+
+
+def signed(rest):
+    """A foreign entry whose checksum is right."""
+    return hashlib.sha256(rest).hexdigest().encode() + rest
+
+
+DAMAGES = {
+    "first byte": lambda c: altered(c, 0),
+    "header": lambda c: altered(c, 100),
+    "first value": lambda c: altered(c, -60 + len(c)),
+    "last byte": lambda c: altered(c, len(c) - 1),
+    "truncated": lambda c: c[:-4],
+    "only a checksum": lambda c: c[:64],
+    "empty": lambda c: b"",
+    "longer": lambda c: c + bytes(4),
+    "another shape": lambda c: c.replace(b"[5, 3]", b"[3, 5]"),
+    "another version": lambda c: signed(c[64:].replace(b"blindsight features 1", b"blindsight features 0")),
+    "a foreign file": lambda c: b"GIF89a" * 100,
+    "a signed foreign file": lambda c: signed(b"GIF89a" * 100),
+}
+
+
+class TestDamaged:
+    @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+    def test_is_told_and_made_again(self, tmp_path, damage):
+        good = extract(collection(), Means(), cache=tmp_path)
+        path = entry(tmp_path)
+        content = path.read_bytes()
+        assert len(content) % 64 == (5 * 3 * 4) % 64  # values are aligned
+        path.write_bytes(damage(content))
+        assert path.read_bytes() != content
+        means = Means()
+        with pytest.warns(CacheWarning, match=r"(damaged|another version)\. The features are computed again"):
+            again = extract(collection(), means, cache=tmp_path)
+        np.testing.assert_array_equal(again, good)
+        assert means.calls == 1
+        assert path.read_bytes() == content
+
+    def test_an_entry_of_other_images_is_not_taken(self, tmp_path):
+        extract(collection(seed=1), Means(), cache=tmp_path)
+        foreign = entry(tmp_path).read_bytes()
+        entry(tmp_path).unlink()
+        good = extract(collection(), Means(), cache=tmp_path)
+        entry(tmp_path).write_bytes(foreign)
+        with pytest.warns(CacheWarning, match="of other images"):
+            np.testing.assert_array_equal(extract(collection(), Means(), cache=tmp_path), good)
+
+
+class TestUnusable:
+    @pytest.mark.parametrize(
+        ("number", "reason"), [(errno.EROFS, "the file system is read-only"), (errno.ENOSPC, "the disk is full")]
+    )
+    def test_features_are_returned_all_the_same(self, tmp_path, monkeypatch, number, reason):
+        def refuse(*_, **__):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(tempfile, "mkstemp", refuse)
+        with pytest.warns(CacheWarning, match=f"{reason}. The features are not kept") as caught:
+            features = extract(collection(), Means(), cache=tmp_path)
+        np.testing.assert_array_equal(features, extract(collection(), Means()))
+        assert [warning.filename for warning in caught] == [__file__]
+
+    def test_disk_fills_up_while_writing(self, tmp_path, monkeypatch):
+        def refuse(_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(files.os, "fsync", refuse)
+        with pytest.warns(CacheWarning, match="the disk is full"):
+            extract(collection(), Means(), cache=tmp_path)
+        assert not list((tmp_path / "features").iterdir())
+
+    def test_folder_cannot_be_made(self, tmp_path):
+        (tmp_path / "file").write_text("no folder")
+        with pytest.warns(CacheWarning, match="is a file, not a folder") as caught:
+            features = extract(collection(), Means(), cache=tmp_path / "file")
+        assert len(caught) == 1
+        np.testing.assert_array_equal(features, extract(collection(), Means()))
+
+    def test_entry_cannot_be_read(self, tmp_path, monkeypatch):
+        good = extract(collection(), Means(), cache=tmp_path)
+
+        def refuse(*_, **__):
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(np, "fromfile", refuse)
+        with pytest.warns(CacheWarning, match="permission was denied. The features are computed again"):
+            np.testing.assert_array_equal(extract(collection(), Means(), cache=tmp_path), good)
+
+
+def _extract_many(cache, start):
+    warnings.simplefilter("error")
+    start.wait()
+    for seed in range(10):
+        extract(collection(50, seed=seed), PixelFeatures(0.5), cache=cache)
+
+
+def test_two_processes_at_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(2)
+    workers = [context.Process(target=_extract_many, args=(tmp_path, start)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert len(list((tmp_path / "features").iterdir())) == 10
+    for seed in range(10):
+        images = collection(50, seed=seed)
+        found, unused = extract(images, PixelFeatures(0.5), cache=tmp_path), extract(images, PixelFeatures(0.5))
+        np.testing.assert_array_equal(found, unused)
+
+
+class TestReadyFeatures:
+    def test_returned_as_they_are(self, tmp_path):
+        features = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+        assert extract(table(features), Means(), cache=tmp_path) is features
+        half = features.astype(np.float16)
+        np.testing.assert_array_equal(extract(table(half), Means()), half.astype(np.float32))
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+    def test_not_a_number_is_refused(self, bad):
+        features = np.zeros((4, 3))
+        features[[1, 3], 2] = bad
+        with pytest.raises(
+            DataError, match="feature table of 'table' is NaN or infinite in 2 of 4 rows, first in row 1"
+        ):
+            extract(table(features), Means())
+
+    def test_not_a_table(self):
+        with pytest.raises(DataError, match=r"must have shape \(n, d\); 'table' has \(4, 3, 2\)"):
+            extract(table(np.zeros((4, 3, 2), np.float32)), Means())
+
+
+class TestBadPipelines:
+    def test_nan_is_refused_and_not_kept(self, tmp_path):
+        rows = np.zeros((5, 2), np.float32)
+        rows[4] = np.nan
+        with pytest.raises(DataError, match="Returns made of the images is NaN or infinite in 1 of 5 rows"):
+            extract(collection(), Returns(rows), cache=tmp_path)
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("shape", [(5,), (4, 2), (5, 2, 2)])
+    def test_not_one_row_per_image(self, shape):
+        with pytest.raises(DataError, match="one row per image; got"):
+            extract(collection(), Returns(np.zeros(shape, np.float32)))
