@@ -9,8 +9,14 @@ from blindsight import errors
 
 
 def test_docstring_draws_exactly_the_tree_that_exists() -> None:
-    drawn = set(re.findall(r"(\w+Error)\b", errors.__doc__.split("Messages")[0])) - {"ValueError", "OSError", "ImportError"}
-    exist = {name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__}
+    drawn = set(re.findall(r"(\w+Error)\b", errors.__doc__.split("Messages")[0])) - {
+        "ValueError",
+        "OSError",
+        "ImportError",
+    }
+    exist = {
+        name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__
+    }
     assert drawn == exist
 
 

@@ -25,9 +25,14 @@ def test_file_appears_whole(tmp_path: Path) -> None:
 def test_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
     target = tmp_path / "result.bin"
     target.write_bytes(b"old")
-    with pytest.raises(RuntimeError), atomic_writer(target) as stream:
-        stream.write(b"half of the n")
-        raise RuntimeError
+
+    def fail_half_way() -> None:
+        with atomic_writer(target) as stream:
+            stream.write(b"half of the n")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
     assert target.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["result.bin"]
 

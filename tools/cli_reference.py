@@ -22,7 +22,13 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
 def describe(path: str, command: click.Command) -> str:
     """Return one command's section: what it does, how it is called, its options."""
     context = click.Context(command, info_name=path)
-    lines = [f"## `{path}`", "", command.help or "", "", f"    {path} {' '.join(command.collect_usage_pieces(context))}"]
+    lines = [
+        f"## `{path}`",
+        "",
+        command.help or "",
+        "",
+        f"    {path} {' '.join(command.collect_usage_pieces(context))}",
+    ]
     options = [record for item in command.get_params(context) if (record := item.get_help_record(context))]
     if options:
         lines += ["", "| option | meaning |", "| --- | --- |"]

@@ -42,11 +42,8 @@ def resolve() -> dict[str, str]:
     """Ask pip for one consistent set of versions, without installing anything."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-            + ["--report", str(report), f"{ROOT}[all,dev]"],
-            check=True,
-        )
+        pip_install = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        subprocess.run([*pip_install, "--report", str(report), f"{ROOT}[all,dev]"], check=True)
         installed = json.loads(report.read_text())["install"]
     pins = {canonicalize_name(item["metadata"]["name"]): Version(item["metadata"]["version"]) for item in installed}
     return {name: pin.public for name, pin in sorted(pins.items()) if name != "blindsight"}
@@ -73,15 +70,15 @@ def problems() -> list[str]:
         name = canonicalize_name(requirement.name)
         if name != "blindsight" and not requirement.specifier.contains(pins.get(name, "0")):
             found.append(f"{line} is not satisfied by the pin {pins.get(name, '(none)')}")
-    for name, pin in pins.items():
+    for package, pin in pins.items():
         try:
-            present = Version(version(name)).public
+            present = Version(version(package)).public
         except PackageNotFoundError:
             if _locked_python() == PYTHON:  # other Pythons need fewer backports
-                found.append(f"{name}=={pin} is pinned but not installed")
+                found.append(f"{package}=={pin} is pinned but not installed")
             continue
         if present != pin:
-            found.append(f"{name} {present} is installed where {pin} is pinned")
+            found.append(f"{package} {present} is installed where {pin} is pinned")
     return found
 
 

@@ -115,7 +115,9 @@ def _spent_table(ledger: Ledger) -> Table:
         if row.budget is not None
     )
     return Table(
-        ("data", "unit", "releases", "epsilon spent", "budget"), rows, caption="The ledger refuses what exceeds the budget."
+        ("data", "unit", "releases", "epsilon spent", "budget"),
+        rows,
+        caption="The ledger refuses what exceeds the budget.",
     )
 
 

@@ -129,6 +129,12 @@ class TestEmbedding:
         assert again.fingerprint() == network.fingerprint()
         assert torch.equal(torch.get_rng_state(), state)
 
+    def test_memory_mapped_images_of_the_right_size(self, network, tmp_path):
+        images = scenes(2, 224, 224)
+        np.save(tmp_path / "images.npy", images)
+        mapped = np.load(tmp_path / "images.npy", mmap_mode="r")  # read-only
+        np.testing.assert_array_equal(network.transform(mapped), network.transform(images))
+
     def test_says_nothing_on_the_terminal(self, network, capfd):
         assert Embedding().fit(scenes(1)).transform(scenes(0)).shape == (0, 1280)
         assert capfd.readouterr() == ("", "")

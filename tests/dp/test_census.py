@@ -26,7 +26,7 @@ def test_person_with_many_pictures_counts_once() -> None:
 
 def test_noise_has_the_scale_of_the_proof() -> None:
     # 2 attributes, epsilon 0.5, 1000 people: the mean absolute noise on a share is 2 / 0.5 / 1000 = 0.004. The mean of
-    # 2,000 absolute Laplace draws lies within 11% of it with a false-alarm rate below 1e-6 (5 sigma); the seed is fixed.
+    # 2,000 absolute Laplace draws lies within 11% of it: 5 sigma, a false-alarm rate below 1e-6; the seed is fixed.
     persons = np.repeat(np.arange(1000), 2)
     answers = {name: np.tile([0, 1], 1000) for name in ("a", "b")}
     source = seeded_bytes(4)
@@ -41,7 +41,9 @@ def test_margin_covers_the_noise_as_often_as_it_says() -> None:
     persons = np.arange(1000)
     source = seeded_bytes(5)
     answers = {"a": np.tile([0, 1], 500)}
-    results = [census(answers, persons=persons, epsilon=1.0, ledger=Ledger(), scope="x", source=source) for _ in range(2000)]
+    results = [
+        census(answers, persons=persons, epsilon=1.0, ledger=Ledger(), scope="x", source=source) for _ in range(2000)
+    ]
     covered = np.mean([abs(r.share("a") - 0.5) <= r.margin for r in results])
     assert 0.925 < covered < 0.975  # 0.95 with 5 standard deviations of 2,000 trials: below 1e-6
 

@@ -62,7 +62,9 @@ def show_information(
     """Say what a collection holds: pictures, labels, attributes, persons, what was skipped, and the terms."""
     dataset = _load(name, path, count, size, seed)
     document = _describe(dataset)
-    facts = [(key.replace("_", " "), str(value)) for key, value in document.items() if not isinstance(value, dict | list)]
+    facts = [
+        (key.replace("_", " "), str(value)) for key, value in document.items() if not isinstance(value, dict | list)
+    ]
     parts = [table(dataset.name, ("", ""), facts)]
     if document["attributes"]:
         shares = [(key, f"{value:.1%}") for key, value in document["attributes"].items()]
@@ -130,9 +132,11 @@ def _load(name: str, path: Path | None, count: int | None, size: int | None, see
 
 
 def _describe(dataset: Dataset) -> dict[str, Any]:
-    known = {} if dataset.attributes is None else {
-        name: float((column := dataset.attribute(name))[column >= 0].mean()) for name in dataset.attribute_names
-    }
+    known = (
+        {}
+        if dataset.attributes is None
+        else {name: float((column := dataset.attribute(name))[column >= 0].mean()) for name in dataset.attribute_names}
+    )
     return {
         "name": dataset.name,
         "pictures": len(dataset),

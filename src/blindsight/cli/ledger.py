@@ -44,8 +44,11 @@ def show_ledger(
         ],
     }
     cells = [
-        (row.scope, row.unit, row.neighbours, str(row.releases), f"{row.spent.basic:.4g}", f"{row.spent.epsilon:.4g}")
-        + ("none" if row.budget is None else f"{row.budget.epsilon:.4g}",)
+        (
+            *(row.scope, row.unit, row.neighbours, str(row.releases)),
+            *(f"{row.spent.basic:.4g}", f"{row.spent.epsilon:.4g}"),
+            "none" if row.budget is None else f"{row.budget.epsilon:.4g}",
+        )
         for row in rows
     ]
     columns = ("scope", "unit", "neighbours", "releases", "basic", "epsilon", "budget")

@@ -95,7 +95,13 @@ def terminal_progress() -> Iterator[Progress]:
     if not console.is_terminal:
         yield _line_progress()
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with ProgressBars(*columns, console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 

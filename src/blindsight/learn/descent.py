@@ -6,10 +6,10 @@ sample weights v_i that sum to one, the minimiser of
     J_c(w) = sum_i v_i loss(s_i w.z_i)  +  sum_j ridge_j/2 w_j^2  +  sum_j lasso_j |w_j - a_j| + pull_j/2 (w_j - a_j)^2
 
 is approached by stochastic proximal gradient steps on mini-batches whose noise is removed: each pass starts with the
-gradient of all samples, and every mini-batch only corrects it (Johnson & Zhang 2013; with the proximal step Xiao & Zhang
-2014, with momentum Nitanda 2014). So the iterates converge to the minimiser with a constant step, and with one batch
-per pass the method is FISTA (Beck & Teboulle 2009). Momentum restarts per class when it points uphill (O'Donoghue &
-Candes 2015); a class whose objective rises over a pass gets half its step.
+gradient of all samples, and every mini-batch only corrects it (Johnson & Zhang 2013; with the proximal step Xiao &
+Zhang 2014, with momentum Nitanda 2014). So the iterates converge to the minimiser with a constant step, and with one
+batch per pass the method is FISTA (Beck & Teboulle 2009). Momentum restarts per class when it points uphill
+(O'Donoghue & Candes 2015); a class whose objective rises from one pass to the next gets half its step.
 
 The step is 1/L, where L bounds the curvature that a mini-batch of size b sees (expected smoothness, Gower et al. 2019):
 L = curvature * (largest eigenvalue + (n - b)/(b (n - 1)) * n max_i v_i |z_i|^2) + ridge + pull.
@@ -78,29 +78,27 @@ class Problem:
     pull: Floats
     anchor: Floats
 
-    def objective(self, weights: Floats) -> Floats:
-        """Return J_c(w) for every class."""
-        return self._objective(weights, self.samples @ weights.T)
-
-    def gradient(self, weights: Floats) -> Floats:
-        """Return the gradient of all of J but the lasso."""
-        slopes = self.slopes(self.samples @ weights.T, slice(None))
-        gradient: Floats = slopes.T @ self.samples
-        return gradient + self._smooth_penalty_gradient(weights)
-
-    def slopes(self, scores: Floats, rows: Any) -> Floats:
-        """Return the derivative of the weighted loss with respect to the scores of some rows."""
-        signs = self.signs[rows]
-        slopes: Floats = self.sample_weights[rows] * signs * self.loss.slope(signs * scores)
-        return slopes
-
-    def _objective(self, weights: Floats, scores: Floats) -> Floats:
+    def objective(self, weights: Floats, scores: Floats | None = None) -> Floats:
+        """Return J_c(w) for every class; `scores` saves computing them again."""
+        scores = self.samples @ weights.T if scores is None else scores
         losses: Floats = np.sum(self.sample_weights * self.loss.value(self.signs * scores), axis=0)
         away = weights - self.anchor
         penalty = weights**2 @ (self.ridge / 2) + np.abs(away) @ self.lasso + away**2 @ (self.pull / 2)
         return losses + penalty
 
-    def _smooth_penalty_gradient(self, weights: Floats) -> Floats:
+    def gradient(self, weights: Floats) -> Floats:
+        """Return the gradient of all of J but the lasso."""
+        gradient: Floats = self.slopes(self.samples @ weights.T).T @ self.samples
+        return gradient + self.penalty_gradient(weights)
+
+    def slopes(self, scores: Floats, rows: Any = slice(None)) -> Floats:
+        """Return the derivative of the weighted loss with respect to the scores of some rows."""
+        signs = self.signs[rows]
+        slopes: Floats = self.sample_weights[rows] * signs * self.loss.slope(signs * scores)
+        return slopes
+
+    def penalty_gradient(self, weights: Floats) -> Floats:
+        """Return the gradient of the square penalties."""
         return self.ridge * weights + self.pull * (weights - self.anchor)
 
     def shrink(self, weights: Floats, step: Floats) -> Floats:
@@ -115,7 +113,8 @@ class Problem:
         largest = self._largest_eigenvalues(iterations)
         spikes = (self.sample_weights * np.sum(self.samples**2, axis=1)[:, None]).max(axis=0)
         share = n * (n - batch) / (batch * (n - 1)) if batch < n else 0.0
-        return self.loss.curvature * (largest + share * spikes) + (self.ridge + self.pull).max()
+        bound: Floats = self.loss.curvature * (largest + share * spikes) + (self.ridge + self.pull).max()
+        return bound
 
     def _largest_eigenvalues(self, iterations: int) -> Floats:
         """Estimate the largest eigenvalue of sum_i v_i z_i z_i^T for every class, by power iteration."""
@@ -159,35 +158,39 @@ def descend(
     n = len(problem.samples)
     batches = math.ceil(n / batch_size)
     step = (1 / problem.smoothness(math.ceil(n / batches)))[:, None].astype(start.dtype)
-    weights, ahead = start, start
-    age, last = np.ones_like(step), np.full(len(start), np.inf)
-    objective, done = last, 0
+    weights = ahead = start
+    age = np.ones_like(step)
+    objective = np.full(len(start), np.inf)
     for done in range(1, passes + 1):
-        scores = problem.samples @ ahead.T
-        objective = problem._objective(ahead, scores)
-        risen = (objective > last + 1e-6 * np.abs(last))[:, None]
-        step, last = np.where(risen & (batches > 1), step / 2, step), objective
-        slopes = problem.slopes(scores, slice(None))
-        gradient = slopes.T @ problem.samples
+        before, scores = objective, problem.samples @ ahead.T
+        objective = problem.objective(ahead, scores)
+        if batches > 1:
+            step = np.where((objective > before)[:, None], step / 2, step)
+        slopes = problem.slopes(scores)
+        gradient: Floats = slopes.T @ problem.samples
         for number, rows in enumerate(_batches(n, batches, generator)):
-            correction: Floats | float = 0.0
-            if number:  # in the first batch `ahead` is where the gradient was taken
+            direction = gradient + problem.penalty_gradient(ahead)
+            if number:  # in the first batch `ahead` is still where the gradient was taken
                 moved = problem.slopes(problem.samples[rows] @ ahead.T, rows) - slopes[rows]
-                correction = (n / len(rows)) * (moved.T @ problem.samples[rows])
-            direction = gradient + correction + problem._smooth_penalty_gradient(ahead)
+                direction += (n / len(rows)) * (moved.T @ problem.samples[rows])
             stepped = problem.shrink(ahead - step * direction, step)
             if number == 0 and (np.linalg.norm(stepped - ahead, axis=1) <= tolerance * step[:, 0]).all():
                 return Descent(stepped, objective, done)
-            uphill = np.sum((ahead - stepped) * (stepped - weights), axis=1, keepdims=True) > 0
-            age = np.where(uphill, 1.0, age)
-            older = (1 + np.sqrt(1 + 4 * age**2)) / 2
-            ahead = stepped + ((age - 1) / older).astype(start.dtype) * (stepped - weights)
-            weights, age = stepped, older
-    return Descent(weights, objective, done)
+            ahead, age = _overshoot(ahead, stepped, weights, age)
+            weights = stepped
+    return Descent(weights, objective, passes)
+
+
+def _overshoot(ahead: Floats, stepped: Floats, before: Floats, age: Floats) -> tuple[Floats, Floats]:
+    """Return where momentum leads from the step just made, and its age; it starts anew where it points uphill."""
+    uphill = np.sum((ahead - stepped) * (stepped - before), axis=1, keepdims=True) > 0
+    age = np.where(uphill, np.ones_like(age), age)
+    older = (1 + np.sqrt(1 + 4 * age**2)) / 2
+    return stepped + (age - 1) / older * (stepped - before), older
 
 
 def _batches(n: int, batches: int, generator: np.random.Generator) -> list[Any]:
-    """Split the rows into batches of nearly equal size in random order; one batch is all rows as they are."""
+    """Split the rows into batches of nearly equal size in random order; a single batch is all rows as they are."""
     if batches == 1:
         return [slice(None)]
     return np.array_split(generator.permutation(n), batches)

@@ -28,16 +28,15 @@ the evidence of one album. Consequently an owner whose pictures all are of one c
 the public data to its own to give it the contrast.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.descent import Loss, Problem, descend, margin_loss
-from blindsight.learn.linearmodel import Array, Floats, Signs, check_features, check_signs, check_weights
+from blindsight.learn.linearmodel import Array, Floats, check_features, check_signs, check_weights
 from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries
 from blindsight.rng import science
 
@@ -121,13 +120,16 @@ def train(
     `start`, which is zero unless given.
     """
     data = _Data.of(X, signs, training)
-    shape = (len(data.trained), data.problem.samples.shape[1])
-    weights = np.zeros(shape) if start is None else check_weights(start, shape[1] - 1, shape[0])
-    begin = weights[data.trained].astype(data.problem.samples.dtype)
+    begin = np.zeros(data.shape) if start is None else check_weights(start, data.shape[1] - 1, data.shape[0])
     found = descend(
-        data.problem, begin, science(random_state), passes=passes, batch_size=training.batch_size, tolerance=1e-3
+        data.problem,
+        data.pick(begin),
+        science(random_state),
+        passes=passes,
+        batch_size=training.batch_size,
+        tolerance=1e-3,
     )
-    return data.spread(found.weights, weights)
+    return data.spread(found.weights, begin)
 
 
 def local_update(
@@ -142,38 +144,119 @@ def local_update(
 ) -> LocalUpdate:
     """Refine the `shared` weights on one owner's standardised features and decide what to send.
 
-    `residual` and `strength` are those of the owner's last round, if there was one.
+    `residual` and `strength` are those of the owner's last round, if there was one. The elastic net neither takes from
+    the residual nor adds to it.
     """
     data = _Data.of(X, signs, training)
-    classes, dimensions = len(data.trained), data.problem.samples.shape[1] - 1
-    average = check_weights(shared, dimensions, classes)
-    held = np.zeros_like(average) if residual is None else check_weights(residual.held, dimensions, classes)
+    average = check_weights(shared, data.shape[1] - 1, data.shape[0])
+    owed = Residual.nothing(data.shape) if residual is None else residual
+    held = check_weights(owed.held, data.shape[1] - 1, data.shape[0])
     seed = int(science(random_state).integers(2**63))
     if training.sparsify == "strength":
-        return _penalised_update(data, average, held, training, strength, seed)
-    change = _changed(data, average + held, data.problem, training, seed)
-    pending = held + data.spread(change, np.zeros_like(average))
+        sent, found = _penalised(data, average, training, strength, seed)
+        weights = average + sent if training.target == "update" else sent
+        return LocalUpdate(weights, sent, owed, data.trained, found)
+    begin = data.pick(average + held)
+    learned = _refined(data.problem, begin, training, seed) - begin
+    pending = held + data.spread(learned, np.zeros(data.shape))
     sent = np.where(_chosen(pending, training), pending, 0.0)
     return LocalUpdate(average + pending, sent, Residual.after(pending, sent), data.trained, None)
 
 
-def _penalised_update(
-    data: "_Data", average: Array, held: Array, training: LinearTraining, strength: float | None, seed: int
-) -> LocalUpdate:
+def _chosen(pending: Array, training: LinearTraining) -> NDArray[np.bool_]:
+    """Mark what is sent of `pending`."""
+    if training.sparsify == "topk":
+        return top_entries(pending, 1 - training.sparsity)
+    if training.sparsify == "blocks":
+        return top_blocks(pending, training.block_size, 1 - training.sparsity)
+    return np.ones(pending.shape, dtype=np.bool_)
+
+
+def _penalised(
+    data: "_Data", average: Array, training: LinearTraining, strength: float | None, seed: int
+) -> tuple[Array, float]:
     """Let the elastic net make the difference to the average, or the classifier itself, sparse."""
-    if training.target == "update":
-        begin, anchor, untrained = average + held, average, np.zeros_like(average)
-    else:
-        begin, anchor = average, np.zeros_like(average)
+    anchor, untrained, problem = average, np.zeros(data.shape), data.problem
+    if training.target == "classifier":
+        anchor, problem = untrained, replace(problem, ridge=0 * problem.ridge)
         untrained = np.where(top_entries(average, 1 - training.sparsity), average, 0.0)
-    centre = anchor[data.trained].astype(data.problem.samples.dtype)
+    begin, centre = data.pick(average), data.pick(anchor)
 
     def sent_at(candidate: float) -> Array:
-        penalised = _with_elastic_net(data.problem, centre, candidate, training.l1_ratio)
-        refined = _refined(data, begin, penalised, training, seed)
-        return data.spread(refined - centre, untrained)
+        lasso, pull = (data.columns(candidate * share) for share in (training.l1_ratio, 1 - training.l1_ratio))
+        penalised = replace(problem, anchor=centre, lasso=lasso, pull=pull)
+        return data.spread(_refined(penalised, begin, training, seed) - centre, untrained)
 
-    guess = strength or _first_strength(data.problem, centre, training)
-    sent, found = search_strength(sent_at, training.sparsity, guess)
-    weights = average + sent if training.target == "update" else sent
-    return LocalUpdate(weights, sent, Residual.nothing(sent.shape), data.trained, found)
+    if not data.trained.any():
+        return untrained, strength or 0.0
+    return search_strength(sent_at, training.sparsity, strength or _first_strength(problem, centre, training))
+
+
+def _first_strength(problem: Problem, centre: Floats, training: LinearTraining) -> float:
+    """Guess the strength at which the wanted share of weights would not leave the centre in a first step."""
+    pulls = np.abs(problem.gradient(centre)[:, :-1])
+    return max(float(np.quantile(pulls, training.sparsity)) / training.l1_ratio, 1e-12)
+
+
+def _refined(problem: Problem, begin: Floats, training: LinearTraining, seed: int) -> Floats:
+    """Return the weights after one round of an owner's training."""
+    found = descend(problem, begin, science(seed), passes=training.passes, batch_size=training.batch_size)
+    return found.weights
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """One owner's data as a problem over the classes it can train; `trained` marks these among all."""
+
+    problem: Problem
+    trained: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, X: ArrayLike, signs: ArrayLike, training: LinearTraining) -> Self:
+        features = check_features(X)
+        known = check_signs(signs, len(features))
+        positive, negative = np.sum(known > 0, axis=0), np.sum(known < 0, axis=0)
+        trained = (positive > 0) & (negative > 0)
+        known, positive, negative = known[:, trained], positive[trained], negative[trained]
+        if training.class_weight == "balanced":
+            shares = np.where(known > 0, 0.5 / positive, 0.5 / negative)
+        else:
+            shares = np.broadcast_to(1 / (positive + negative), known.shape)
+        n, dimensions = features.shape
+        ridge = dimensions / n if training.ridge is None else training.ridge
+        problem = Problem(
+            samples=np.column_stack([features, np.ones(n, dtype=features.dtype)]),
+            signs=known.astype(features.dtype),
+            sample_weights=np.where(known != 0, shares, 0.0).astype(features.dtype),
+            loss=margin_loss(training.loss, training.smoothing),
+            ridge=_columns(ridge, dimensions, features),
+            lasso=_columns(0.0, dimensions, features),
+            pull=_columns(0.0, dimensions, features),
+            anchor=np.zeros((known.shape[1], dimensions + 1), dtype=features.dtype),
+        )
+        return cls(problem, trained)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the weights of all classes."""
+        return len(self.trained), self.problem.samples.shape[1]
+
+    def pick(self, weights: Array) -> Floats:
+        """Return the rows that are trained, in the precision of the features."""
+        return weights[self.trained].astype(self.problem.samples.dtype)
+
+    def spread(self, rows: Floats, others: Array) -> Array:
+        """Return weights of all classes: the trained rows given, the rest from `others`."""
+        weights = others.copy()
+        weights[self.trained] = rows
+        return weights
+
+    def columns(self, penalty: float) -> Floats:
+        """Return a penalty for every column but the bias."""
+        return _columns(penalty, self.shape[1] - 1, self.problem.samples)
+
+
+def _columns(penalty: float, dimensions: int, like: Floats) -> Floats:
+    columns = np.full(dimensions + 1, penalty, dtype=like.dtype)
+    columns[-1] = 0
+    return columns

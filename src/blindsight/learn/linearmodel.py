@@ -33,7 +33,8 @@ class Standardiser:
     def fit(cls, X: ArrayLike) -> Self:
         """Learn means and deviations; a feature that never varies keeps its scale."""
         features = check_features(X)
-        mean, deviation = (statistic(features, axis=0, dtype=np.float64) for statistic in (np.mean, np.std))
+        mean: Array = features.mean(axis=0, dtype=np.float64)
+        deviation: Array = features.std(axis=0, dtype=np.float64)
         constant = deviation <= 1e-6 * deviation.max()
         return cls(mean.astype(features.dtype), np.where(constant, 1.0, deviation).astype(features.dtype))
 
@@ -102,7 +103,7 @@ def check_features(X: ArrayLike) -> Floats:
             f"features must be numbers of shape (samples, dimensions), at least one of each; got {features.dtype} "
             f"of shape {features.shape}."
         )
-    wide = features.astype(np.float32 if features.dtype in (np.float16, np.float32) else np.float64, copy=False)
+    wide: Floats = features.astype(np.float32 if features.dtype in (np.float16, np.float32) else np.float64, copy=False)
     if not np.isfinite(wide).all():
         raise InputError("features must be finite; got NaN or infinity. Drop or repair those samples.")
     return wide
@@ -112,7 +113,7 @@ def check_signs(signs: ArrayLike, samples: int) -> Signs:
     """Return signs that fit so many samples."""
     known = np.asarray(signs)
     if known.ndim != 2 or known.shape[1] < 1 or not np.isin(known, (-1, 0, 1)).all():
-        raise InputError("signs must be -1, 0 or 1, one column per class. Make them with class_signs or attribute_signs.")
+        raise InputError("signs must be -1, 0 or 1, one column per class. Make them by class_signs or attribute_signs.")
     if len(known) != samples:
         raise InputError(f"there must be one row of signs per sample; got {len(known)} rows for {samples} samples.")
     return known.astype(np.int8, copy=False)

@@ -1,4 +1,4 @@
-"""The report's first chapters: the pictures, what plain features give away of them, and a census that protects people."""
+"""The report's first chapters: the pictures, what plain features give away, and a census that protects people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +46,9 @@ def pictures_chapter(dataset: Dataset, shown: Sequence[str]) -> Chapter:
             ),
             Plot(
                 _correlation_plot(dataset),
-                caption="Correlation between attributes in these pictures. A sift that shows one attribute of a strongly "
+                caption="Correlation between attributes in these pictures. Whoever shows one attribute of a strongly "
                 "correlated pair cannot hide the other.",
-                alt=f"A matrix of correlations between attributes; the strongest is between {_strongest_pair(dataset)}.",
+                alt=f"A matrix of correlations; the strongest is between {_strongest_pair(dataset)}.",
             ),
             Text(f"Terms: {dataset.licence}. Source: {dataset.source}."),
         ),
@@ -58,18 +58,23 @@ def pictures_chapter(dataset: Dataset, shown: Sequence[str]) -> Chapter:
 def features_chapter(readings: Sequence[Reading], *, dimensions: int, raw: int, energy: float, tested: int) -> Chapter:
     """Show what a plain classifier reads from raw features, under the standard and the paper's measure."""
     rows = tuple(
-        (_words(r.attribute), f"{r.balanced_accuracy:.3f}", f"{r.interval.low:.3f} to {r.interval.high:.3f}", f"{r.mean_precision:.3f}")
+        (
+            _words(r.attribute),
+            f"{r.balanced_accuracy:.3f}",
+            f"{r.interval.low:.3f} to {r.interval.high:.3f}",
+            f"{r.mean_precision:.3f}",
+        )
         for r in readings
     )
     best = max(readings, key=lambda r: r.balanced_accuracy)
     return Chapter(
         title="What raw features give away",
-        lead=f"Whoever holds the features holds the attributes: a plain logistic regression reads {_words(best.attribute)} "
+        lead=f"Whoever holds the features holds the attributes: a logistic regression reads {_words(best.attribute)} "
         f"of people it never saw with {best.balanced_accuracy:.0%} balanced accuracy, where guessing gives 50%.",
         blocks=(
             Text(
                 f"Each picture becomes {raw:,} numbers (colour, intensity, edge orientation and edge magnitude, each "
-                f"normalised per picture), then {dimensions} principal components that keep {energy:.1%} of the energy. "
+                f"normalised per picture), then {dimensions} principal components with {energy:.1%} of the energy. "
                 f"Classifiers are trained on some people and tested on {tested:,} pictures of others."
             ),
             Plot(
@@ -80,8 +85,8 @@ def features_chapter(readings: Sequence[Reading], *, dimensions: int, raw: int, 
             Table(
                 columns=("attribute", "balanced accuracy", "95% interval", "mean of precisions"),
                 rows=rows,
-                caption="The mean of precisions is what SensorSift (Eq. 5) calls class average accuracy. It can be high "
-                "for a classifier that finds almost nobody; decisions here are made on balanced accuracy.",
+                caption="The mean of precisions is what SensorSift (Eq. 5) calls class average accuracy. It can be "
+                "high for a classifier that finds almost nobody; decisions here are made on balanced accuracy.",
             ),
         ),
     )
@@ -97,7 +102,7 @@ def census_chapter(result: Census, truth: Mapping[str, float], spent: Table) -> 
         blocks=(
             Plot(
                 _census_plot(result, truth),
-                caption="Released shares with 95% intervals of the noise, and the true shares, which would stay with the owner.",
+                caption="Released shares with 95% intervals of the noise; the true shares would stay with the owner.",
                 alt="For each attribute the released share, its interval, and the true share close to it.",
             ),
             StatementBlock(result.statement),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ SERIES = ("#030301", "#030302", "#030303", "#030304", "#030305", "#030306")
 
 _VARIABLES = {INK: "--ink", GRID: "--grid"} | {marker: f"--series-{i}" for i, marker in enumerate(SERIES, 1)}
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "blindsight",
     "font.family": "sans-serif",
@@ -62,7 +63,9 @@ def to_svg(figure: Figure) -> str:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1)
+    svg = re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1), count=1
+    )
     for marker, variable in _VARIABLES.items():
         svg = svg.replace(marker, f"var({variable})")
     return re.sub(r"font: ([\d.]+)px '[^;]*'", r"font: \1px var(--sans)", svg)

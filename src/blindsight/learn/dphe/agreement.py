@@ -44,9 +44,7 @@ class Agreement:
 
     def to_bytes(self) -> bytes:
         """Return the agreement as a message."""
-        return encode(
-            AgreementMessage(self.terms.to_bytes(), self.key.to_bytes(), self.generator_key, self.user_keys)
-        )
+        return encode(AgreementMessage(self.terms.to_bytes(), self.key.to_bytes(), self.generator_key, self.user_keys))
 
     @classmethod
     def from_bytes(cls, data: bytes, *, expected: Terms) -> "Agreement":

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import gmpy2
 import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from blindsight.rng import ByteSource
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckedShard:
-    """One user's shard after all checks: ciphertexts and their places phi K."""
+    """One user's shard that has passed every check: ciphertexts and their places phi K."""
 
     user: str
     receipt: Receipt
@@ -39,26 +40,73 @@ class Collection:
     def __init__(self, agreement: Agreement, own_secrets: Mapping[str, bytes], round: int) -> None:
         """Begin with nothing; `own_secrets` are the ones behind each user's phi^(n)."""
         self.round, self.closed = round, False
-        self.users: set[str] = set()  # whose shards are all here
+        self.users: set[str] = set()  # those whose shards are all here
         self._agreement, self._own_secrets = agreement, own_secrets
         self._sum = EncryptedSum(agreement.key, agreement.terms.blocks)
-        self._shards: dict[str, dict[int, CheckedShard]] = {}  # of users who are not complete
-        self._envelopes: dict[str, dict[int, tuple[bytes, bytes]]] = {}  # digest and signed receipt, by user and shard
+        self._receipts: dict[str, dict[int, Receipt]] = {}
+        self._envelopes: dict[str, list[bytes]] = {}
+        self._waiting: dict[str, list[CheckedShard]] = {}
 
     def check(self, message: bytes) -> CheckedShard | None:
-        """Return a contribution's shard, None if the very same is here already; `MessageError` tells what is wrong."""
+        """Return a contribution's shard, or None if the very same is here already; `MessageError` says what is wrong."""
         contribution = decode(message, Contribution, max_bytes=self._agreement.terms.contribution_bytes)
         user, receipt = read_receipt(self._agreement, contribution.receipt, round=self.round)
         if hashlib.sha256(contribution.shard).digest() != receipt.body:
             raise MessageError(f"the receipt of {user!r} is for another shard than it came with.")
-        before = self._envelopes.get(user, {})
-        if receipt.shard in before:
-            if before[receipt.shard][0] == receipt.body:
-                return None
-            raise MessageError(f"{user!r} has sent shard {receipt.shard + 1} already, with another content.")
-        if any(read != receipt.shards for read in self._announced(user)):
-            raise MessageError(f"{user!r} first announced another number of shards.")
+        known = self._receipts.get(user, {})
+        if known.get(receipt.shard) == receipt:
+            return None
+        if receipt.shard in known or any(other.shards != receipt.shards for other in known.values()):
+            raise MessageError(f"{user!r} has sent something else in round {self.round} already.")
         if self.closed:
             raise MessageError(f"round {self.round} is closed; {user!r} comes too late.")
         places, ciphertexts = self._read_shard(user, contribution.shard)
         return CheckedShard(user, receipt, contribution.receipt, places, ciphertexts)
+
+    def add(self, shard: CheckedShard) -> None:
+        """Take in a shard that was just checked."""
+        user = shard.user
+        self._receipts.setdefault(user, {})[shard.receipt.shard] = shard.receipt
+        self._envelopes.setdefault(user, []).append(shard.envelope)
+        self._waiting.setdefault(user, []).append(shard)
+        if len(self._receipts[user]) == shard.receipt.shards:
+            for part in self._waiting.pop(user):
+                self._sum.add(part.ciphertexts, part.places)  # the element-wise product of Eq. 4
+            self.users.add(user)
+
+    def receipts(self) -> tuple[bytes, ...]:
+        """Return the signed receipts of everything that was added."""
+        return tuple(envelope for user in sorted(self.users) for envelope in self._envelopes[user])
+
+    def total(self, *, source: ByteSource) -> tuple[NDArray[np.int64], Ciphertexts]:
+        """Return places and their encrypted sums, in the order of phi: the touched places or all, as the terms say."""
+        terms = self._agreement.terms
+        if terms.as_published:
+            return self._published_total(source)
+        if terms.decrypt == "all":
+            return np.arange(terms.blocks), self._sum.total(source=source)
+        return self._sum.touched()
+
+    def _read_shard(self, user: str, body: bytes) -> tuple[NDArray[np.int64], Ciphertexts]:
+        terms = self._agreement.terms
+        shard = decode(body, Shard)
+        if shard.places.shape != (terms.capacity,) or len(shard.ciphertexts) != terms.capacity:
+            raise MessageError(f"a shard has {terms.capacity} places and ciphertexts; that of {user!r} has not.")
+        if shard.places[0] < 0 or shard.places[-1] >= terms.blocks or (np.diff(shard.places) <= 0).any():
+            raise MessageError(f"{user!r} names places out of range, out of order or twice.")
+        ciphertexts = Ciphertexts.from_matrix(self._agreement.key, shard.ciphertexts)
+        own = self._agreement.own_permutation(self._own_secrets[user], user, self.round)
+        return own.backward(shard.places), ciphertexts  # Eq. 8
+
+    def _published_total(self, source: ByteSource) -> tuple[NDArray[np.int64], Ciphertexts]:
+        """Eqs. 4-6 to the letter: every contribution puts one and the same Enc0 at each place it does not touch."""
+        key, counts = self._agreement.key, self._sum.counts
+        modulus = mpz(key.n) ** 2
+        (enc0,) = key.encrypt_zeros(1, source=source).values
+        powers = [gmpy2.powmod(enc0, exponent, modulus) for exponent in range(len(self.receipts()) + 1)]
+        places, touched = self._sum.touched()
+        one, products = mpz(1), dict(zip(places.tolist(), touched.values, strict=True))
+        values = [
+            products.get(place, one) * powers[-1 - count] % modulus for place, count in enumerate(counts.tolist())
+        ]
+        return np.arange(len(values)), Ciphertexts(key, tuple(values))

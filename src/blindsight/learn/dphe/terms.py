@@ -88,7 +88,9 @@ class Terms:
         if not 1 <= self.capacity <= self.blocks:
             raise InputError(f"capacity must be in 1 ... {self.blocks}, the number of blocks; got {self.capacity}.")
         if self.contribution_bytes > MAX_BYTES:
-            raise InputError(f"a shard of {self.capacity} blocks takes more than {MAX_BYTES} bytes. Lower the capacity.")
+            raise InputError(
+                f"a shard of {self.capacity} blocks takes more than {MAX_BYTES} bytes. Lower the capacity."
+            )
         if self.max_integer < 1:
             raise InputError(f"{len(self.users)} users need slots of more than {self.slot_bits} bits.")
 

@@ -6,8 +6,10 @@ nothing; see `decomposition` for what these reveal. It contributes once a round:
 
 import hashlib
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,28 +49,22 @@ class User(Secret):
         path: Path | None = None,
         source: ByteSource = system_bytes,
         record: Record = forget,
-        signing_key: SigningKey | None = None,
+        state: UserState | None = None,
     ) -> None:
-        """Make a user of the run, with a new signing key unless it has one already."""
+        """Make a user of a run, with a new signing key."""
         if name not in terms.users:
             raise InputError(f"{name!r} does not take part in the run {terms.run!r}.")
         self.name, self.terms = name, terms
         self._path, self._source, self._record = path, source, record
-        self._key = signing_key or SigningKey.generate(source)
-        self._setup = b""
-        self._round, self._update, self._sent = -1, b"", ()
+        self._state = state or _new_state(name, terms, source)
+        self._key = SigningKey(self._state.seed)
         self._save()
 
     @classmethod
     def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "User":
         """Go on where the user that kept its state at `path` stopped."""
         state = read_state(path, UserState)
-        user = cls(state.user, Terms.from_bytes(state.terms), source=source, signing_key=SigningKey(state.seed))
-        if state.setup:
-            user.accept(state.setup)
-        user._round, user._update, user._sent = state.round, state.update, state.sent
-        user._path, user._record = path, record
-        return user
+        return cls(state.user, Terms.from_bytes(state.terms), path=path, source=source, record=record, state=state)
 
     def enrolment(self) -> bytes:
         """Return the message that tells the key generator which signatures are this user's."""
@@ -81,11 +77,9 @@ class User(Secret):
         agreement = Agreement.from_bytes(message.agreement, expected=self.terms)
         if message.user != self.name or agreement.verifiers[self.name] != self._key.public:
             raise MessageError(f"the set-up is not for {self.name!r} as it enrolled.")
-        if self._setup not in (b"", setup):
+        if self._state.setup not in (b"", setup):
             raise MessageError(f"{self.name!r} was already set up, differently.")
-        self._setup, self._agreement = setup, agreement
-        self._shared_secret, self._own_secret = message.shared_secret, message.own_secret
-        self._save()
+        self._remember(setup=setup)
 
     def contribute(
         self, update: ArrayLike, round: int, *, pool: Executor | None = None, progress: Progress = silent
@@ -99,41 +93,47 @@ class User(Secret):
         """Encrypt an update that is encoded already (`Terms.integers`)."""
         integers = self.terms.checked(integers)
         update = hashlib.sha256(integers.tobytes()).digest()
-        if round == self._round and update == self._update:
-            return list(self._sent)
-        if round <= self._round:
+        if round == self._state.round and update == self._state.update:
+            return list(self._state.sent)
+        if round <= self._state.round:
             raise PrivacyError(
-                f"{self.name!r} has contributed to round {self._round} already and does so once. "
+                f"{self.name!r} has contributed to round {self._state.round} already and does so once. "
                 "Send that again, or wait for the next round."
             )
-        agreement = self._agreed()
+        agreement, setup = self._agreement, self._setup
         # Algorithm 1, step 3: w = K v.
         shards = decompose(integers, self.terms, source=self._source)
         # Step 4: Enc(v) and Phi(K) = phi^(n) phi K.
-        shared = agreement.shared_permutation(self._shared_secret, round)
-        own = agreement.own_permutation(self._own_secret, self.name, round)
+        shared = agreement.shared_permutation(setup.shared_secret, round)
+        own = agreement.own_permutation(setup.own_secret, self.name, round)
         bodies = [encode(self._encrypted(shard, shared, own, pool, progress)) for shard in shards]
         sent = vouch(self._key, self.name, bodies, run=agreement.digest, round=round)
-        self._round, self._update, self._sent = round, update, tuple(sent)
-        self._save()
+        self._remember(round=round, update=update, sent=tuple(sent))
         return sent
 
     def sent(self, round: int) -> list[bytes]:
         """Return again what was contributed to a round."""
-        if round != self._round:
-            raise InputError(f"{self.name!r} keeps its last contribution, to round {self._round}; got {round}.")
-        return list(self._sent)
+        if round != self._state.round:
+            raise InputError(f"{self.name!r} keeps its last contribution, to round {self._state.round}; got {round}.")
+        return list(self._state.sent)
 
     def read(self, answer: bytes, round: int) -> Outcome:
         """Read the key generator's answer in this round: the sum, and where this user's update is part of it."""
         self._record(answer)
-        agreement = self._agreed()
-        message = read_answer(agreement, answer, round=round)
-        released = released_blocks(agreement, message, self._shared_secret)
-        entered = np.repeat(released, self.terms.slots)[: self.terms.dimension]
-        return Outcome(
-            round, message.users, message.sums, self.terms.values(message.sums), entered & (self.name in message.users)
-        )
+        message = read_answer(self._agreement, answer, round=round)
+        released = released_blocks(self._agreement, message, self._setup.shared_secret)
+        entered = np.repeat(released, self.terms.slots)[: self.terms.dimension] & (self.name in message.users)
+        return Outcome(round, message.users, message.sums, self.terms.values(message.sums), entered)
+
+    @cached_property
+    def _setup(self) -> UserSetup:
+        if not self._state.setup:
+            raise InputError(f"{self.name!r} is not set up yet. Give it the key generator's message first.")
+        return decode(self._state.setup, UserSetup)
+
+    @cached_property
+    def _agreement(self) -> Agreement:
+        return Agreement.from_bytes(self._setup.agreement, expected=self.terms)
 
     def _encrypted(
         self,
@@ -149,15 +149,22 @@ class User(Secret):
         ciphertexts = self._agreement.key.encrypt(plaintexts, source=self._source, pool=pool, progress=progress)
         return Shard(places[order], ciphertexts.to_matrix())
 
-    def _agreed(self) -> Agreement:
-        if not self._setup:
-            raise InputError(f"{self.name!r} is not set up yet. Give it the key generator's message first.")
-        return self._agreement
+    def _remember(self, **changes: Any) -> None:
+        self._state = replace(self._state, **changes)
+        self._save()
 
     def _save(self) -> None:
         if self._path is not None:
-            seed = self._key.secret_bytes()
-            state = UserState(
-                self.terms.to_bytes(), self.name, seed, self._setup, self._round, self._update, self._sent
-            )
-            write_state(self._path, state)
+            write_state(self._path, self._state)
+
+
+def _new_state(name: str, terms: Terms, source: ByteSource) -> UserState:
+    return UserState(
+        terms=terms.to_bytes(),
+        user=name,
+        seed=SigningKey.generate(source).secret_bytes(),
+        setup=b"",
+        round=-1,
+        update=b"",
+        sent=(),
+    )

@@ -1,0 +1,203 @@
+"""The key generator G: issues keys and permutations, and decrypts one sum a round for users it can name.
+
+It could decrypt anything, so it is careful what it answers: the sum of one round, once, for the signed receipts of at
+least `Terms.min_users` different users (a user's shards count once), in plain order, and on record. The record is on
+disk before the answer leaves. The same users' request, repeated, gets the recorded answer, whatever ciphertexts come
+with it, so a second request teaches nobody anything; another request for that round is refused, and so is every
+earlier round.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from blindsight.crypto.paillier import PrivateKey, generate_keys
+from blindsight.crypto.secret import Secret
+from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.learn.dphe.aggregator import SEALED_REQUEST
+from blindsight.learn.dphe.agreement import Agreement
+from blindsight.learn.dphe.answers import seal_released, sign_answer
+from blindsight.learn.dphe.decryptedsum import DecryptedSum
+from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Enrolment, GeneratorState, SumPart, UserSetup
+from blindsight.learn.dphe.receipts import contributors
+from blindsight.learn.dphe.sealing import unseal
+from blindsight.learn.dphe.storage import read_state, write_state
+from blindsight.learn.dphe.terms import AGGREGATOR, Terms
+from blindsight.learn.dphe.views import Record, forget
+from blindsight.progress import Progress, silent
+from blindsight.rng import ByteSource, system_bytes
+
+
+@dataclass(eq=False, repr=False)
+class _Request:
+    """A request of which not all parts have come."""
+
+    name: bytes
+    round: int
+    parts: int
+    users: tuple[str, ...]
+    receipts: bytes
+    sum: DecryptedSum
+    received: int = 0
+
+
+class KeyGenerator(Secret):
+    """The key generator. With a `path`, its state is on disk before anything that depends on it is returned."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        key: PrivateKey | None = None,
+        path: Path | None = None,
+        source: ByteSource = system_bytes,
+        record: Record = forget,
+        state: GeneratorState | None = None,
+    ) -> None:
+        """Generate all keys and secrets of a run (Algorithm 1, step 1); an existing key pair may be given."""
+        self.terms = terms
+        self._path, self._source, self._record = path, source, record
+        self._key = key or generate_keys(terms.key_bits, insecure=terms.insecure, source=source)
+        if self._key.public.bits != terms.key_bits:
+            raise InputError(f"the terms ask for a key of {terms.key_bits} bits; got {self._key.public.bits}.")
+        self._state = state or _new_state(terms, self._key, source)
+        self._signing_key = SigningKey(self._state.seed)
+        self._request: _Request | None = None
+        self._save()
+
+    @classmethod
+    def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "KeyGenerator":
+        """Go on where the key generator that kept its state at `path` stopped; a request under way must come again."""
+        state = read_state(path, GeneratorState)
+        terms = Terms.from_bytes(state.terms)
+        key = PrivateKey.from_secret_bytes(state.private_key, insecure=terms.insecure)
+        return cls(terms, key=key, path=path, source=source, record=record, state=state)
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """A sentence for every round that was decrypted."""
+        return self._state.log
+
+    def enrol(self, message: bytes) -> None:
+        """Learn which signatures are a user's; each user enrols once, through a channel that proves who it is."""
+        self._record(message)
+        enrolment = decode(message, Enrolment)
+        if enrolment.user not in self.terms.users or len(enrolment.user_key) != 32:
+            raise MessageError("someone who does not take part wants to enrol.")
+        keys = dict(zip(self.terms.users, self._state.user_keys, strict=True))
+        if keys[enrolment.user] not in (b"", enrolment.user_key):
+            raise MessageError(f"{enrolment.user!r} has enrolled with another key already.")
+        keys[enrolment.user] = enrolment.user_key
+        self._remember(user_keys=tuple(keys.values()))
+
+    def setup(self) -> dict[str, bytes]:
+        """Return the set-up message of every user and of the aggregator (Algorithm 1, step 2).
+
+        They carry secrets: send each through an encrypted channel to the one it is for.
+        """
+        agreement, state = self._agreement.to_bytes(), self._state
+        messages = {
+            user: encode(UserSetup(agreement, user, state.shared_secret, own_secret))
+            for user, own_secret in zip(self.terms.users, state.own_secrets, strict=True)
+        }
+        messages[AGGREGATOR] = encode(AggregatorSetup(agreement, state.channel_secret, state.own_secrets))
+        return messages
+
+    def receive(self, message: bytes, *, threads: int | None = None, progress: Progress = silent) -> bytes | None:
+        """Take in the next part of the aggregator's request: the answer follows the last part, None the others."""
+        part = self._read_part(message)
+        if part.part == 0:
+            self._request = self._admit(part)
+            if self._request is None:
+                return self._state.answer
+        request = self._request
+        if request is None or (part.request, part.round, part.parts, part.part) != (
+            request.name, request.round, request.parts, request.received
+        ):  # fmt: skip
+            raise MessageError(
+                "a part of a request came without those before it. Send the request again from its start."
+            )
+        try:
+            request.sum.add(part, threads=threads, progress=progress)
+            request.received += 1
+            return self._answer(request) if request.received == request.parts else None
+        except MessageError as error:
+            # An error also tells something about what was decrypted: so it uses up the round.
+            self._request = None
+            self._close(request, b"", f"round {request.round}: nothing was released, because {error}")
+            raise
+
+    @cached_property
+    def _agreement(self) -> Agreement:
+        missing = [user for user, key in zip(self.terms.users, self._state.user_keys, strict=True) if not key]
+        if missing:
+            raise InputError(f"not everyone has enrolled yet: {', '.join(missing)}.")
+        return Agreement(self.terms, self._key.public, self._signing_key.public, self._state.user_keys)
+
+    def _read_part(self, message: bytes) -> SumPart:
+        if not self.terms.as_published:
+            message = unseal(self._state.channel_secret, message, purpose=SEALED_REQUEST)
+        self._record(message)
+        part = decode(message, SumPart)
+        if part.run != self._agreement.digest or not 0 <= part.part < part.parts:
+            raise MessageError("the request is not one of this run.")
+        return part
+
+    def _admit(self, part: SumPart) -> _Request | None:
+        """Return the request that begins with this part, or None if it has been answered before."""
+        users = contributors(self._agreement, part.receipts, round=part.round)
+        receipts = hashlib.sha256(b"".join(sorted(part.receipts))).digest()
+        if part.round == self._state.round and receipts == self._state.request and self._state.answer:
+            return None
+        if part.round <= self._state.round:
+            raise PrivacyError(
+                f"round {part.round} is over: each round is decrypted once, and round {self._state.round} was the last. "
+                "Begin a new round."
+            )
+        shared = self._agreement.shared_permutation(self._state.shared_secret, part.round)
+        opened = DecryptedSum(self.terms, self._key, shared)
+        return _Request(part.request, part.round, part.parts, users, receipts, opened)
+
+    def _answer(self, request: _Request) -> bytes:
+        sums, released = request.sum.finish(len(request.users))
+        sealed = seal_released(
+            self._agreement, released, self._state.shared_secret, round=request.round, source=self._source
+        )
+        message = Answer(self._agreement.digest, request.round, request.users, sums, sealed)
+        answer = sign_answer(self._signing_key, message)
+        self._close(request, answer, f"round {request.round}: the sum of {', '.join(request.users)} was released")
+        self._request = None
+        return answer
+
+    def _close(self, request: _Request, answer: bytes, sentence: str) -> None:
+        """Put a round on record as used up."""
+        self._remember(round=request.round, request=request.receipts, answer=answer, log=(*self._state.log, sentence))
+
+    def _remember(self, **changes: Any) -> None:
+        self._state = replace(self._state, **changes)
+        self._save()
+
+    def _save(self) -> None:
+        if self._path is not None:
+            write_state(self._path, self._state)
+
+
+def _new_state(terms: Terms, key: PrivateKey, source: ByteSource) -> GeneratorState:
+    own = [source(32) if terms.permutations == "double" else b"" for _ in terms.users]
+    return GeneratorState(
+        terms=terms.to_bytes(),
+        private_key=key.secret_bytes(),
+        seed=SigningKey.generate(source).secret_bytes(),
+        shared_secret=source(32),
+        channel_secret=source(32),
+        own_secrets=tuple(own),
+        user_keys=(b"",) * len(terms.users),
+        round=-1,
+        request=b"",
+        answer=b"",
+        log=(),
+    )
