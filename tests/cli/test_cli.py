@@ -16,8 +16,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path / "cache"))
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
 
 
@@ -192,3 +191,18 @@ def test_cli_starts_without_heavy_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+def test_reader_options_can_be_given(capsys: Capture, tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "one.png")
+    (tmp_path / "table.csv").write_text("vm\none.png\n")
+    asked = ["data", "info", "csv", "--path", str(tmp_path / "table.csv"), "--json"]
+    assert run(asked) == 2
+    assert "path_column" in document(capsys)["error"]
+    assert run([*asked, "-o", "path_column=vm"]) == 0
+    assert document(capsys)["pictures"] == 1
+
+
+def test_malformed_reader_option_gets_a_sentence(capsys: Capture) -> None:
+    assert run(["data", "info", "faces", "-o", "label"]) == 2
+    assert "must look like KEY=VALUE; got 'label'" in capsys.readouterr().err

@@ -8,10 +8,7 @@ import pytest
 from blindsight.cli import run
 
 
-def test_demo_writes_its_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path / "cache"))
+def test_demo_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--pictures", "300", "--out", str(tmp_path / "out"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     page = Path(found["report"]).read_text()

@@ -6,13 +6,14 @@ they come from.
 """
 
 import sys
+import warnings
 from typing import Annotated
 
 import click
 import typer
 
 from blindsight.cli import data, demo, ledger
-from blindsight.cli.terminal import Settings, show_error, show_version
+from blindsight.cli.terminal import Settings, show_error, show_version, show_warning
 from blindsight.errors import BlindsightError, InputError
 
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -47,6 +48,12 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     Settings.reset()
+    with warnings.catch_warnings():
+        warnings.showwarning = show_warning
+        return _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="blindsight", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as shown:

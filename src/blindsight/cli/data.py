@@ -1,5 +1,7 @@
 """`blindsight data`: list, fetch, look at and measure collections of pictures."""
 
+import json as json_module
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +20,10 @@ PathOption = Annotated[
     Path | None, typer.Option("--path", help="Where the collection lies, for those read from a folder or file.")
 ]
 CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
+ReaderOption = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--option", help="Option of the collection's reader, e.g. split=test; may be repeated."),
+]
 SizeOption = Annotated[int | None, typer.Option("--size", help="Side of the pictures in pixels.", min=1)]
 
 
@@ -32,7 +38,10 @@ def list_collections(json: JsonOption = False, debug: DebugOption = False) -> No
             for e in entries
         ],
     }
-    rows = [(e.name, e.title, e.comes, "yes" if e.is_here() else "no", e.licence) for e in entries]
+    here = {True: "yes", False: "no"}
+    rows = [
+        (e.name, e.title, e.comes, here[e.is_here()] if e.comes != "from a path" else "-", e.licence) for e in entries
+    ]
     show(document, table("Collections", ("name", "what", "comes", "here", "licence"), rows))
 
 
@@ -55,17 +64,20 @@ def show_information(
     path: PathOption = None,
     count: CountOption = None,
     size: SizeOption = None,
+    option: ReaderOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Say what a collection holds: pictures, labels, attributes, persons, what was skipped, and the terms."""
-    dataset = _load(name, path, count, size, seed)
+    dataset = _load(name, path, count, size, seed, option)
     document = _describe(dataset)
     facts = [
-        (key.replace("_", " "), str(value)) for key, value in document.items() if not isinstance(value, dict | list)
+        (key.replace("_", " "), " x ".join(map(str, value)) if key == "size" else str(value))
+        for key, value in document.items()
+        if value and (key == "size" or not isinstance(value, dict | list))
     ]
-    parts = [table(dataset.name, ("", ""), facts)]
+    parts = [table("", ("collection", dataset.name), facts[1:])]
     if document["attributes"]:
         shares = [(key, f"{value:.1%}") for key, value in document["attributes"].items()]
         parts.append(table("Attributes", ("attribute", "share"), shares, numbers=("share",)))
@@ -84,13 +96,14 @@ def show_pictures(
     path: PathOption = None,
     count: CountOption = None,
     size: SizeOption = None,
+    option: ReaderOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Write a contact sheet of the pictures, or of those with and without some attributes."""
     asked = [part.strip() for part in attributes.split(",") if part.strip()] if attributes else []
-    dataset = _load(name, path, count or (600 if asked else 48), size, seed)
+    dataset = _load(name, path, count or (600 if asked else 48), size, seed, option)
     if dataset.images is None:
         raise InputError(f"{name} holds ready-made features and no pictures: there is nothing to show.")
     sheet = attribute_sheet(dataset, asked) if asked else contact_sheet(dataset.images[:48])
@@ -112,12 +125,13 @@ def make_features(
     path: PathOption = None,
     count: CountOption = None,
     size: SizeOption = None,
+    option: ReaderOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Turn pictures into features: SensorSift's pixel pipeline, a pretrained embedding, or your own ONNX model."""
-    dataset = _load(name, path, count, size, seed)
+    dataset = _load(name, path, count, size, seed, option)
     with terminal_progress() as progress:
         features = extract(dataset, pipeline(kind, random_state=seed), progress=progress)
     with atomic_writer(out, private=True) as stream:
@@ -126,9 +140,22 @@ def make_features(
     show(document, f"{features.shape[0]} x {features.shape[1]} features of {dataset.name}: {out}")
 
 
-def _load(name: str, path: Path | None, count: int | None, size: int | None, seed: int) -> Dataset:
+def _load(
+    name: str, path: Path | None, count: int | None, size: int | None, seed: int, options: list[str] | None
+) -> Dataset:
+    given = dict(_option(text) for text in options or ())
     with terminal_progress() as progress:
-        return load(name, path=path, count=count, size=size, random_state=seed, progress=progress)
+        return load(name, path=path, count=count, size=size, random_state=seed, progress=progress, **given)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """Read KEY=VALUE; a value that is a number, true or false means that, any other is text."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"an option must look like KEY=VALUE; got {text!r}.")
+    with suppress(ValueError):
+        return key, json_module.loads(value)
+    return key, value
 
 
 def _describe(dataset: Dataset) -> dict[str, Any]:

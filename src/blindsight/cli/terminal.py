@@ -68,6 +68,11 @@ def show_error(error: BaseException | None, sentence: str, *, code: int) -> int:
     return code
 
 
+def show_warning(message: Warning | str, *_: object) -> None:
+    """Print a warning as one sentence: takes the place of `warnings.showwarning` while a command runs."""
+    Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False)
+
+
 def show(document: Mapping[str, Any], *parts: str | Table) -> None:
     """Show a result: the JSON document to a program, or the parts (lines, tables) to a person."""
     if Settings.json:

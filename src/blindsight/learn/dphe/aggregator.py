@@ -7,8 +7,8 @@ and changes nothing.
 What goes to the key generator is sealed with a secret that only the two share. A listener who held both the users'
 contributions and the sum would otherwise recognise, wherever one user alone contributed, that user's ciphertext in the
 sum, and with it the place phi K that phi^(n) was to hide; for places of two or three users he would try the products.
-Sealing hides all of that at no cost. (Re-randomising the sum would do so too, for one encryption per place. Against the
-key generator, who can decrypt whatever it comes by, neither is of any use: that it comes by no contribution is assumed.)
+Sealing hides all of that at no cost. (Re-randomising the sum would do so too, for one encryption per place. Neither
+helps against the key generator, who can decrypt whatever it comes by: that it comes by no contribution is assumed.)
 """
 
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ class Aggregator(Secret):
         if not self._setup:
             raise InputError("the aggregator is not set up yet. Give it the key generator's message first.")
         if round <= self.round:
-            raise InputError(f"rounds go up: after round {self.round} there is no round {round}.")
+            raise InputError(f"the next round must have a number of at least {self.round + 1}; got {round}.")
         self._restart_journal(round)
         self._collection = Collection(self._agreement, self._own_secrets, round)
 

@@ -1,4 +1,4 @@
-"""The public part of a set-up: terms and keys, the same for everyone, whose digest binds every later message to the run.
+"""The public part of a set-up: terms and keys, the same for everyone; its digest binds every later message to the run.
 
 The permutations of Eqs. 7 and 8 are derived here, from secrets that the set-up hands to those who may know them. Their
 context holds the digest and the round, so that no permutation serves twice. The paper reuses phi in every round (as

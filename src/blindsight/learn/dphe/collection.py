@@ -48,7 +48,7 @@ class Collection:
         self._waiting: dict[str, list[CheckedShard]] = {}
 
     def check(self, message: bytes) -> CheckedShard | None:
-        """Return a contribution's shard, or None if the very same is here already; `MessageError` says what is wrong."""
+        """Return a contribution's shard, None if the very same is here already; `MessageError` says what is wrong."""
         contribution = decode(message, Contribution, max_bytes=self._agreement.terms.contribution_bytes)
         user, receipt = read_receipt(self._agreement, contribution.receipt, round=self.round)
         if hashlib.sha256(contribution.shard).digest() != receipt.body:

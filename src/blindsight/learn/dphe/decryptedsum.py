@@ -8,8 +8,9 @@ makes one contributor look like two.)
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.paillier import Ciphertexts, PrivateKey
+from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.permutation import SecretPermutation
+from blindsight.crypto.privatekey import PrivateKey
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.messages import SumPart
 from blindsight.learn.dphe.terms import Terms
@@ -45,11 +46,10 @@ class DecryptedSum:
 
     def finish(self, contributors: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the sum of that many users' weights, zero where it is withheld, and which blocks are released."""
-        terms = self._terms
-        if ((self._counts < 0) | (self._counts > contributors)).any() or self._rows.ravel()[terms.dimension :].any():
+        terms, rows, counts = self._terms, self._rows, self._counts
+        most = contributors * terms.max_integer
+        impossible = (rows > most) | (rows < -most) | (counts < 0)[:, None] | (counts > contributors)[:, None]
+        if impossible.any() or rows.ravel()[terms.dimension :].any():
             raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
-        released = self._counts >= terms.min_per_block if terms.counting else np.ones(terms.blocks, dtype=np.bool_)
-        sums = np.where(released[:, None], self._rows, 0).ravel()[: terms.dimension]
-        if (np.abs(sums) > contributors * terms.max_integer).any():
-            raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
-        return sums, released
+        released = counts >= terms.min_per_block if terms.counting else np.ones(terms.blocks, dtype=np.bool_)
+        return np.where(released[:, None], rows, 0).ravel()[: terms.dimension], released

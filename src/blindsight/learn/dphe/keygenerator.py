@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from blindsight.crypto.paillier import PrivateKey, generate_keys
+from blindsight.crypto.privatekey import PrivateKey, generate_keys
 from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
@@ -64,10 +64,9 @@ class KeyGenerator(Secret):
         self._key = key or generate_keys(terms.key_bits, insecure=terms.insecure, source=source)
         if self._key.public.bits != terms.key_bits:
             raise InputError(f"the terms ask for a key of {terms.key_bits} bits; got {self._key.public.bits}.")
-        self._state = state or _new_state(terms, self._key, source)
+        self._keep(state or _new_state(terms, self._key, source))
         self._signing_key = SigningKey(self._state.seed)
         self._request: _Request | None = None
-        self._save()
 
     @classmethod
     def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "KeyGenerator":
@@ -155,7 +154,7 @@ class KeyGenerator(Secret):
             return None
         if part.round <= self._state.round:
             raise PrivacyError(
-                f"round {part.round} is over: each round is decrypted once, and round {self._state.round} was the last. "
+                f"round {part.round} is over: a round is decrypted once, and the last was round {self._state.round}. "
                 "Begin a new round."
             )
         shared = self._agreement.shared_permutation(self._state.shared_secret, part.round)
@@ -178,12 +177,13 @@ class KeyGenerator(Secret):
         self._remember(round=request.round, request=request.receipts, answer=answer, log=(*self._state.log, sentence))
 
     def _remember(self, **changes: Any) -> None:
-        self._state = replace(self._state, **changes)
-        self._save()
+        self._keep(replace(self._state, **changes))
 
-    def _save(self) -> None:
+    def _keep(self, state: GeneratorState) -> None:
+        """Adopt a new state once it is on disk."""
         if self._path is not None:
-            write_state(self._path, self._state)
+            write_state(self._path, state)
+        self._state = state
 
 
 def _new_state(terms: Terms, key: PrivateKey, source: ByteSource) -> GeneratorState:

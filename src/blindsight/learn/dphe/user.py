@@ -56,9 +56,8 @@ class User(Secret):
             raise InputError(f"{name!r} does not take part in the run {terms.run!r}.")
         self.name, self.terms = name, terms
         self._path, self._source, self._record = path, source, record
-        self._state = state or _new_state(name, terms, source)
+        self._keep(state or _new_state(name, terms, source))
         self._key = SigningKey(self._state.seed)
-        self._save()
 
     @classmethod
     def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "User":
@@ -95,6 +94,8 @@ class User(Secret):
         update = hashlib.sha256(integers.tobytes()).digest()
         if round == self._state.round and update == self._state.update:
             return list(self._state.sent)
+        if round < 0:
+            raise InputError(f"rounds are numbered from 0; got {round}.")
         if round <= self._state.round:
             raise PrivacyError(
                 f"{self.name!r} has contributed to round {self._state.round} already and does so once. "
@@ -150,12 +151,13 @@ class User(Secret):
         return Shard(places[order], ciphertexts.to_matrix())
 
     def _remember(self, **changes: Any) -> None:
-        self._state = replace(self._state, **changes)
-        self._save()
+        self._keep(replace(self._state, **changes))
 
-    def _save(self) -> None:
+    def _keep(self, state: UserState) -> None:
+        """Adopt a new state once it is on disk."""
         if self._path is not None:
-            write_state(self._path, self._state)
+            write_state(self._path, state)
+        self._state = state
 
 
 def _new_state(name: str, terms: Terms, source: ByteSource) -> UserState:

@@ -1,0 +1,49 @@
+"""The public surface is small, sorted and real; the package says rightly what it needs and where it runs."""
+
+import importlib
+import tomllib
+from importlib.metadata import metadata, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+PACKAGES = [
+    "blindsight",
+    "blindsight.data",
+    "blindsight.dp",
+    "blindsight.metrics",
+    "blindsight.report",
+    "blindsight.crypto",
+]
+PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_surface_is_small_sorted_and_real(name: str) -> None:
+    package = importlib.import_module(name)
+    assert list(package.__all__) == sorted(package.__all__)
+    assert len(package.__all__) <= 15
+    assert all(hasattr(package, member) for member in package.__all__)
+
+
+def test_metadata_names_the_pythons_and_the_licence() -> None:
+    described = metadata("blindsight")
+    assert described["License-Expression"] == "Apache-2.0"
+    assert described["Requires-Python"] == ">=3.11"
+    classifiers = described.get_all("Classifier") or []
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)} <= set(classifiers)
+
+
+def test_base_install_needs_no_heavy_library() -> None:
+    base = {Requirement(line).name for line in requires("blindsight") or [] if "extra ==" not in line}
+    assert not base & {"torch", "tenseal", "flwr", "fastapi", "psycopg", "onnxruntime", "phe"}
+
+
+def test_torch_is_pinned_to_the_version_with_a_cpu_build() -> None:
+    assert "torch==2.13.0" in PROJECT["optional-dependencies"]["deep"]
+
+
+def test_every_extra_is_part_of_all() -> None:
+    extras = set(PROJECT["optional-dependencies"]) - {"all", "dev"}
+    assert Requirement(PROJECT["optional-dependencies"]["all"][0]).extras == extras
