@@ -107,8 +107,9 @@ class PublicKey:
     ) -> "Ciphertexts":
         """Encrypt integers, each under fresh randomness.
 
-        A process `pool` halves the time of thousands of values on two cores (gmpy2 holds the interpreter's lock in
-        single multiplications, so threads do not help); the result is the same without it, or when it breaks.
+        A process `pool` pays from some thousand values on: each process makes its own window table, then the work
+        divides (gmpy2 holds the interpreter's lock in single multiplications, so threads do not help). The
+        result is the same without the pool, or when it breaks.
         """
         messages = _integers(values)
         limit = self.max_plaintext

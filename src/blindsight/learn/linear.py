@@ -64,7 +64,7 @@ class LinearTraining:
     l1_ratio: float = 0.5
     ridge: float | None = None
     class_weight: ClassWeight = "equal"
-    passes: int = 5
+    passes: int = 3
     batch_size: int = 64
     smoothing: float = 0.5  # of the hinge's corner
 

@@ -40,7 +40,7 @@ def pictures_chapter(dataset: Dataset, shown: Sequence[str]) -> Chapter:
                 alt="A sheet of 32 drawn portraits, several of each person, before indoor and outdoor backgrounds.",
             ),
             Picture(
-                attribute_sheet(dataset, shown),
+                attribute_sheet(dataset, shown, per_side=4),
                 caption="Pictures with (left) and without (right) an attribute.",
                 alt=f"Rows of portraits with and without {', '.join(shown)}.",
             ),
@@ -69,7 +69,7 @@ def features_chapter(readings: Sequence[Reading], *, dimensions: int, raw: int, 
     best = max(readings, key=lambda r: r.balanced_accuracy)
     return Chapter(
         title="What raw features give away",
-        lead=f"Whoever holds the features holds the attributes: a logistic regression reads {_words(best.attribute)} "
+        lead=f"Whoever holds the features holds the attributes: a logistic regression reads “{_words(best.attribute)}” "
         f"of people it never saw with {best.balanced_accuracy:.0%} balanced accuracy, where guessing gives 50%.",
         blocks=(
             Text(
@@ -144,7 +144,7 @@ def _correlation_plot(dataset: Dataset) -> str:
                 colour = SERIES[0] if value > 0 else SERIES[1]
                 axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour, alpha=_tint(value)))
                 axes.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=8.5)
-        axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
+        axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(len(names)), names)
         axes.set_xlim(-0.6, len(names) - 0.4)
         axes.set_ylim(len(names) - 0.4, -0.6)

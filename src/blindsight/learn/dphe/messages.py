@@ -6,7 +6,7 @@ Who sends what to whom, in the order of Algorithm 1::
     key generator -> user            UserSetup                    steps 1, 2: keys, phi, phi^(n)
     key generator -> aggregator      AggregatorSetup              steps 1, 2: keys, all phi^(n), never phi
     user -> aggregator               Contribution, one per shard  steps 3, 4: Enc(v), Phi(K) and a signed Receipt
-    aggregator -> key generator      SumPart, one or more         steps 5, 6: Enc(w_sum) in the order of phi, receipts
+    aggregator -> key generator      Request                      steps 5, 6: Enc(w_sum) in the order of phi, receipts
     key generator -> all             Answer, signed               step 6: w_sum in plain order
 
 A user signs the `Receipt`, which holds the digest of its shard, and not the shard: so the key generator, who could
@@ -98,14 +98,11 @@ class Contribution(Message, name="dphe/contribution.1"):
     shard: bytes
 
 
-class SumPart(Message, name="dphe/sum-part.1"):
-    """A stretch of the encrypted sum in the order of phi; the first part of a request carries the receipts."""
+class Request(Message, name="dphe/request.1"):
+    """The places of the encrypted sum in the order of phi, their sums (packed), and the receipts of what it holds."""
 
     run: Digest
     round: int
-    request: Annotated[bytes, Limit(16)]
-    part: int
-    parts: int
     receipts: tuple[bytes, ...]
     places: Integers
     ciphertexts: Octets

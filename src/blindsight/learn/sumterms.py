@@ -1,0 +1,99 @@
+"""What a run adds up, whichever scheme does it: whose vectors, how long, at which fixed point, for how many at least.
+
+Every scheme adds the integers that `SumTerms.integers` makes of the updates, so all of them give the same sum bit for
+bit. That sum is exact: each integer is at most `max_integer` in absolute value, and that of all users together stays
+below 2^(slot_bits - 1), which is within the slots of Paillier plaintexts (`crypto.encoding`), the plain modulus of BFV
+(`crypto.bfv`) and the modulus of the masks (`masks.expansion`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.crypto.encoding import FixedPoint, SlotPacking
+from blindsight.errors import InputError
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+
+MAX_DIMENSION = 1 << 24
+MAX_USERS = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumTerms:
+    """The terms of one run; `minimum` users must contribute to a round before anybody learns its sum."""
+
+    run: str
+    users: tuple[str, ...]
+    dimension: int
+    fraction_bits: int
+    slot_bits: int = 32
+    minimum: int = 3
+
+    def __post_init__(self) -> None:
+        FixedPoint(self.fraction_bits)
+        self._check_users()
+        if not 1 <= len(self.run) <= 64:
+            raise InputError(f"a run's name has 1 to 64 characters; got {len(self.run)}.")
+        if not 1 <= self.dimension <= MAX_DIMENSION:
+            raise InputError(f"dimension must be in 1 ... {MAX_DIMENSION}; got {self.dimension}.")
+        if self.max_integer < 1:
+            raise InputError(f"{len(self.users)} users need slots of more than {self.slot_bits} bits.")
+
+    def _check_users(self) -> None:
+        for name in self.users:
+            if not 1 <= len(name) <= 64 or name in (AGGREGATOR, KEY_GENERATOR):
+                raise InputError(
+                    f"a user's name has 1 to 64 characters and is not {AGGREGATOR!r} or {KEY_GENERATOR!r}; got {name!r}."
+                )
+        if len(set(self.users)) != len(self.users):
+            raise InputError("every user needs a name of its own.")
+        if not 3 <= len(self.users) <= MAX_USERS:
+            raise InputError(
+                f"a run has 3 to {MAX_USERS} users; got {len(self.users)}. With fewer than three, each user reads the "
+                "other's update from the sum."
+            )
+        if not 3 <= self.minimum <= len(self.users):
+            raise InputError(f"minimum must be in 3 ... {len(self.users)}, the number of users; got {self.minimum}.")
+
+    @property
+    def max_integer(self) -> int:
+        """The largest absolute value of an encoded weight."""
+        return SlotPacking(self.slot_bits, 1).max_value(len(self.users))
+
+    def integers(self, update: ArrayLike) -> NDArray[np.int64]:
+        """Encode an update of real weights in fixed point, exactly as every scheme does.
+
+        >>> terms = SumTerms(run="a", users=("ann", "bob", "cem"), dimension=3, fraction_bits=4)
+        >>> terms.integers([1.0, -0.5, 0.03125]).tolist()
+        [16, -8, 0]
+        """
+        try:
+            values = np.asarray(update, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("an update is a vector of real numbers.") from None
+        self._check_shape(values)
+        return self.checked(FixedPoint(self.fraction_bits).encode(values))
+
+    def checked(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return encoded weights that are fit to be contributed; others raise `InputError`."""
+        self._check_shape(integers)
+        if integers.dtype.kind not in "iu":
+            raise InputError(f"encoded weights are whole numbers; got {integers.dtype}.")
+        outside = np.flatnonzero((integers > self.max_integer) | (integers < -self.max_integer))
+        if outside.size:
+            raise InputError(
+                f"weight {outside[0]} is beyond +-{self.max_integer / 2**self.fraction_bits:g}, the most that "
+                f"{len(self.users)} users may add in {self.slot_bits}-bit slots at {self.fraction_bits} fraction bits. "
+                "Clip it, use fewer fraction bits or wider slots."
+            )
+        return integers.astype(np.int64)
+
+    def values(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the weights that encoded integers, or sums of them, stand for."""
+        return FixedPoint(self.fraction_bits).decode(integers)
+
+    def _check_shape(self, values: NDArray[Any]) -> None:
+        if values.shape != (self.dimension,):
+            raise InputError(f"an update is a vector of {self.dimension} weights; got shape {values.shape}.")
