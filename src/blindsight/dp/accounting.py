@@ -1,18 +1,14 @@
 """What several releases cost together: pure functions from a list of privacy losses to epsilon and delta.
 
-*The guarantee.* Every figure is an upper bound: the releases, seen together, are (epsilon,
-delta)-differentially private. Three accountants stand side by side: ``pld`` composes privacy loss
-distributions (Koskela, Jälkö and Honkela 2020; Doroshenko et al., "Connect the dots", 2022) and is the default,
-``rdp`` composes Rényi divergences (Mironov 2017; converted to delta after Canonne, Kamath and Steinke 2020), ``basic``
-adds epsilons and deltas. The mathematics of the first two is that of the library dp-accounting.
+*The guarantee.* Every figure is an upper bound: the releases, seen together, are (epsilon, delta)-differentially private.
+Three accountants stand side by side: ``pld`` composes privacy loss distributions (`blindsight.dp.pld`) and is the
+default, ``rdp`` composes Rényi divergences (Mironov 2017; converted to delta after Canonne, Kamath and Steinke 2020),
+``basic`` adds epsilons and deltas. The mathematics of the first two is that of the library dp-accounting.
 
-*Where this is more careful than the library.* (1) Rounding in its Fourier transforms could make a probability too
-small: 1e-10 is taken off the delta that is asked for (added to a delta that is answered), so a PLD figure exists only
-for delta > 1e-10. (2) 1e-9 is added to an epsilon; it covers rounding and the difference between the discrete Gaussian
-noise that is released and the continuous noise that is analysed (see `blindsight.dp.mechanisms`). (3) The grid of
-losses is fitted to the releases, coarser for large losses, and always rounds towards more loss. (4) A Rényi divergence
-that came out negative is dropped, where the library answers epsilon = 0. (5) Version 0.6 of its `PLDAccountant` counts
-repeated randomised response once; that class is not used.
+*Where this is more careful than the library.* Rounding in Fourier transforms is allowed for (`blindsight.dp.pld`), and
+1e-9 is added to every epsilon but a sum of pure ones. A Rényi divergence that came out negative is dropped, where
+the library answers epsilon = 0. Version 0.6 of its `PLDAccountant` counts repeated randomised response once; that class
+is not used.
 
 *What is assumed.* What is asked may depend on earlier answers; how much noise it gets must not (a noise level chosen by
 looking at earlier answers needs a privacy filter, which only basic composition of pure losses is: Rogers et al. 2016).
@@ -31,15 +27,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss, check_positive
+from blindsight.dp.gaussian import EPSILON_SLACK, gaussian_epsilon
+from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss
+from blindsight.dp.pld import pld_delta, pld_epsilon
 from blindsight.errors import InputError, UnknownNameError
 
 Accountant = Literal["pld", "rdp", "basic"]
-
-_DELTA_SLACK = 1e-10
-_EPSILON_SLACK = 1e-9
-_GRID_POINTS = 100_000  # resolution of the loss distribution: about 0.2 s a composition
-_TAIL = 20  # standard deviations of loss that the grid should span
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ def epsilon_of(losses: Iterable[Loss], *, delta: float, accountant: Accountant =
         return math.inf
     if accountant == "basic" or (delta == 0 and all(loss.is_pure for loss in gathered)):
         return _basic_epsilon(gathered, delta)
-    return _pld_epsilon(gathered, delta) if accountant == "pld" else _rdp_epsilon(gathered, delta)
+    return pld_epsilon(gathered, delta) if accountant == "pld" else _rdp_epsilon(gathered, delta)
 
 
 def delta_of(losses: Iterable[Loss], *, epsilon: float) -> float:
@@ -109,37 +102,7 @@ def delta_of(losses: Iterable[Loss], *, epsilon: float) -> float:
         return 0.0
     if any(isinstance(loss, BoundedLoss) and math.isinf(loss.epsilon) for loss in gathered):
         return 1.0
-    found = _distribution(_merge_gaussians(gathered)).get_delta_for_epsilon(max(epsilon - _EPSILON_SLACK, 0.0))
-    return min(float(found) + _DELTA_SLACK, 1.0)
-
-
-def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
-    """Return the exact epsilon of one Gaussian release (Balle and Wang 2018, Theorem 8)."""
-    from dp_accounting import get_epsilon_gaussian
-
-    return float(get_epsilon_gaussian(noise_multiplier, delta)) + _EPSILON_SLACK
-
-
-def gaussian_sigma(*, epsilon: float, delta: float, sensitivity: float) -> float:
-    """Return the least Gaussian noise that makes one release (epsilon, delta)-differentially private.
-
-    The condition is exact (Balle and Wang 2018): a fifth less noise than sqrt(2 ln(1.25 / delta)) / epsilon of the
-    textbooks at epsilon 1 and delta 1e-6, and right also above epsilon 1, where that formula is not.
-
-    >>> round(gaussian_sigma(epsilon=1.0, delta=1e-6, sensitivity=1.0), 3)
-    4.225
-    """
-    check_positive("sensitivity", sensitivity)
-    if not 1e-6 <= epsilon < math.inf:
-        raise InputError(f"epsilon must be finite and at least 1e-6; got {epsilon}.")
-    if not 0 < delta < 1:
-        raise InputError(f"delta must be in (0, 1); got {delta}. Use LaplaceMechanism for pure differential privacy.")
-    from dp_accounting import get_sigma_gaussian
-
-    multiplier = float(get_sigma_gaussian(epsilon - 2 * _EPSILON_SLACK, delta))
-    while gaussian_epsilon(multiplier, delta) > epsilon:  # the root was found to twelve decimals, which may be too few
-        multiplier *= 1 + 1e-9
-    return multiplier * sensitivity
+    return pld_delta(gathered, epsilon)
 
 
 def _gather(losses: Iterable[Loss]) -> list[Loss]:
@@ -193,7 +156,7 @@ def _rdp_epsilon(losses: list[Loss], delta: float) -> float:
         if not usable.any():
             return math.inf
         epsilon, _ = rdp.compute_epsilon(orders[usable], divergence[usable], left)
-    return float(epsilon) + _EPSILON_SLACK
+    return float(epsilon) + EPSILON_SLACK
 
 
 def _renyi(loss: Loss, orders: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -228,84 +191,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-# --- privacy loss distributions ---
-
-
-def _pld_epsilon(losses: list[Loss], delta: float) -> float:
-    merged = _merge_gaussians(losses)
-    if delta > 0 and len(merged) == 1 and isinstance(merged[0], GaussianLoss):
-        return gaussian_epsilon(merged[0].noise_multiplier, delta)  # the same composition in closed form
-    if delta <= _DELTA_SLACK:
-        return math.inf
-    return float(_distribution(merged).get_epsilon_for_delta(delta - _DELTA_SLACK)) + _EPSILON_SLACK
-
-
-def _merge_gaussians(losses: list[Loss]) -> list[Loss]:
-    """Replace all Gaussian releases by the one that loses exactly as much: their 1 / noise_multiplier^2 add up."""
-    precision = math.fsum(loss.count / loss.noise_multiplier**2 for loss in losses if isinstance(loss, GaussianLoss))
-    others: list[Loss] = [loss for loss in losses if not isinstance(loss, GaussianLoss)]
-    return [*others, GaussianLoss(1 / math.sqrt(precision))] if precision else others
-
-
-def _distribution(losses: list[Loss]) -> Any:
-    """Compose the losses on one grid, always towards more loss."""
-    interval = max(sum(_width(loss) for loss in losses) / _GRID_POINTS, 1e-6)  # finer ones would drown in rounding
-    composed, *others = (_repeat(_single_distribution(loss, interval), loss.count) for loss in losses)
-    for other in others:
-        composed = composed.compose(other)
-    return composed
-
-
-def _single_distribution(loss: Loss, interval: float) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    if isinstance(loss, BoundedLoss):
-        return _bounded_distribution(loss, interval)
-    if isinstance(loss, LaplaceLoss):
-        return pld.from_laplace_mechanism(1 / loss.epsilon, value_discretization_interval=interval)
-    rate = loss.sampling_rate if isinstance(loss, SampledGaussianLoss) else 1.0
-    return pld.from_gaussian_mechanism(
-        loss.noise_multiplier, value_discretization_interval=interval, sampling_prob=rate
-    )
-
-
-def _bounded_distribution(loss: BoundedLoss, interval: float) -> Any:
-    """Return the distribution of randomised response that fails openly with probability delta, on the grid.
-
-    Its curve delta(x) has corners at -epsilon and epsilon and is a straight line in e^x elsewhere, so the line through
-    its values at the grid points around the corners lies on or above it (Doroshenko et al. 2022).
-    """
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as pld
-
-    corners = np.array([-loss.epsilon, loss.epsilon]) / interval
-    grid = np.unique(np.concatenate([np.floor(corners), np.ceil(corners)]).astype(np.int64))
-    log_ratio = grid * interval
-    truth = 1 / (1 + math.exp(-loss.epsilon))
-    curve = truth * -np.expm1(np.minimum(log_ratio - loss.epsilon, 0.0))
-    curve += (1 - truth) * -np.expm1(np.minimum(log_ratio + loss.epsilon, 0.0))
-    deltas = loss.delta + (1 - loss.delta) * curve
-    with np.errstate(over="ignore"):  # a step of more than e^709 between grid points: its inverse is 0, as it should be
-        points = pld_pmf.create_pmf_pessimistic_connect_dots(interval, grid, deltas)
-    return pld.PrivacyLossDistribution(points.to_dense_pmf())
-
-
-def _repeat(single: Any, count: int) -> Any:
-    """Compose `count` copies; in two steps when there are many, as the library raises a number to the power `count`."""
-    if count <= 1000:
-        return single.self_compose(count)
-    thousands = single.self_compose(1000, 1e-18).self_compose(count // 1000)
-    return thousands.compose(single.self_compose(count % 1000)) if count % 1000 else thousands
-
-
-def _width(loss: Loss) -> float:
-    """Estimate the span of losses to resolve. It sets accuracy and time, never whether the bound holds."""
-    if isinstance(loss, LaplaceLoss | BoundedLoss):
-        return loss.epsilon * max(2.0, min(2.0 * loss.count, _TAIL * math.sqrt(loss.count)))
-    single = 1 / loss.noise_multiplier
-    if isinstance(loss, GaussianLoss):
-        return _TAIL * single * math.sqrt(loss.count)
-    spread = loss.sampling_rate * math.sqrt(math.expm1(min(single**2, 500.0)))
-    return _TAIL * max(single, min(spread, single) * math.sqrt(loss.count))

@@ -112,23 +112,19 @@ def train(
     *,
     start: ArrayLike | None = None,
     passes: int = 200,
+    tolerance: float = 1e-3,
     random_state: int | np.random.Generator | None = None,
 ) -> Array:
     """Train on one set of data up to the minimum: the initial model, a pooled or a lonely classifier.
 
-    Of `training` only loss, ridge, class weights and batches count. Classes without both kinds of examples keep their
-    `start`, which is zero unless given.
+    It ends when no class has a gradient longer than `tolerance`, or after so many `passes`. Of `training` only loss, ridge and class weights count. Classes without both kinds of examples keep their `start`,
+    which is zero unless given.
     """
     data = _Data.of(X, signs, training)
     begin = np.zeros(data.shape) if start is None else check_weights(start, data.shape[1] - 1, data.shape[0])
-    found = descend(
-        data.problem,
-        data.pick(begin),
-        science(random_state),
-        passes=passes,
-        batch_size=training.batch_size,
-        tolerance=1e-3,
-    )
+    batch = max(training.batch_size, len(data.problem.samples) // 8)
+    generator = science(random_state)
+    found = descend(data.problem, data.pick(begin), generator, passes=passes, batch_size=batch, tolerance=tolerance)
     return data.spread(found.weights, begin)
 
 

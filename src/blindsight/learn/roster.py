@@ -69,17 +69,17 @@ class Roster:
         self,
         envelope: bytes,
         *kinds: type[RoundMessageT],
-        round: int,
+        round: int | None,
         authors: Collection[str],
         max_bytes: int = MAX_BYTES,
     ) -> tuple[str, RoundMessageT]:
-        """Return the author (one of `authors`) of a signed message of one of these kinds for this round, and it."""
+        """Return the author (one of `authors`) of a signed message of these kinds for this round (None: any), and it."""
         known = {party: self.keys[party] for party in authors}
         author, content = verify(envelope, known, max_bytes=max_bytes)
         message = decode(content, *kinds, max_bytes=max_bytes)
         if message.run != self.digest:
             raise MessageError(f"{author!r} takes part in another run.")
-        if message.round != round:
+        if round is not None and message.round != round:
             raise MessageError(f"{author!r} speaks of round {message.round}; this is round {round}.")
         return author, message
 

@@ -23,8 +23,8 @@ from blindsight.errors import InputError
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_TRIALS = 12
-_EXPANSION = 4.0  # how fast the search leaves a guess that is too low or too high
+_TRIALS = 16
+_FIRST_STRIDE = math.log(4)  # how far the search first leaves a guess that is too low or too high; it doubles
 
 
 def sparsity(values: Array) -> float:
@@ -33,7 +33,7 @@ def sparsity(values: Array) -> float:
     >>> sparsity(np.array([0.0, 2.0, 0.0, 0.0]))
     0.75
     """
-    return 1 - np.count_nonzero(values) / max(values.size, 1)
+    return 1 - int(np.count_nonzero(values)) / max(values.size, 1)
 
 
 def top_entries(values: Array, keep_fraction: float) -> Mask:
@@ -96,15 +96,15 @@ def search_strength(
 ) -> tuple[Array, float]:
     """Find a penalty strength at which what `train` returns has sparsity in [target, target + slack].
 
-    The search brackets the target from `guess` and interpolates in the logarithm of the strength; it ends inside the
-    slack or after a dozen trainings. It returns the trained values and their strength: those of the least strength that
-    passed the target, or the sparsest ones if none did (a bias column that is never zero can make the target
-    impossible). `train` must give the same answer for the same strength.
+    The search brackets the target from `guess` in growing strides and interpolates in the logarithm of the strength; it
+    ends inside the slack or after sixteen trainings. It returns the trained values and their strength: those of the
+    least strength that passed the target, or the sparsest ones if none did (a bias column that is never zero can make
+    the target impossible). `train` must give the same answer for the same strength.
     """
-    low: tuple[float, float] | None = None  # log strength and sparsity below the target
-    high: tuple[float, float] | None = None
-    best, best_sparsity, best_strength = None, -1.0, guess
-    log = math.log(guess)
+    low: tuple[float, float] | None = None  # log strength and sparsity short of the target
+    high: tuple[float, float] | None = None  # and past it
+    best, best_sparsity, best_strength = np.zeros(0), -1.0, guess
+    log, stride = math.log(guess), _FIRST_STRIDE
     for _ in range(_TRIALS):
         values = train(math.exp(log))
         found = sparsity(values)
@@ -116,17 +116,16 @@ def search_strength(
             high = (log, found)
         else:
             low = (log, found)
-        log = _next_log(low, high, target + slack / 2)
-    assert best is not None
+        log = _next_log(low, high, target + slack / 2, stride)
+        stride *= 2
     return best, best_strength
 
 
-def _next_log(low: tuple[float, float] | None, high: tuple[float, float] | None, wanted: float) -> float:
-    """Return the next log strength to try: outwards while one side is open, else between, never too near an end."""
-    if high is None:
-        assert low is not None
-        return low[0] + math.log(_EXPANSION)
-    if low is None:
-        return high[0] - math.log(_EXPANSION)
-    share = (wanted - low[1]) / (high[1] - low[1])
-    return low[0] + min(max(share, 0.1), 0.9) * (high[0] - low[0])
+def _next_log(low: tuple[float, float] | None, high: tuple[float, float] | None, wanted: float, stride: float) -> float:
+    """Return the next log strength to try: a stride outwards while one side is open, else between the two sides."""
+    if low is not None and high is not None:
+        gap = high[0] - low[0]
+        share = (wanted - low[1]) / (high[1] - low[1]) if gap < 4 else 0.5
+        return low[0] + min(max(share, 0.1), 0.9) * gap  # never too near an end
+    open_end = low[0] + stride if low is not None else high[0] - stride if high is not None else 0.0
+    return min(max(open_end, -80.0), 80.0)

@@ -44,9 +44,8 @@ class SumTerms:
     def _check_users(self) -> None:
         for name in self.users:
             if not 1 <= len(name) <= 64 or name in (AGGREGATOR, KEY_GENERATOR):
-                raise InputError(
-                    f"a user's name has 1 to 64 characters and is not {AGGREGATOR!r} or {KEY_GENERATOR!r}; got {name!r}."
-                )
+                reserved = f"{AGGREGATOR!r} or {KEY_GENERATOR!r}"
+                raise InputError(f"a user's name has 1 to 64 characters and is not {reserved}; got {name!r}.")
         if len(set(self.users)) != len(self.users):
             raise InputError("every user needs a name of its own.")
         if not 3 <= len(self.users) <= MAX_USERS:

@@ -11,7 +11,6 @@ Sealing hides all of that at no cost. (Re-randomising the sum would do so too, f
 helps against the key generator, who can decrypt whatever it comes by: that it comes by no contribution is assumed.)
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from blindsight.crypto.secret import Secret
@@ -20,15 +19,15 @@ from blindsight.errors import CorruptFileError, InputError, MessageError, Privac
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import Total, read_answer
 from blindsight.learn.dphe.collection import Collection
-from blindsight.learn.dphe.messages import AggregatorSetup, Contribution, RoundBegun, RoundClosed, SumPart
+from blindsight.learn.dphe.messages import AggregatorSetup, Contribution, Request, RoundBegun, RoundClosed
 from blindsight.learn.dphe.sealing import seal
 from blindsight.learn.dphe.storage import MessageJournal
 from blindsight.learn.dphe.terms import Terms
 from blindsight.learn.dphe.views import Record, forget
+from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
 
 SEALED_REQUEST = b"request for decryption"
-PLACES_PER_PART = 8192
 
 
 class Aggregator(Secret):
@@ -119,11 +118,11 @@ class Aggregator(Secret):
             self._append(message)
             self._collection.add(shard)
 
-    def close(self) -> Iterator[bytes]:
-        """End the round and return the request to the key generator, in parts to be sent one after the other.
+    def close(self, *, threads: int | None = None, progress: Progress = silent) -> bytes:
+        """End the round and return the request to the key generator.
 
-        Called again, also after a restart, it returns the same request in new ciphertexts. With too few users it raises
-        and the round stays open: wait for more, or begin another.
+        Called again, also after a restart, it asks for the same sum. With too few users it raises and the round stays
+        open: wait for more, or begin another.
         """
         if self._collection is None:
             raise InputError("no round has begun. Open one first.")
@@ -135,7 +134,13 @@ class Aggregator(Secret):
         if not self._collection.closed:
             self._append(encode(RoundClosed(self.round)))
             self._collection.closed = True
-        return self._request(self._collection)
+        # Algorithm 1, steps 5 and 6: the encrypted sum in the order of phi.
+        places, ciphertexts = self._collection.total(source=self._source, threads=threads, progress=progress)
+        receipts = self._collection.receipts()
+        request = encode(Request(self._agreement.digest, self.round, receipts, places, ciphertexts.to_matrix()))
+        if self.terms.as_published:
+            return request
+        return seal(self._channel_secret, request, purpose=SEALED_REQUEST, source=self._source)
 
     def read(self, answer: bytes) -> Total:
         """Read the key generator's answer to this round's request (Algorithm 1, step 6)."""
@@ -146,30 +151,6 @@ class Aggregator(Secret):
         if message.users != self.users:
             raise MessageError("the answer names other users than the request did.")
         return Total(message.round, message.users, message.sums, self.terms.values(message.sums))
-
-    def _request(self, collection: Collection) -> Iterator[bytes]:
-        """Yield the encrypted sum in the order of phi (Algorithm 1, steps 5 and 6)."""
-        places, ciphertexts = collection.total(source=self._source)
-        receipts, request = collection.receipts(), self._source(16)
-        starts = range(0, len(places), PLACES_PER_PART)
-        for number, start in enumerate(starts):
-            part = slice(start, start + PLACES_PER_PART)
-            message = SumPart(
-                run=self._agreement.digest,
-                round=collection.round,
-                request=request,
-                part=number,
-                parts=len(starts),
-                receipts=receipts if number == 0 else (),
-                places=places[part],
-                ciphertexts=ciphertexts[part].to_matrix(),
-            )
-            yield self._sealed(encode(message))
-
-    def _sealed(self, message: bytes) -> bytes:
-        if self.terms.as_published:
-            return message
-        return seal(self._channel_secret, message, purpose=SEALED_REQUEST, source=self._source)
 
     def _replay(self, message: bytes) -> None:
         """Do again what a record of the journal stands for."""

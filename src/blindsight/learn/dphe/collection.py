@@ -19,7 +19,9 @@ from blindsight.crypto.wire import decode
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.messages import Contribution, Receipt, Shard
+from blindsight.learn.dphe.packedsum import pack_ciphertexts
 from blindsight.learn.dphe.receipts import read_receipt
+from blindsight.progress import Progress
 from blindsight.rng import ByteSource
 
 
@@ -78,14 +80,24 @@ class Collection:
         """Return the signed receipts of everything that was added."""
         return tuple(envelope for user in sorted(self.users) for envelope in self._envelopes[user])
 
-    def total(self, *, source: ByteSource) -> tuple[NDArray[np.int64], Ciphertexts]:
-        """Return places and their encrypted sums, in the order of phi: the touched places or all, as the terms say."""
-        terms = self._agreement.terms
+    def total(
+        self, *, source: ByteSource, threads: int | None, progress: Progress
+    ) -> tuple[NDArray[np.int64], Ciphertexts]:
+        """Return places in the order of phi, the touched ones or all as the terms say, and their encrypted sums.
+
+        The sums are packed: one ciphertext holds those of `Terms.blocks_per_request` consecutive places.
+        """
+        terms, key = self._agreement.terms, self._agreement.key
         if terms.as_published:
             return self._published_total(source)
-        if terms.decrypt == "all":
-            return np.arange(terms.blocks), self._sum.total(source=source)
-        return self._sum.touched()
+        places, sums = self._sum.touched()
+        if terms.decrypt == "touched":
+            return places, pack_ciphertexts(sums, terms, threads=threads, progress=progress)
+        # A zero of its own for every packed ciphertext hides which of its places were not touched.
+        values = np.full(terms.blocks, mpz(1), dtype=object)
+        values[places] = sums.values
+        packed = pack_ciphertexts(Ciphertexts(key, tuple(values)), terms, threads=threads, progress=progress)
+        return np.arange(terms.blocks), packed + key.encrypt_zeros(len(packed), source=source)
 
     def _read_shard(self, user: str, body: bytes) -> tuple[NDArray[np.int64], Ciphertexts]:
         terms = self._agreement.terms

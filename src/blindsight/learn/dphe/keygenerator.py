@@ -8,7 +8,7 @@ earlier round.
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.aggregator import SEALED_REQUEST
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import seal_released, sign_answer
-from blindsight.learn.dphe.decryptedsum import DecryptedSum
-from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Enrolment, GeneratorState, SumPart, UserSetup
+from blindsight.learn.dphe.decryptedsum import decrypt_sum
+from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Enrolment, GeneratorState, Request, UserSetup
 from blindsight.learn.dphe.receipts import contributors
 from blindsight.learn.dphe.sealing import unseal
 from blindsight.learn.dphe.storage import read_state, write_state
@@ -30,19 +30,6 @@ from blindsight.learn.dphe.terms import AGGREGATOR, Terms
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
-
-
-@dataclass(eq=False, repr=False)
-class _Request:
-    """A request of which not all parts have come."""
-
-    name: bytes
-    round: int
-    parts: int
-    users: tuple[str, ...]
-    receipts: bytes
-    sum: DecryptedSum
-    received: int = 0
 
 
 class KeyGenerator(Secret):
@@ -66,11 +53,10 @@ class KeyGenerator(Secret):
             raise InputError(f"the terms ask for a key of {terms.key_bits} bits; got {self._key.public.bits}.")
         self._keep(state or _new_state(terms, self._key, source))
         self._signing_key = SigningKey(self._state.seed)
-        self._request: _Request | None = None
 
     @classmethod
     def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "KeyGenerator":
-        """Go on where the key generator that kept its state at `path` stopped; a request under way must come again."""
+        """Go on where the key generator that kept its state at `path` stopped."""
         state = read_state(path, GeneratorState)
         terms = Terms.from_bytes(state.terms)
         key = PrivateKey.from_secret_bytes(state.private_key, insecure=terms.insecure)
@@ -106,29 +92,28 @@ class KeyGenerator(Secret):
         messages[AGGREGATOR] = encode(AggregatorSetup(agreement, state.channel_secret, state.own_secrets))
         return messages
 
-    def receive(self, message: bytes, *, threads: int | None = None, progress: Progress = silent) -> bytes | None:
-        """Take in the next part of the aggregator's request: the answer follows the last part, None the others."""
-        part = self._read_part(message)
-        if part.part == 0:
-            self._request = self._admit(part)
-            if self._request is None:
-                return self._state.answer
-        request = self._request
-        if request is None or (part.request, part.round, part.parts, part.part) != (
-            request.name, request.round, request.parts, request.received
-        ):  # fmt: skip
-            raise MessageError(
-                "a part of a request came without those before it. Send the request again from its start."
+    def answer(self, request: bytes, *, threads: int | None = None, progress: Progress = silent) -> bytes:
+        """Decrypt and reorder the sum that the aggregator asks for (Algorithm 1, step 6), for all to read."""
+        message, state = self._read(request), self._state
+        users = contributors(self._agreement, message.receipts, round=message.round)
+        receipts = hashlib.sha256(b"".join(sorted(message.receipts))).digest()
+        if message.round == state.round and receipts == state.request and state.answer:
+            return state.answer
+        if message.round <= state.round:
+            raise PrivacyError(
+                f"round {message.round} is over: a round is decrypted once, and the last was round {state.round}. "
+                "Begin a new round."
             )
         try:
-            request.sum.add(part, threads=threads, progress=progress)
-            request.received += 1
-            return self._answer(request) if request.received == request.parts else None
+            answer = self._decrypted(message, users, threads, progress)
         except MessageError as error:
-            # An error also tells something about what was decrypted: so it uses up the round.
-            self._request = None
-            self._close(request, b"", f"round {request.round}: nothing was released, because {error}")
+            # What went wrong also tells something about the ciphertexts: so it uses up the round.
+            entry = f"round {message.round}: nothing was released to {', '.join(users)}, because {error}"
+            self._remember(round=message.round, request=receipts, answer=b"", log=(*state.log, entry))
             raise
+        entry = f"round {message.round}: the sum of {', '.join(users)} was released."
+        self._remember(round=message.round, request=receipts, answer=answer, log=(*state.log, entry))
+        return answer
 
     @cached_property
     def _agreement(self) -> Agreement:
@@ -137,44 +122,29 @@ class KeyGenerator(Secret):
             raise InputError(f"not everyone has enrolled yet: {', '.join(missing)}.")
         return Agreement(self.terms, self._key.public, self._signing_key.public, self._state.user_keys)
 
-    def _read_part(self, message: bytes) -> SumPart:
+    def _read(self, request: bytes) -> Request:
         if not self.terms.as_published:
-            message = unseal(self._state.channel_secret, message, purpose=SEALED_REQUEST)
-        self._record(message)
-        part = decode(message, SumPart)
-        if part.run != self._agreement.digest or not 0 <= part.part < part.parts:
+            request = unseal(self._state.channel_secret, request, purpose=SEALED_REQUEST)
+        self._record(request)
+        message = decode(request, Request)
+        if message.run != self._agreement.digest or message.round < 0:
             raise MessageError("the request is not one of this run.")
-        return part
+        return message
 
-    def _admit(self, part: SumPart) -> _Request | None:
-        """Return the request that begins with this part, or None if it has been answered before."""
-        users = contributors(self._agreement, part.receipts, round=part.round)
-        receipts = hashlib.sha256(b"".join(sorted(part.receipts))).digest()
-        if part.round == self._state.round and receipts == self._state.request and self._state.answer:
-            return None
-        if part.round <= self._state.round:
-            raise PrivacyError(
-                f"round {part.round} is over: a round is decrypted once, and the last was round {self._state.round}. "
-                "Begin a new round."
-            )
-        shared = self._agreement.shared_permutation(self._state.shared_secret, part.round)
-        opened = DecryptedSum(self.terms, self._key, shared)
-        return _Request(part.request, part.round, part.parts, users, receipts, opened)
-
-    def _answer(self, request: _Request) -> bytes:
-        sums, released = request.sum.finish(len(request.users))
-        sealed = seal_released(
-            self._agreement, released, self._state.shared_secret, round=request.round, source=self._source
+    def _decrypted(self, request: Request, users: tuple[str, ...], threads: int | None, progress: Progress) -> bytes:
+        secret = self._state.shared_secret
+        sums, released = decrypt_sum(
+            request,
+            self.terms,
+            key=self._key,
+            shared=self._agreement.shared_permutation(secret, request.round),
+            contributors=len(users),
+            threads=threads,
+            progress=progress,
         )
-        message = Answer(self._agreement.digest, request.round, request.users, sums, sealed)
-        answer = sign_answer(self._signing_key, message)
-        self._close(request, answer, f"round {request.round}: the sum of {', '.join(request.users)} was released")
-        self._request = None
-        return answer
-
-    def _close(self, request: _Request, answer: bytes, sentence: str) -> None:
-        """Put a round on record as used up."""
-        self._remember(round=request.round, request=request.receipts, answer=answer, log=(*self._state.log, sentence))
+        sealed = seal_released(self._agreement, released, secret, round=request.round, source=self._source)
+        answer = Answer(self._agreement.digest, request.round, users, sums, sealed)
+        return sign_answer(self._signing_key, answer)
 
     def _remember(self, **changes: Any) -> None:
         self._keep(replace(self._state, **changes))

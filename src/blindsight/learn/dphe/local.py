@@ -53,5 +53,4 @@ def introduce(generator: KeyGenerator, users: Mapping[str, User], aggregator: Ag
 
 def ask(aggregator: Aggregator, generator: KeyGenerator) -> bytes:
     """Close the round, pass the request on and return the answer (Algorithm 1, step 6)."""
-    answers = (generator.receive(part) for part in aggregator.close())
-    return next(answer for answer in answers if answer is not None)
+    return generator.answer(aggregator.close())

@@ -91,6 +91,8 @@ class Terms:
             raise InputError(
                 f"a shard of {self.capacity} blocks takes more than {MAX_BYTES} bytes. Lower the capacity."
             )
+        if self.request_bytes > MAX_BYTES // 2:
+            raise InputError(f"a sum of {self.blocks} blocks is too long for one message. Use more slots per block.")
         if self.max_integer < 1:
             raise InputError(f"{len(self.users)} users need slots of more than {self.slot_bits} bits.")
 
@@ -118,6 +120,17 @@ class Terms:
     def max_integer(self) -> int:
         """The largest absolute value of an encoded weight: that of every user together still fits a slot."""
         return self.packing.max_value(len(self.users))
+
+    @property
+    def blocks_per_request(self) -> int:
+        """How many blocks of the sum the aggregator packs into one plaintext before it asks for decryption."""
+        room = SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots
+        return 1 if self.as_published else room // self.packing.slots
+
+    @property
+    def request_bytes(self) -> int:
+        """A bound on the length of a request for decryption, receipts aside."""
+        return -(-self.blocks // self.blocks_per_request) * (self.key_bits // 4) + self.blocks * 8
 
     @property
     def contribution_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Sums under lattice encryption (BFV): users encrypt whole vectors, the aggregator adds, the key generator reads the sum.
+"""Sums under lattice encryption (BFV): users encrypt vectors, the aggregator adds, the key generator reads the sum.
 
 *The guarantee.* If aggregator and key generator do not collude and follow the protocol, the aggregator sees ciphertexts
 and the sum, the key generator sees sums of at least `SumTerms.minimum` users that signed their part, one a round. It

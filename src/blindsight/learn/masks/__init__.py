@@ -1,12 +1,12 @@
 """Pairwise-masked secure aggregation: the aggregator adds vectors it cannot read, and no other party decrypts anything.
 
-*The guarantee.* Every upload is uniformly distributed whatever the update is; the aggregator learns the sum of those
-who uploaded (at least `SumTerms.minimum`), and nothing else of their updates, unless it gets hold of as many users' secrets as the
-threshold says. An aggregator that lies about who dropped out gains nothing: users open one of two locks of each user's
-upload, never both, and more than half of them must open the same one.
+*The guarantee.* Every upload looks uniformly random whatever the update is; the aggregator learns the sum of those who
+uploaded (at least `SumTerms.minimum`) and nothing else of their updates, unless as many users as the threshold says
+give it their shares. An aggregator that lies about who dropped out gains nothing: users open one of the two locks on
+each upload, never both, and more than half of them must open the same one.
 
-K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4, reduced to
-its core: all keys are fresh in every round, and one round is
+K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4, reduced
+to its core: all keys are fresh in every round, and one round is
 
     paper                    here
     0 AdvertiseKeys          `MaskUser.advertise`, `MaskServer.directory`     U1: who has keys

@@ -1,8 +1,8 @@
 """Short secrets become long masks: uniform vectors modulo 2^b that only those who know the secret can make.
 
-HKDF-SHA256 (RFC 5869) turns a secret and its context into an AES-256 key, and that key's counter stream is the mask. Two
-users get the same secret by X25519 (RFC 7748). Masks are added modulo 2^b, where b is the smallest of 8, 16, 32, 64 that
-holds the terms' sums with their sign: a uniform mask makes the masked number uniform.
+HKDF-SHA256 (RFC 5869) turns a secret and its context into an AES-256 key, and that key's counter stream is the mask.
+Two users get the same secret by X25519 (RFC 7748). Masks are added modulo 2^b, where b is the smallest of 8, 16, 32 and
+64 that holds the terms' sums with their sign: a uniform mask makes the masked number uniform.
 """
 
 from typing import Any

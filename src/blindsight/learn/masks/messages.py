@@ -4,7 +4,7 @@
 
     user -> server      Advertisement   public keys of this round, and a commitment to the self-mask's seed
     server -> users     Directory       all advertisements, as their authors signed them
-    user -> server      SealedShares    for each other user, a share of the mask key and of the seed, which only it opens
+    user -> server      SealedShares    for each other user a share of mask key and seed, which only that user opens
     server -> user      Delivery        the shares that others sealed for it
     user -> server      Upload          the masked update
     server -> users     UnmaskRequest   whose uploads are in the sum

@@ -1,11 +1,11 @@
 """A secret in n shares of which any t give it back and any t - 1 tell nothing.
 
-A. Shamir, "How to share a secret", CACM 1979: the secret is f(0) of a polynomial f of degree t - 1 with uniformly random
-further coefficients modulo a prime; share i is f(i). For each of t - 1 shares and each candidate secret there is exactly
-one such polynomial, so the shares are distributed alike for all secrets.
+A. Shamir, "How to share a secret", CACM 1979: the secret is f(0) of a polynomial f of degree t - 1 whose other
+coefficients are uniformly random modulo a prime; share i is f(i). Through any t - 1 shares and any candidate secret
+goes exactly one such polynomial, so t - 1 shares are distributed alike for all secrets.
 
-Secrets are 32 bytes, a share is 33: the prime is the smallest above 2^256. Lagrange's weights depend only on who holds the
-shares, so `Reconstruction` works them out once for all secrets of a round.
+Secrets are 32 bytes, a share is 33: the prime is the smallest above 2^256. Lagrange's weights depend only on who holds
+the shares, so `Reconstruction` works them out once for all secrets of a round.
 """
 
 from collections.abc import Mapping, Sequence

@@ -60,13 +60,12 @@ class MaskUser(Secret):
 
     def advertise(self, round: int) -> bytes:
         """Begin a round with new keys (step 0); an unfinished round is given up."""
-        current = self._round
-        if current is None or round > current.number >= 0:
-            current = _Round(round, RoundKeys(self.name, self.roster, round, self._source))
-        elif round < current.number:
-            raise InputError(f"rounds go up: after round {current.number} there is no round {round}.")
-        self._round = current
-        return self._once("advertise", b"", current.keys.advertisement)
+        last = -1 if self._round is None else self._round.number
+        if round < max(last, 0):
+            raise InputError(f"rounds count up from 0: after round {last} there is no round {round}.")
+        if self._round is None or round > last:
+            self._round = _Round(round, RoundKeys(self.name, self.roster, round, self._source))
+        return self._once("advertise", b"", self._round.keys.advertisement)
 
     def share(self, directory: bytes) -> bytes:
         """Seal a share of this round's secrets for everyone in the directory (step 1)."""

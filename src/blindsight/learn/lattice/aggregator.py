@@ -1,0 +1,112 @@
+"""The aggregator of sums under BFV: adds up vectors that it cannot read, one at a time as they come.
+
+A message that is damaged, forged, late, different from an earlier one, for another round or from a stranger is refused
+with a sentence and changes nothing. Memory is for one encrypted vector, and a receipt per user.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from blindsight.crypto.bfv import EncryptedVector, PublicKey, add_all
+from blindsight.crypto.secret import Secret
+from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.learn.dphe.answers import Total
+from blindsight.learn.dphe.terms import AGGREGATOR
+from blindsight.learn.dphe.views import Record, forget
+from blindsight.learn.lattice.answers import read_answer, read_setup
+from blindsight.learn.lattice.messages import Contribution, SumRequest
+from blindsight.learn.lattice.receipts import read_receipt
+from blindsight.learn.roster import Roster
+
+
+@dataclass(eq=False, repr=False)
+class _Round:
+    number: int
+    closed: bool = False
+    sum: EncryptedVector | None = None
+    receipts: dict[str, bytes] = field(default_factory=dict)
+
+
+class LatticeAggregator(Secret):
+    """The aggregator."""
+
+    def __init__(self, roster: Roster, key: SigningKey, *, record: Record = forget) -> None:
+        """Make the aggregator of a run that the roster knows by this signing key."""
+        roster.check_identity(AGGREGATOR, key)
+        self.roster = roster
+        self.refused = 0
+        self._key, self._record = key, record
+        self._public: PublicKey | None = None
+        self._round: _Round | None = None
+
+    def accept(self, setup: bytes) -> None:
+        """Receive the encryption key from the key generator."""
+        self._record(setup)
+        self._public = read_setup(self.roster, setup, known=self._public)
+
+    def open(self, round: int) -> None:
+        """Begin a round, which must have a higher number than all before; an unfinished one is given up."""
+        last = -1 if self._round is None else self._round.number
+        if round <= last:
+            raise InputError(f"rounds count up from 0: after round {last} there is no round {round}.")
+        self._round = _Round(round)
+
+    def receive(self, message: bytes) -> None:
+        """Take in a contribution; what is wrong with one raises `MessageError`, is counted and changes nothing."""
+        self._record(message)
+        try:
+            self._take_in(message)
+        except MessageError:
+            self.refused += 1
+            raise
+
+    def close(self) -> bytes:
+        """End the round and return the request to the key generator; with too few users the round stays open."""
+        current, needed = self._started(), self.roster.terms.minimum
+        if current.sum is None or len(current.receipts) < needed:
+            raise PrivacyError(
+                f"round {current.number} has contributions of {len(current.receipts)} users; a sum needs {needed}. "
+                "Wait for more, or begin a new round."
+            )
+        current.closed = True
+        receipts = tuple(current.receipts[user] for user in sorted(current.receipts))
+        request = SumRequest(self.roster.digest, current.number, receipts, current.sum.to_bytes())
+        return self._key.sign(encode(request), author=AGGREGATOR)
+
+    def read(self, answer: bytes) -> Total:
+        """Read the key generator's answer to this round's request."""
+        self._record(answer)
+        current = self._started()
+        total = read_answer(self.roster, answer, round=current.number)
+        if not current.closed or total.users != tuple(sorted(current.receipts)):
+            raise MessageError("the answer names other users than the request did.")
+        return total
+
+    def _take_in(self, message: bytes) -> None:
+        current, public = self._started(), self._public
+        if public is None:
+            raise InputError("the aggregator is not set up yet. Give it the key generator's message first.")
+        contribution = decode(message, Contribution)
+        key = bytes.fromhex(public.fingerprint)
+        user, receipt = read_receipt(self.roster, contribution.receipt, key=key, round=current.number)
+        if hashlib.sha256(contribution.vector).digest() != receipt.body:
+            raise MessageError(f"the receipt of {user!r} is for another vector than it came with.")
+        known = current.receipts.get(user)
+        if known == contribution.receipt:
+            return
+        if known is not None:
+            raise MessageError(f"{user!r} has sent something else in round {current.number} already.")
+        if current.closed:
+            raise MessageError(f"round {current.number} is closed; {user!r} comes too late.")
+        vector = public.read_vector(contribution.vector)
+        if vector.terms != 1 or len(vector) != self.roster.terms.dimension:
+            raise MessageError(f"the vector of {user!r} has the wrong length, or is a sum already.")
+        current.sum = vector if current.sum is None else add_all([current.sum, vector])
+        current.receipts[user] = contribution.receipt
+
+    def _started(self) -> _Round:
+        if self._round is None:
+            raise MessageError("no round has begun.")
+        return self._round

@@ -1,0 +1,117 @@
+"""No protection at all: users send their updates as they are, and the aggregator adds them up. For comparison."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.wire import Integers, Limit, Message, decode, encode
+from blindsight.errors import MessageError, PrivacyError
+from blindsight.learn.dphe.terms import AGGREGATOR
+from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, first_of, recorder_of
+from blindsight.learn.sumterms import SumTerms
+from blindsight.statement import PrivacyStatement
+
+
+class Update(Message, name="plain/update.1"):
+    """One user's encoded update."""
+
+    round: int
+    user: Annotated[str, Limit(256)]
+    values: Integers
+
+
+class Total(Message, name="plain/total.1"):
+    """The sum."""
+
+    round: int
+    users: tuple[str, ...]
+    values: Integers
+
+
+class PlainAggregator:
+    """Adds up what it reads; garbage, strangers and second thoughts are refused and change nothing."""
+
+    def __init__(self, terms: SumTerms, round: int) -> None:
+        """Begin a round."""
+        self.terms, self.round = terms, round
+        self._sum = np.zeros(terms.dimension, dtype=np.int64)
+        self._seen: dict[str, bytes] = {}
+
+    def receive(self, message: bytes) -> None:
+        """Take in an update."""
+        update, digest = decode(message, Update), hashlib.sha256(message).digest()
+        if update.user not in self.terms.users or update.round != self.round:
+            raise MessageError("the update is from a stranger or for another round.")
+        if self._seen.get(update.user, digest) != digest:
+            raise MessageError(f"{update.user!r} has sent something else in round {self.round} already.")
+        outside = update.values.shape != self._sum.shape or (np.abs(update.values) > self.terms.max_integer).any()
+        if outside:
+            raise MessageError(f"the update of {update.user!r} has the wrong length or is out of range.")
+        if update.user not in self._seen:
+            self._sum += update.values
+            self._seen[update.user] = digest
+
+    def total(self) -> bytes:
+        """Return the sum of those whose updates came."""
+        if len(self._seen) < self.terms.minimum:
+            raise PrivacyError(
+                f"round {self.round} has updates of {len(self._seen)} users; a sum needs {self.terms.minimum}."
+            )
+        return encode(Total(self.round, tuple(sorted(self._seen)), self._sum))
+
+
+class PlainSession(Session):
+    """A run without protection."""
+
+    scheme = "plain"
+
+    def __init__(self, terms: SumTerms, *, record: Recorder | None, transit: Transit | None) -> None:
+        """Begin."""
+        super().__init__(terms, transit=transit)
+        self._record = record
+
+    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+        aggregator, record = PlainAggregator(self.terms, number), recorder_of(self._record, AGGREGATOR)
+
+        def receive(message: bytes) -> None:
+            record(message)
+            aggregator.receive(message)
+
+        for user, integers in updates.items():
+            with post.working(user, "encrypt"):
+                message = encode(Update(number, user, integers))
+            post.carry(message, (user, AGGREGATOR), ("encrypt", "aggregate"), receive)
+        with post.working(AGGREGATOR, "aggregate"):
+            answer = aggregator.total()
+        read = [self._read(answer, user, post) for user in updates]
+        total = first_of((total for totals in read for total in totals), "the sum")
+        return Sum(total.users, total.values, np.empty(0, dtype=np.int64))
+
+    def _read(self, answer: bytes, user: str, post: Post) -> list[Total]:
+        record = recorder_of(self._record, user)
+
+        def read(message: bytes) -> Total:
+            record(message)
+            return decode(message, Total)
+
+        return post.carry(answer, (AGGREGATOR, user), ("aggregate", "read"), read)
+
+    def statement(self) -> PrivacyStatement:
+        """Say that nothing is protected."""
+        return PrivacyStatement(
+            guarantee="none",
+            mechanism="none: updates are sent and added up in the clear",
+            unit="person",
+            epsilon=None,
+            delta=None,
+            randomness="none",
+            who_sees={
+                "aggregator": "every user's update, weight by weight, and the sum",
+                "users": "their own update, the sum, and who contributed",
+                "someone who intercepts a message": "the update in it",
+            },
+            not_protected=("every user's update, and all that can be learned from it about its pictures",),
+        )

@@ -1,0 +1,225 @@
+"""One owner's update: what is trained, what is sent, what is left alone, and what is refused."""
+
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+from blindsight.errors import InputError
+from blindsight.learn.linear import LinearTraining, local_update, train
+from blindsight.learn.linearmodel import attribute_signs, class_signs, predict, predict_attributes
+
+CLASSES, DIMENSIONS = 4, 20
+EXACT = LinearTraining(loss="squared hinge", ridge=0.05, sparsify="none")
+
+
+def pictures(n=200, seed=0, classes=CLASSES, spread=1.5):
+    generator = np.random.default_rng(seed)
+    centres = spread * np.random.default_rng(99).normal(size=(classes, DIMENSIONS))
+    labels = generator.integers(classes, size=n)
+    return centres[labels] + 2 * generator.normal(size=(n, DIMENSIONS)), labels
+
+
+def update(training, X, labels, shared=None, **options):
+    shared = np.zeros((CLASSES, DIMENSIONS + 1)) if shared is None else shared
+    return local_update(shared, X, class_signs(labels, CLASSES), training, random_state=0, **options)
+
+
+def test_train_agrees_with_one_vs_rest_liblinear():
+    X, labels = pictures()
+    X = X - X.mean(axis=0)
+    ours = train(X, class_signs(labels, CLASSES), EXACT, random_state=0, passes=5000, tolerance=1e-7)
+    # A constant feature of 1000 makes liblinear's penalty on the bias negligible, as ours has none.
+    oracle = LinearSVC(C=1 / (2 * 0.05 * len(X)), intercept_scaling=1000, tol=1e-9, max_iter=10**6, random_state=0)
+    oracle.fit(X, labels)
+    np.testing.assert_allclose(ours[:, :-1], oracle.coef_, atol=2e-3)
+    assert (predict(ours, X) == oracle.predict(X)).mean() > 0.99
+
+
+def test_federated_averaging_comes_near_the_pooled_classifier():
+    owners = [pictures(60, seed) for seed in range(4)]
+    X_test, y_test = pictures(1000, seed=50)
+    pooled = train(
+        np.vstack([X for X, _ in owners]),
+        class_signs(np.concatenate([labels for _, labels in owners]), CLASSES),
+        LinearTraining(ridge=0.1),
+        random_state=0,
+    )
+    for sparsify in ("topk", "blocks", "strength"):
+        training = LinearTraining(ridge=0.1, sparsify=sparsify, sparsity=0.7, block_size=4)
+        shared, residuals = np.zeros((CLASSES, DIMENSIONS + 1)), [None] * 4
+        for _ in range(10):
+            updates = [update(training, *owner, shared, residual=r) for owner, r in zip(owners, residuals, strict=True)]
+            shared = shared + np.mean([u.sent for u in updates], axis=0)
+            residuals = [u.residual for u in updates]
+            assert all(u.sparsity >= 0.7 for u in updates)
+        assert (predict(shared, X_test) == y_test).mean() >= (predict(pooled, X_test) == y_test).mean() - 0.02
+
+
+@pytest.mark.parametrize("sparsify", ["topk", "blocks"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_not_sent_is_held_for_later(sparsify, dtype):
+    X, labels = pictures()
+    training = LinearTraining(sparsify=sparsify, block_size=4)
+    first = update(training, X.astype(dtype), labels)
+    assert first.sparsity >= 0.9
+    assert (first.sent + first.residual.held == first.weights).all()  # the shared weights were zero
+    assert (first.sent * first.residual.held == 0).all()
+    second = update(training, X.astype(dtype), labels, first.sent, residual=first.residual)
+    np.testing.assert_allclose(second.weights, first.sent + second.sent + second.residual.held, atol=1e-12)
+
+
+def test_an_owner_alone_ends_at_its_own_minimum_however_little_it_sends():
+    X, labels = pictures(80)
+    goal = train(X, class_signs(labels, CLASSES), EXACT, random_state=0, passes=5000, tolerance=1e-7)
+    training = LinearTraining(loss="squared hinge", ridge=0.05, sparsify="blocks", block_size=5, passes=20)
+    shared, residual = np.zeros_like(goal), None
+    for _ in range(60):
+        done = update(training, X, labels, shared, residual=residual)
+        shared, residual = shared + done.sent, done.residual
+    np.testing.assert_allclose(shared, goal, atol=0.01)
+
+
+def test_the_elastic_net_around_the_average_leaves_most_weights_exactly_alone():
+    X, labels = pictures()
+    shared = np.random.default_rng(1).normal(size=(CLASSES, DIMENSIONS + 1)).astype(np.float32).astype(float)
+    done = update(LinearTraining(sparsify="strength", sparsity=0.8), X, labels, shared)
+    assert 0.8 <= done.sparsity < 1
+    assert (done.weights - shared == done.sent).mean() > 0.99
+    assert done.strength > 0
+    again = update(LinearTraining(sparsify="strength", sparsity=0.8), X, labels, shared, strength=done.strength)
+    assert (again.sent == done.sent).all()
+    assert again.strength == pytest.approx(done.strength)
+
+
+def test_the_papers_target_is_a_sparse_classifier_that_still_classifies():
+    X, labels = pictures(400)
+    training = LinearTraining(target="classifier", sparsify="strength", sparsity=0.5, passes=30)
+    done = update(training, X, labels)
+    assert (done.sent == done.weights).all()
+    assert done.sparsity >= 0.5
+    assert (predict(done.weights, X) == labels).mean() > 0.8
+
+
+def test_a_stronger_wish_for_sparsity_gets_a_stronger_penalty():
+    X, labels = pictures()
+    found = [update(LinearTraining(sparsify="strength", sparsity=s), X, labels) for s in (0.2, 0.5, 0.8, 0.9)]
+    assert [u.strength for u in found] == sorted(u.strength for u in found)
+    assert [u.sparsity for u in found] == sorted(u.sparsity for u in found)
+
+
+@pytest.mark.parametrize("sparsify", ["topk", "blocks", "strength", "none"])
+def test_a_class_the_owner_never_saw_is_left_alone(sparsify):
+    X, labels = pictures()
+    seen = labels != 2
+    shared = np.random.default_rng(1).normal(size=(CLASSES, DIMENSIONS + 1))
+    done = update(LinearTraining(sparsify=sparsify), X[seen], labels[seen], shared)
+    assert done.trained.tolist() == [True, True, False, True]
+    assert (done.sent[2] == 0).all()
+    assert (done.weights[2] == shared[2]).all()
+    assert (done.sent[[0, 1, 3]] != 0).any()
+
+
+def test_a_classifier_of_an_unseen_class_keeps_the_largest_shared_weights():
+    X, labels = pictures()
+    seen = labels != 2
+    shared = np.random.default_rng(1).normal(size=(CLASSES, DIMENSIONS + 1))
+    done = update(LinearTraining(target="classifier", sparsify="strength"), X[seen], labels[seen], shared)
+    kept = done.sent[2] != 0
+    assert (done.sent[2][kept] == shared[2][kept]).all()
+    assert done.sparsity >= 0.85
+
+
+@pytest.mark.parametrize("sparsify", ["topk", "blocks", "strength"])
+def test_an_owner_with_one_class_sends_nothing_and_does_not_fail(sparsify):
+    X, _ = pictures(5)
+    done = update(LinearTraining(sparsify=sparsify), X, np.full(5, 1), np.ones((CLASSES, DIMENSIONS + 1)))
+    assert not done.trained.any()
+    assert (done.sent == 0).all()
+
+
+def test_an_owner_with_one_class_and_the_public_data_does_learn():
+    X, labels = pictures(60)
+    X_public, y_public = pictures(12, seed=7)
+    one = labels == 1
+    done = update(LinearTraining(), np.vstack([X[one], X_public]), np.concatenate([labels[one], y_public]))
+    assert done.trained.all()
+    assert (done.sent != 0).any()
+
+
+def test_a_single_picture_is_enough_not_to_fail():
+    X, labels = pictures(1)
+    assert (update(LinearTraining(), X, labels).sent == 0).all()
+
+
+def test_unknown_attributes_change_nothing():
+    X, labels = pictures(150)
+    attributes = np.column_stack([labels > 1, X[:, 0] > 0]).astype(int)
+    known = np.arange(150) < 100
+    hidden = attributes.copy()
+    hidden[~known, 1] = -1
+    weights = train(X, attribute_signs(hidden), EXACT, random_state=0, passes=5000, tolerance=1e-7)
+    apart = train(X[known], attribute_signs(attributes[known]), EXACT, random_state=0, passes=5000, tolerance=1e-7)
+    np.testing.assert_allclose(weights[1], apart[1], atol=2e-3)
+    assert (predict_attributes(weights, X)[:, 0] == attributes[:, 0]).mean() > 0.9
+
+
+def test_balanced_classes_count_alike():
+    generator = np.random.default_rng(0)
+    X = np.vstack([generator.normal(0, 1, (190, 3)), generator.normal(1.2, 1, (10, 3))])
+    signs = attribute_signs(np.repeat([0, 1], [190, 10]))
+
+    def found(class_weight):
+        training = LinearTraining(loss="logistic", ridge=0.01, class_weight=class_weight)
+        return predict(train(X, signs, training, random_state=0), X)[190:].mean()
+
+    assert found("equal") < 0.5 < 0.7 < found("balanced")
+    # balanced weights are the same as repeating the rare class until it is as common
+    repeated = np.vstack([X[:190], np.repeat(X[190:], 19, axis=0)])
+    training = LinearTraining(loss="logistic", ridge=0.01, class_weight="equal")
+    even = train(repeated, attribute_signs(np.repeat([0, 1], 190)), training, random_state=0, passes=5000, tolerance=1e-7)
+    balanced = LinearTraining(loss="logistic", ridge=0.01, class_weight="balanced")
+    np.testing.assert_allclose(train(X, signs, balanced, random_state=0, passes=5000, tolerance=1e-7), even, atol=0.01)
+
+
+def test_same_seed_same_update():
+    X, labels = pictures()
+    assert (update(LinearTraining(), X, labels).sent == update(LinearTraining(), X, labels).sent).all()
+
+
+def test_the_default_ridge_is_dimensions_over_samples():
+    X, labels = pictures(100)
+    told = LinearTraining(ridge=DIMENSIONS / 100)
+    assert (update(LinearTraining(), X, labels).sent == update(told, X, labels).sent).all()
+
+
+def test_bad_data_gets_a_sentence():
+    X, labels = pictures(10)
+    holey = X.copy()
+    holey[3, 4] = np.nan
+    with pytest.raises(InputError, match="features must be finite; got NaN or infinity"):
+        update(LinearTraining(), holey, labels)
+    with pytest.raises(InputError, match=r"at least one of each; got float64 of shape \(0, 20\)"):
+        update(LinearTraining(), X[:0], labels[:0])
+    with pytest.raises(InputError, match="one row of signs per sample; got 10 rows for 9 samples"):
+        update(LinearTraining(), X[:9], labels)
+    with pytest.raises(InputError, match=r"weights for 20 features must be \(4, 21\); got \(4, 20\)"):
+        update(LinearTraining(), X, labels, np.zeros((4, 20)))
+    with pytest.raises(InputError, match="weights must be finite"):
+        update(LinearTraining(), X, labels, np.full((4, 21), np.inf))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"sparsity": 1.0}, r"sparsity must be in \[0, 1\); got 1.0"),
+        ({"l1_ratio": 0.0}, r"l1_ratio must be in \(0, 1\]; got 0.0"),
+        ({"ridge": -1.0}, "ridge must be finite and at least 0; got -1.0"),
+        ({"passes": 0}, "at least 1"),
+        ({"loss": "huber"}, "unknown loss 'huber'"),
+        ({"sparsify": "top"}, "unknown sparsify 'top'. Did you mean 'topk'"),
+        ({"target": "classifier"}, "needs sparsify='strength'"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused_at_once(wrong, sentence):
+    with pytest.raises(InputError, match=sentence):
+        LinearTraining(**wrong)
