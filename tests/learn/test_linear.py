@@ -47,7 +47,7 @@ def test_federated_averaging_comes_near_the_pooled_classifier():
     for sparsify in ("topk", "blocks", "strength"):
         training = LinearTraining(ridge=0.1, sparsify=sparsify, sparsity=0.7, block_size=4)
         shared, residuals = np.zeros((CLASSES, DIMENSIONS + 1)), [None] * 4
-        for _ in range(10):
+        for _ in range(15):
             updates = [update(training, *owner, shared, residual=r) for owner, r in zip(owners, residuals, strict=True)]
             shared = shared + np.mean([u.sent for u in updates], axis=0)
             residuals = [u.residual for u in updates]
@@ -71,12 +71,12 @@ def test_what_is_not_sent_is_held_for_later(sparsify, dtype):
 def test_an_owner_alone_ends_at_its_own_minimum_however_little_it_sends():
     X, labels = pictures(80)
     goal = train(X, class_signs(labels, CLASSES), EXACT, random_state=0, passes=5000, tolerance=1e-7)
-    training = LinearTraining(loss="squared hinge", ridge=0.05, sparsify="blocks", block_size=5, passes=20)
+    training = LinearTraining(loss="squared hinge", ridge=0.05, sparsify="blocks", block_size=5, passes=100)
     shared, residual = np.zeros_like(goal), None
-    for _ in range(60):
+    for _ in range(40):
         done = update(training, X, labels, shared, residual=residual)
         shared, residual = shared + done.sent, done.residual
-    np.testing.assert_allclose(shared, goal, atol=0.01)
+    np.testing.assert_allclose(shared, goal, atol=0.001)
 
 
 def test_the_elastic_net_around_the_average_leaves_most_weights_exactly_alone():
@@ -176,7 +176,9 @@ def test_balanced_classes_count_alike():
     # balanced weights are the same as repeating the rare class until it is as common
     repeated = np.vstack([X[:190], np.repeat(X[190:], 19, axis=0)])
     training = LinearTraining(loss="logistic", ridge=0.01, class_weight="equal")
-    even = train(repeated, attribute_signs(np.repeat([0, 1], 190)), training, random_state=0, passes=5000, tolerance=1e-7)
+    even = train(
+        repeated, attribute_signs(np.repeat([0, 1], 190)), training, random_state=0, passes=5000, tolerance=1e-7
+    )
     balanced = LinearTraining(loss="logistic", ridge=0.01, class_weight="balanced")
     np.testing.assert_allclose(train(X, signs, balanced, random_state=0, passes=5000, tolerance=1e-7), even, atol=0.01)
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -68,7 +68,14 @@ def show_error(error: BaseException | None, sentence: str, *, code: int) -> int:
     return code
 
 
-def show_warning(message: Warning | str, *_: object) -> None:
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print a warning as one sentence: takes the place of `warnings.showwarning` while a command runs."""
     Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False)
 

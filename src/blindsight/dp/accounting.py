@@ -1,6 +1,6 @@
 """What several releases cost together: pure functions from a list of privacy losses to epsilon and delta.
 
-*The guarantee.* Every figure is an upper bound: the releases, seen together, are (epsilon, delta)-differentially private.
+*The guarantee.* Every figure is an upper bound: the releases together are (epsilon, delta)-differentially private.
 Three accountants stand side by side: ``pld`` composes privacy loss distributions (`blindsight.dp.pld`) and is the
 default, ``rdp`` composes Rényi divergences (Mironov 2017; converted to delta after Canonne, Kamath and Steinke 2020),
 ``basic`` adds epsilons and deltas. The mathematics of the first two is that of the library dp-accounting.
@@ -22,13 +22,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.dp.gaussian import EPSILON_SLACK, gaussian_epsilon
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss
+from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss, given_delta
 from blindsight.dp.pld import pld_delta, pld_epsilon
 from blindsight.errors import InputError, UnknownNameError
 
@@ -113,17 +113,12 @@ def _gather(losses: Iterable[Loss]) -> list[Loss]:
     return [replace(loss, count=count) for loss, count in counts.items()]
 
 
-def _given_delta(losses: Iterable[Loss]) -> float:
-    """Return the delta that the losses bring with them, whatever epsilon is asked for."""
-    return math.fsum(loss.count * loss.delta for loss in losses if isinstance(loss, BoundedLoss))
-
-
 # --- basic composition: epsilons and deltas add up (Dwork et al. 2006) ---
 
 
 def _basic_epsilon(losses: list[Loss], delta: float) -> float:
     """Add the epsilons; Gaussian releases share in equal parts the delta that the others leave."""
-    left = delta - _given_delta(losses)
+    left = delta - given_delta(losses)
     sharers = sum(loss.count for loss in losses if isinstance(loss, GaussianLoss | SampledGaussianLoss))
     if left < 0 or (sharers and left == 0):
         return math.inf
@@ -146,7 +141,7 @@ def _single_epsilon(loss: Loss, delta: float) -> float:
 def _rdp_epsilon(losses: list[Loss], delta: float) -> float:
     from dp_accounting import rdp
 
-    left = delta - _given_delta(losses)
+    left = delta - given_delta(losses)
     if left <= 0:
         return math.inf
     orders = np.array(rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS)

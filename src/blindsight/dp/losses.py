@@ -5,7 +5,7 @@ sensitivity behind it was bounded. Losses of different units or relations must n
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, get_args
 
@@ -127,6 +127,11 @@ def loss_from_dict(data: Mapping[str, Any]) -> Loss:
         raise InputError(f"a {kind} loss cannot have the fields {', '.join(sorted(data))}.") from None
 
 
+def given_delta(losses: Iterable[Loss]) -> float:
+    """Return the delta that the losses bring with them, whatever epsilon is asked for."""
+    return math.fsum(loss.count * loss.delta for loss in losses if isinstance(loss, BoundedLoss))
+
+
 def check_positive(name: str, value: float) -> None:
     """Raise unless a privacy parameter is positive and finite."""
     if not 0 < value < math.inf:
@@ -140,5 +145,5 @@ def _check_range(name: str, value: float, least: float, most: float) -> None:
 
 
 def _check_count(count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10**12:
-        raise InputError(f"count must be a whole number in [1, 10^12]; got {count!r}.")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 10**18:
+        raise InputError(f"count must be a whole number in [1, 10^18]; got {count!r}.")

@@ -26,8 +26,8 @@ r, continuous noise rounded to whole numbers, which is post-processing of the te
 cell of n gives |ln(r(n)/p(n))| <= (1 + n^2/s^2)/(24 s^2). Summed over d coordinates and both neighbours this is at
 most h = (d/3 + 35 + 1/m^2)/s^2 outside an event of probability exp(-70), where m is the noise multiplier. So the
 release is (epsilon + h, exp(h) delta + exp(-70))-private if the textbook mechanism is (epsilon, delta)-private. For a
-million values h is 2e-14; `blindsight.dp.gaussian` tells of the 1e-9 added to every epsilon, which suffices for 10^10 released
-numbers. The bound holds for mixtures too, hence for sub-sampling.
+million values h is 2e-14; accounting adds 1e-9 to every epsilon, which suffices for 10^10 released numbers. The bound
+holds for mixtures too, hence for sub-sampling.
 
 *What is assumed.* `sensitivity` bounds the values as computed, floating-point errors of sums and clipping included
 (Casacuberta et al. 2022), and belongs to the neighbouring relation that is stated. The number of values is public.

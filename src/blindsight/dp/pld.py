@@ -2,9 +2,9 @@
 
 The library dp-accounting does the mathematics: distributions rounded towards more loss (Doroshenko et al., "Connect the
 dots", 2022), composed by Fourier transforms (Koskela, Jälkö and Honkela 2020). Rounding inside those transforms could
-still make a probability too small by about 10^-15 per composed release; ten times that, and at least 1e-10, is taken off
-the delta that is asked for, or added to the delta that is answered. Where a list of losses cannot be resolved, the answer is
-infinity (no figure), never a guess.
+still make a probability too small by about 1e-15 per composed release; ten times that, and at least 1e-10, is taken
+off the delta that is asked for, or added to the delta that is answered. Where a list of losses cannot be resolved the
+answer is infinity, which is no figure at all, never a guess.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from blindsight.dp.gaussian import EPSILON_SLACK, gaussian_epsilon
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss
+from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss, given_delta
 
 _DELTA_SLACK = 1e-10
 _GRID_POINTS = 100_000  # resolution of the loss distribution: about 0.2 s a composition
@@ -36,15 +36,19 @@ class _Parts:
     def resolved(self) -> bool:
         """Whether the grid resolves what it is given; the other accountants answer where it does not."""
         sampled = [loss for loss in self.gridded if isinstance(loss, SampledGaussianLoss)]
-        return self.multiplier >= 0.02 and self.slack <= 1e-7 and all(_span(s) > 20 * self.interval for s in sampled)
+        fine = self.multiplier >= 0.02 and all(_span(loss) > 20 * self.interval for loss in sampled)
+        return fine and self.slack <= 1e-7 and given_delta(self.gridded) < 1
 
 
 def _parts(losses: list[Loss]) -> _Parts:
     """Sort losses by what suits them: Gaussian ones merge exactly, very small and very large ones are simply added."""
-    gaussian = [loss for loss in losses if isinstance(loss, GaussianLoss) or _is_like_gaussian(loss)]
-    precision = math.fsum(loss.count / loss.noise_multiplier**2 for loss in gaussian)  # 1 / sigma^2 add up
-    multiplier = 1 / math.sqrt(precision) if precision else math.inf
-    others = [loss for loss in losses if loss not in gaussian]
+    precisions, others = [], []
+    for loss in losses:
+        if isinstance(loss, GaussianLoss) or (isinstance(loss, SampledGaussianLoss) and _is_hardly_sampled(loss)):
+            precisions.append(loss.count / loss.noise_multiplier**2)  # 1 / sigma^2 of independent releases add up
+        else:
+            others.append(loss)
+    multiplier = 1 / math.sqrt(math.fsum(precisions)) if precisions else math.inf
     width = _TAIL / multiplier + math.fsum(map(_width, others))
     interval = max(width / _GRID_POINTS, 1e-6)  # a finer grid would drown in rounding
     added = [
@@ -57,12 +61,13 @@ def _parts(losses: list[Loss]) -> _Parts:
         multiplier=multiplier,
         interval=interval,
         added_epsilon=math.fsum(loss.count * loss.epsilon for loss in added),
-        added_delta=math.fsum(loss.count * loss.delta for loss in added if isinstance(loss, BoundedLoss)),
+        added_delta=given_delta(added),
         slack=max(_DELTA_SLACK, 1e-14 * sum(loss.count for loss in others)),
     )
 
 
 def pld_epsilon(losses: list[Loss], delta: float) -> float:
+    """Return an epsilon proven at `delta`, or infinity where there is no figure."""
     parts = _parts(losses)
     left = delta - parts.added_delta
     if not parts.gridded and left > 0:  # the same composition in closed form
@@ -74,11 +79,13 @@ def pld_epsilon(losses: list[Loss], delta: float) -> float:
 
 
 def pld_delta(losses: list[Loss], epsilon: float) -> float:
+    """Return a delta proven at `epsilon`, or 1 where there is no figure."""
     parts = _parts(losses)
-    left = epsilon - parts.added_epsilon - EPSILON_SLACK
+    left = epsilon - parts.added_epsilon
     if left < 0 or not parts.resolved:
         return 1.0
-    return min(1.0, float(_distribution(parts).get_delta_for_epsilon(left)) + parts.added_delta + parts.slack)
+    found = float(_distribution(parts).get_delta_for_epsilon(left - EPSILON_SLACK))
+    return min(1.0, found + parts.added_delta + parts.slack)
 
 
 def _distribution(parts: _Parts) -> Any:
@@ -135,9 +142,9 @@ def _repeat(single: Any, count: int) -> Any:
     return thousands.compose(single.self_compose(count % 1000)) if count % 1000 else thousands
 
 
-def _is_like_gaussian(loss: Loss) -> bool:
-    """Whether sampling does nothing, or next to nothing because of so little noise: leaving it out is safe."""
-    return isinstance(loss, SampledGaussianLoss) and (loss.sampling_rate == 1 or loss.noise_multiplier < 0.05)
+def _is_hardly_sampled(loss: SampledGaussianLoss) -> bool:
+    """Whether sampling does next to nothing: it takes everybody, or there is hardly noise. Leaving it out is safe."""
+    return loss.sampling_rate == 1 or loss.noise_multiplier < 0.05
 
 
 def _span(loss: SampledGaussianLoss) -> float:

@@ -117,8 +117,8 @@ def train(
 ) -> Array:
     """Train on one set of data up to the minimum: the initial model, a pooled or a lonely classifier.
 
-    It ends when no class has a gradient longer than `tolerance`, or after so many `passes`. Of `training` only loss, ridge and class weights count. Classes without both kinds of examples keep their `start`,
-    which is zero unless given.
+    It ends when no class has a gradient longer than `tolerance`, or after so many `passes`. Of `training` only loss,
+    ridge and class weights count. Classes without both kinds of examples keep their `start`, zero unless given.
     """
     data = _Data.of(X, signs, training)
     begin = np.zeros(data.shape) if start is None else check_weights(start, data.shape[1] - 1, data.shape[0])

@@ -102,6 +102,22 @@ class Post:
                 self.refused[sender] = str(error)
         return results
 
+    def spread(
+        self,
+        message: bytes,
+        sender: str,
+        steps: tuple[Step, Step],
+        readers: Mapping[str, Callable[[bytes], T]],
+    ) -> dict[str, T]:
+        """Send the same message to several readers and return what each of those who could read it makes of it."""
+        read = {
+            reader: self.carry(message, (sender, reader), steps, receive)[:1] for reader, receive in readers.items()
+        }
+        results = {reader: found[0] for reader, found in read.items() if found}
+        if not results:
+            raise MessageError(f"what the {sender} sent to everyone was lost or refused. Begin a new round.")
+        return results
+
 
 class Session(ABC):
     """A run of one scheme. `block` is how many consecutive weights share a ciphertext: sparsity should follow it."""
@@ -168,10 +184,3 @@ class Session(ABC):
 def recorder_of(record: Recorder | None, party: str) -> Record:
     """Return what a role is to call with each message it receives."""
     return forget if record is None else partial(record, party)
-
-
-def first_of(results: Iterable[T], what: str) -> T:
-    """Return the first result; if there is none, every message that could have brought it was lost or refused."""
-    for result in results:
-        return result
-    raise MessageError(f"{what} was lost or refused. Begin a new round.")

@@ -36,6 +36,11 @@ class LatticeKeyGenerator(Secret):
         self._secret = secret or generate_keys(max_sum=terms.max_integer * len(terms.users))
         self._round, self._receipts, self._answer = -1, frozenset[bytes](), b""
 
+    @property
+    def degree(self) -> int:
+        """How many weights one ciphertext holds."""
+        return self._secret.public.parameters.degree
+
     def setup(self) -> bytes:
         """Return the public key, for everyone."""
         return self._signed(Setup(self.roster.digest, SETUP_ROUND, self._secret.public.to_bytes()))

@@ -66,6 +66,11 @@ class MaskServer(Secret):
         self._key, self._record = key, record
         self._round: _Round | None = None
 
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The users that may send something in the current phase, and so those the last phase's messages are for."""
+        return () if self._round is None else self._round.expected
+
     def open(self, round: int) -> None:
         """Begin a round, which must have a higher number than all before; an unfinished one is given up."""
         last, terms = -1 if self._round is None else self._round.number, self.roster.terms

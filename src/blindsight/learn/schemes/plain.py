@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import Integers, Limit, Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
-from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, first_of, recorder_of
+from blindsight.learn.dphe.views import Record
+from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.statement import PrivacyStatement
 
@@ -34,21 +36,22 @@ class Total(Message, name="plain/total.1"):
 class PlainAggregator:
     """Adds up what it reads; garbage, strangers and second thoughts are refused and change nothing."""
 
-    def __init__(self, terms: SumTerms, round: int) -> None:
+    def __init__(self, terms: SumTerms, round: int, record: Record) -> None:
         """Begin a round."""
         self.terms, self.round = terms, round
+        self._record = record
         self._sum = np.zeros(terms.dimension, dtype=np.int64)
         self._seen: dict[str, bytes] = {}
 
     def receive(self, message: bytes) -> None:
         """Take in an update."""
+        self._record(message)
         update, digest = decode(message, Update), hashlib.sha256(message).digest()
         if update.user not in self.terms.users or update.round != self.round:
-            raise MessageError("the update is from a stranger or for another round.")
+            raise MessageError("an update is from a stranger or for another round.")
         if self._seen.get(update.user, digest) != digest:
             raise MessageError(f"{update.user!r} has sent something else in round {self.round} already.")
-        outside = update.values.shape != self._sum.shape or (np.abs(update.values) > self.terms.max_integer).any()
-        if outside:
+        if update.values.shape != self._sum.shape or (np.abs(update.values) > self.terms.max_integer).any():
             raise MessageError(f"the update of {update.user!r} has the wrong length or is out of range.")
         if update.user not in self._seen:
             self._sum += update.values
@@ -68,36 +71,22 @@ class PlainSession(Session):
 
     scheme = "plain"
 
-    def __init__(self, terms: SumTerms, *, record: Recorder | None, transit: Transit | None) -> None:
+    def __init__(self, terms: SumTerms, *, record: Recorder | None = None, transit: Transit | None = None) -> None:
         """Begin."""
         super().__init__(terms, transit=transit)
         self._record = record
 
     def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
-        aggregator, record = PlainAggregator(self.terms, number), recorder_of(self._record, AGGREGATOR)
-
-        def receive(message: bytes) -> None:
-            record(message)
-            aggregator.receive(message)
-
+        aggregator = PlainAggregator(self.terms, number, recorder_of(self._record, AGGREGATOR))
         for user, integers in updates.items():
             with post.working(user, "encrypt"):
                 message = encode(Update(number, user, integers))
-            post.carry(message, (user, AGGREGATOR), ("encrypt", "aggregate"), receive)
+            post.carry(message, (user, AGGREGATOR), ("encrypt", "aggregate"), aggregator.receive)
         with post.working(AGGREGATOR, "aggregate"):
             answer = aggregator.total()
-        read = [self._read(answer, user, post) for user in updates]
-        total = first_of((total for totals in read for total in totals), "the sum")
+        readers = {user: partial(_read, recorder_of(self._record, user)) for user in updates}
+        total = next(iter(post.spread(answer, AGGREGATOR, ("aggregate", "read"), readers).values()))
         return Sum(total.users, total.values, np.empty(0, dtype=np.int64))
-
-    def _read(self, answer: bytes, user: str, post: Post) -> list[Total]:
-        record = recorder_of(self._record, user)
-
-        def read(message: bytes) -> Total:
-            record(message)
-            return decode(message, Total)
-
-        return post.carry(answer, (AGGREGATOR, user), ("aggregate", "read"), read)
 
     def statement(self) -> PrivacyStatement:
         """Say that nothing is protected."""
@@ -115,3 +104,8 @@ class PlainSession(Session):
             },
             not_protected=("every user's update, and all that can be learned from it about its pictures",),
         )
+
+
+def _read(record: Record, message: bytes) -> Total:
+    record(message)
+    return decode(message, Total)

@@ -1,0 +1,197 @@
+"""One owner's part in clustering together: move the shared centroids towards its own data, send little.
+
+Yonetani et al. 2017, supplement, section 3 ("Clustering on Caltech101/256"): k-means++ on public data gives the first
+centroids, users refine them by the L1-regularised stochastic k-means of Jumutc, Langone & Suykens (IEEE Big Data
+2015), its strength is searched until sparsity exceeds 90%, and the sparse centroids are averaged.
+
+*The local step.* For the samples x_1, ..., x_t of one cluster, regularised dual averaging (Xiao 2010) of the losses
+|w - x|^2 / 2 with the penalty strength * |w - a|_1 has a closed form without any step size, because the square part of
+every loss can be kept whole: w = a + soft(mean(x) - a, strength). This is also the exact minimiser, so the only
+approximation left is that mini-batches are assigned one after the other, to the centroids as moved so far; meanwhile
+each shared centroid counts as one average cluster of samples (the proximal function of dual averaging) to keep it from
+jumping to the first sample it meets. With one batch a pass is a step of Lloyd's algorithm.
+
+*What is sparse, and how it is averaged.* With ``target="centroids"`` (the paper) the centroids themselves are sparse,
+a = 0, and the plain mean over users becomes the next centroid, whether a user has a thousand samples of a cluster or
+none; one with none sends the largest entries of the shared centroid. With ``target="update"``, the default, a is the
+shared centroid and what is sent is (count * difference, count) for each cluster: the sums over owners give the mean of
+*all* samples of a cluster, exactly Lloyd's step on the pooled data when nothing is left out. No residual is needed
+here: the difference to the shared centroids is measured anew in each round, so what was not sent shows up again.
+
+*Empty clusters.* A cluster in which no owner has a sample stays where it is; placing it elsewhere would take a sample.
+
+| paper | here |
+| --- | --- |
+| centroids w_k | `shared`, (clusters, D) |
+| eta, the strength of the L1 term | `LocalClusters.strength` |
+| sparse local centroids | `LocalClusters.sent`, (clusters, D + 1); the last column counts samples |
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import kmeans_plusplus
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.learn.linearmodel import Array, Floats, check_features
+from blindsight.learn.sparsity import search_strength, sparsity, top_blocks, top_entries
+from blindsight.rng import science
+
+Target = Literal["update", "centroids"]
+Sparsify = Literal["topk", "blocks", "strength", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterTraining:
+    """How every owner moves the centroids; all owners of a federation use the same."""
+
+    target: Target = "update"
+    sparsify: Sparsify = "topk"
+    sparsity: float = 0.9
+    block_size: int = 95  # 32-bit slots of one plaintext under a 3072-bit key
+    passes: int = 1
+    batch_size: int = 1024
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained, before any owner has begun."""
+        for kind, choices in (("target", Target), ("sparsify", Sparsify)):
+            if getattr(self, kind) not in get_args(choices):
+                raise UnknownNameError(kind, str(getattr(self, kind)), get_args(choices))
+        if not 0 <= self.sparsity < 1:
+            raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
+        if min(self.passes, self.batch_size, self.block_size) < 1:
+            raise InputError("passes, batch_size and block_size must be at least 1.")
+        if self.target == "centroids" and self.sparsify != "strength":
+            raise InputError("target='centroids' is made sparse by its penalty: it needs sparsify='strength'.")
+
+
+@dataclass(frozen=True, eq=False)
+class LocalClusters:
+    """What one owner has after a round. Only `sent` may leave the owner, and only encrypted."""
+
+    sent: Array  # (clusters, D + 1): differences times counts, or sparse centroids; then the counts
+    strength: float | None  # of the L1 penalty, where it was searched
+
+    @property
+    def sparsity(self) -> float:
+        """The share of exact zeros in what is sent."""
+        return sparsity(self.sent)
+
+    def __repr__(self) -> str:
+        return f"LocalClusters(shape={self.sent.shape}, sparsity={self.sparsity:.3f})"
+
+
+def initial_centroids(X: ArrayLike, clusters: int, *, random_state: int | np.random.Generator | None = None) -> Array:
+    """Choose the first centroids among public samples by k-means++ (Arthur & Vassilvitskii 2007)."""
+    features = check_features(X)
+    if not 1 <= clusters <= len(features):
+        raise InputError(f"clusters must be in 1..{len(features)}, the public samples at hand; got {clusters}.")
+    seed = int(science(random_state).integers(2**32))
+    return np.asarray(kmeans_plusplus(features, clusters, random_state=seed)[0], dtype=np.float64)
+
+
+def assign(centroids: ArrayLike, X: ArrayLike) -> NDArray[np.int64]:
+    """Return the nearest centroid of every sample; the first of several equally near."""
+    features = check_features(X)
+    return _nearest(_check_centroids(centroids, features).astype(features.dtype), features)
+
+
+def inertia(centroids: ArrayLike, X: ArrayLike) -> float:
+    """Return the mean squared distance of the samples to their nearest centroid."""
+    features = check_features(X)
+    chosen = _check_centroids(centroids, features)[assign(centroids, features)]
+    return float(np.mean(np.sum((features - chosen) ** 2, axis=1)))
+
+
+def local_clusters(
+    shared: ArrayLike,
+    X: ArrayLike,
+    training: ClusterTraining,
+    *,
+    strength: float | None = None,
+    random_state: int | np.random.Generator | None = None,
+) -> LocalClusters:
+    """Move the `shared` centroids on one owner's data and decide what to send; `strength` is that of its last round."""
+    features = check_features(X)
+    centroids = _check_centroids(shared, features)
+    seed = int(science(random_state).integers(2**63))
+    if training.sparsify != "strength":
+        sums, counts = _differences(centroids, centroids, features, training, 0.0, seed)
+        sums = np.where(_chosen(sums, training), sums, 0.0)
+        return LocalClusters(np.column_stack([sums, counts]), None)
+    anchor = centroids if training.target == "update" else np.zeros_like(centroids)
+    stay = np.where(top_entries(centroids, 1 - training.sparsity), centroids, 0.0)
+
+    def sent_at(candidate: float) -> Array:
+        sums, counts = _differences(centroids, anchor, features, training, candidate, seed)
+        if training.target == "centroids":
+            empty = counts[:, None] == 0
+            sums = np.where(empty, stay, sums / np.maximum(counts, 1)[:, None])
+        return np.column_stack([sums, counts])
+
+    guess = strength or max(float(np.quantile(np.abs(features.mean(axis=0) - anchor), training.sparsity)), 1e-12)
+    return LocalClusters(*search_strength(sent_at, training.sparsity, guess))
+
+
+def next_centroids(shared: ArrayLike, received: ArrayLike, training: ClusterTraining) -> Array:
+    """Return the next shared centroids from the mean (or, for the update target, the sum) of what owners sent."""
+    centroids, total = np.asarray(shared, dtype=np.float64), np.asarray(received, dtype=np.float64)
+    if total.shape != (len(centroids), centroids.shape[1] + 1):
+        raise InputError(f"centroids {centroids.shape} need one more column of counts; got {total.shape}.")
+    if training.target == "centroids":
+        return total[:, :-1].copy()
+    counts = total[:, -1:]
+    return centroids + np.where(counts > 0, total[:, :-1] / np.where(counts > 0, counts, 1.0), 0.0)
+
+
+def _differences(
+    shared: Array, anchor: Array, features: Floats, training: ClusterTraining, strength: float, seed: int
+) -> tuple[Array, Array]:
+    """Return count * (local centroid - anchor) and the counts of an owner's own samples after its passes."""
+    generator = science(seed)
+    batches = -(-len(features) // training.batch_size)
+    prior = len(features) / len(shared)  # each shared centroid counts as one average cluster of samples
+    moving, away, counts = shared, np.zeros_like(shared), np.zeros(len(shared))
+    for _ in range(training.passes):
+        sums, counts = np.zeros_like(shared), np.zeros(len(shared))
+        for rows in np.array_split(generator.permutation(len(features)), batches):
+            members = np.equal.outer(np.arange(len(shared)), _nearest(moving.astype(features.dtype), features[rows]))
+            sums += members.astype(features.dtype) @ features[rows]
+            counts += members.sum(axis=1)
+            blend = (prior * shared + sums) / (prior + counts)[:, None]
+            moving = anchor + _soft(blend - anchor, strength)
+        away = _soft(sums / np.maximum(counts, 1)[:, None] - anchor, strength)
+        moving = np.where(counts[:, None] > 0, anchor + away, shared)
+    return counts[:, None] * away, counts
+
+
+def _soft(values: Array, strength: float) -> Array:
+    shrunk: Array = np.sign(values) * np.maximum(np.abs(values) - strength, 0)
+    return shrunk
+
+
+def _chosen(sums: Array, training: ClusterTraining) -> NDArray[np.bool_]:
+    if training.sparsify == "topk":
+        return top_entries(sums, 1 - training.sparsity)
+    if training.sparsify == "blocks":
+        return top_blocks(sums, training.block_size, 1 - training.sparsity)
+    return np.ones(sums.shape, dtype=np.bool_)
+
+
+def _nearest(centroids: Floats, features: Floats) -> NDArray[np.int64]:
+    """|x - c|^2 without |x|^2, which is the same for every centroid."""
+    partial = np.sum(centroids**2, axis=1) - 2 * (features @ centroids.T)
+    return np.argmin(partial, axis=1).astype(np.int64)
+
+
+def _check_centroids(centroids: ArrayLike, features: Floats) -> Array:
+    points = np.asarray(centroids, dtype=np.float64)
+    if points.ndim != 2 or len(points) < 1 or points.shape[1] != features.shape[1]:
+        raise InputError(
+            f"centroids of {features.shape[1]} features must be (clusters, {features.shape[1]}); got {points.shape}."
+        )
+    if not np.isfinite(points).all():
+        raise InputError("centroids must be finite; got NaN or infinity.")
+    return points

@@ -1,0 +1,106 @@
+"""BFV: dense updates under lattice encryption (`learn.lattice`)."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.bfv import SecretKey
+from blindsight.crypto.signing import SigningKey
+from blindsight.errors import MessageError
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.lattice.aggregator import LatticeAggregator
+from blindsight.learn.lattice.keygenerator import LatticeKeyGenerator
+from blindsight.learn.lattice.user import LatticeUser
+from blindsight.learn.roster import Roster
+from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
+from blindsight.learn.sumterms import SumTerms
+from blindsight.rng import ByteSource, system_bytes
+from blindsight.statement import PrivacyStatement, randomness_of
+
+
+class LatticeSession(Session):
+    """A run of sums under BFV."""
+
+    scheme = "bfv"
+
+    def __init__(
+        self,
+        terms: SumTerms,
+        *,
+        key: SecretKey | None = None,
+        source: ByteSource = system_bytes,
+        record: Recorder | None = None,
+        transit: Transit | None = None,
+    ) -> None:
+        """Make all parties, with identities known to each other, and hand out the public key."""
+        super().__init__(terms, transit=transit)
+        post, self._source = Post(terms.users), source
+        identities = {party: SigningKey.generate(source) for party in (*terms.users, AGGREGATOR, KEY_GENERATOR)}
+        roster = Roster(terms, {party: identity.public for party, identity in identities.items()})
+        records = {party: recorder_of(record, party) for party in identities}
+        with post.working(KEY_GENERATOR, "set up"):
+            self._generator = LatticeKeyGenerator(
+                roster, identities[KEY_GENERATOR], secret=key, record=records[KEY_GENERATOR]
+            )
+            setup = self._generator.setup()
+        self._aggregator = LatticeAggregator(roster, identities[AGGREGATOR], record=records[AGGREGATOR])
+        self._users = {user: LatticeUser(user, roster, identities[user], record=records[user]) for user in terms.users}
+        readers = {AGGREGATOR: self._aggregator.accept} | {name: user.accept for name, user in self._users.items()}
+        post.spread(setup, KEY_GENERATOR, ("set up", "set up"), readers)
+        self.setup_cost = post.meter.cost()
+
+    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+        ciphertexts = -(-self.terms.dimension // self._generator.degree)
+        self._aggregator.open(number)
+        for name, integers in updates.items():
+            with post.working(name, "encrypt"):
+                message = self._users[name].contribute_integers(integers, number)
+            post.carry(
+                message,
+                (name, AGGREGATOR),
+                ("encrypt", "aggregate"),
+                self._aggregator.receive,
+                ciphertexts=ciphertexts,
+            )
+        with post.working(AGGREGATOR, "aggregate"):
+            request = self._aggregator.close()
+        route = AGGREGATOR, KEY_GENERATOR
+        answers = post.carry(request, route, ("aggregate", "decrypt"), self._generator.receive, ciphertexts=ciphertexts)
+        if not answers:
+            raise MessageError("the request for decryption was spoilt on its way. Begin a new round.")
+        steps = "decrypt", "read"
+        post.carry(answers[0], (KEY_GENERATOR, AGGREGATOR), steps, self._aggregator.read)
+        readers = {name: partial(self._users[name].read, round=number) for name in updates}
+        total = next(iter(post.spread(answers[0], KEY_GENERATOR, steps, readers).values()))
+        return Sum(total.users, total.integers, np.empty(0, dtype=np.int64))
+
+    def statement(self) -> PrivacyStatement:
+        """Return what BFV protects."""
+        return PrivacyStatement(
+            guarantee="cryptographic",
+            mechanism=f"BFV: lattice encryption of whole updates, ring degree {self._generator.degree}, 128-bit security",
+            unit="person",
+            epsilon=None,
+            delta=None,
+            randomness=randomness_of(self._source),
+            who_sees={
+                "key generator": "the sum, and who contributed; it could decrypt any contribution, but receives none",
+                "aggregator": "ciphertexts, the sum, and who contributed",
+                "users": "their own update, the sum, and who contributed",
+                "someone who intercepts a contribution": "ciphertexts: their number, nothing else",
+            },
+            not_protected=(
+                "what the sum itself tells: it is exact and has no noise, so it is not differentially private; where "
+                "one user alone changed a weight, the sum is that user's weight",
+                "that a user took part",
+            ),
+            assumptions=(
+                "all parties follow the protocol (semi-honest); in particular the aggregator adds up what the receipts "
+                "name, which the key generator cannot check, and users encrypt honest updates",
+                "no collusion: the key generator with anyone who has a contribution reads it; all users but one read "
+                "the last one's update",
+                "ring-LWE with the parameters of crypto.bfv; Ed25519 signatures, whose keys everyone knows beforehand",
+            ),
+        )

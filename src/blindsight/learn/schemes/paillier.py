@@ -1,0 +1,140 @@
+"""DPHE and block DPHE: sparse updates under Paillier, at places that the aggregator cannot name (`learn.dphe`)."""
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.wire import decode
+from blindsight.errors import InputError, MessageError
+from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User, statement
+from blindsight.learn.dphe.messages import SumPart
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
+from blindsight.learn.sumterms import SumTerms
+from blindsight.rng import ByteSource, system_bytes
+from blindsight.statement import PrivacyStatement
+
+
+def sparse_terms(
+    terms: SumTerms, *, blocks: bool, capacity: int, key_bits: int, minimum_per_position: int, insecure: bool
+) -> Terms:
+    """Return the terms of DPHE, or of block DPHE with as many weights in a block as a plaintext holds.
+
+    `capacity` is the number of weights that a user may change per shard; block DPHE rounds it up to whole blocks.
+    """
+    if not 1 <= capacity <= terms.dimension:
+        raise InputError(f"capacity must be in 1 ... {terms.dimension}, the number of weights; got {capacity}.")
+    counting = int(minimum_per_position > 1)
+    room = SlotPacking.for_key(key_bits, slot_bits=terms.slot_bits).slots - counting
+    slots = min(room, terms.dimension) if blocks else 1
+    return Terms(
+        run=terms.run,
+        users=terms.users,
+        dimension=terms.dimension,
+        capacity=-(-capacity // slots),
+        fraction_bits=terms.fraction_bits,
+        slots=slots,
+        slot_bits=terms.slot_bits,
+        key_bits=key_bits,
+        min_users=terms.minimum,
+        min_per_block=minimum_per_position,
+        insecure=insecure,
+    )
+
+
+class PaillierSession(Session):
+    """A run of DPHE or block DPHE."""
+
+    def __init__(
+        self,
+        terms: SumTerms,
+        sparse: Terms,
+        *,
+        pool: Executor | None = None,
+        threads: int | None = None,
+        source: ByteSource = system_bytes,
+        record: Recorder | None = None,
+        transit: Transit | None = None,
+    ) -> None:
+        """Make all parties and set them up (Algorithm 1, steps 1 and 2)."""
+        super().__init__(terms, transit=transit)
+        self.scheme = "block-dphe" if sparse.slots > 1 else "dphe"
+        self.block, self.sparse = sparse.slots, sparse
+        self._pool, self._threads, self._source = pool, threads, source
+        self._record = record
+        self._noted = b""
+        self._set_up()
+
+    def _set_up(self) -> None:
+        post, source, sparse = Post(self.terms.users), self._source, self.sparse
+        steps = "set up", "set up"
+        with post.working(KEY_GENERATOR, "set up"):
+            self._generator = KeyGenerator(sparse, source=source, record=self._note)
+        self._aggregator = Aggregator(sparse, source=source, record=recorder_of(self._record, AGGREGATOR))
+        self._users = {
+            name: User(name, sparse, source=source, record=recorder_of(self._record, name)) for name in sparse.users
+        }
+        for name, user in self._users.items():
+            post.carry(user.enrolment(), (name, KEY_GENERATOR), steps, self._generator.enrol)
+        with post.working(KEY_GENERATOR, "set up"):
+            messages = self._generator.setup()
+        for name, message in messages.items():
+            role = self._aggregator if name == AGGREGATOR else self._users[name]
+            post.carry(message, (KEY_GENERATOR, name), steps, role.accept)
+        self.setup_cost = post.meter.cost()
+
+    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+        self._aggregator.open(number)
+        for name, integers in updates.items():
+            with post.working(name, "encrypt"):
+                messages = self._users[name].contribute_integers(integers, number, pool=self._pool)
+            for message in messages:
+                post.carry(
+                    message,
+                    (name, AGGREGATOR),
+                    ("encrypt", "aggregate"),
+                    self._aggregator.receive,
+                    ciphertexts=self.sparse.capacity,
+                )
+        answer = self._ask(post)
+        steps = "decrypt", "read"
+        post.carry(answer, (KEY_GENERATOR, AGGREGATOR), steps, self._aggregator.read)
+        readers = {name: partial(self._users[name].read, round=number) for name in updates}
+        outcomes = post.spread(answer, KEY_GENERATOR, steps, readers)
+        for name, outcome in outcomes.items():
+            if name in outcome.users:
+                return Sum(outcome.users, outcome.integers, np.flatnonzero(~outcome.entered))
+        raise MessageError("none of the contributors could read the answer. Begin a new round.")
+
+    def _ask(self, post: Post) -> bytes:
+        """Pass the aggregator's request on, part by part, and return the answer (Algorithm 1, step 6)."""
+        route, steps = (AGGREGATOR, KEY_GENERATOR), ("aggregate", "decrypt")
+        with post.working(AGGREGATOR, "aggregate"):
+            parts = self._aggregator.close()
+        answers: list[bytes | None] = []
+        while True:
+            with post.working(AGGREGATOR, "aggregate"):
+                part = next(parts, None)
+            if part is None:
+                break
+            self._noted = b""
+            answers += post.carry(part, route, steps, partial(self._generator.receive, threads=self._threads))
+            if self._noted:
+                post.meter.carried(*route, "aggregate", b"", len(decode(self._noted, SumPart).places))
+        for answer in answers:
+            if answer is not None:
+                return answer
+        raise MessageError("the request for decryption was spoilt on its way. Begin a new round.")
+
+    def _note(self, message: bytes) -> None:
+        """Keep what the key generator received last: the number of ciphertexts in it is under seal before."""
+        self._noted = message
+        recorder_of(self._record, KEY_GENERATOR)(message)
+
+    def statement(self) -> PrivacyStatement:
+        """Return what DPHE protects, on these terms."""
+        return statement(self.sparse, source=self._source)

@@ -1,0 +1,313 @@
+"""A statement says what is proven, refuses to contradict itself, and reads the same as text, page and data."""
+
+import copy
+import json
+import math
+import pickle
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.errors import InputError
+from blindsight.rng import seeded_bytes, system_bytes
+from blindsight.statement import Claim, PrivacyStatement, _rounded_up, randomness_of
+
+PROVEN = PrivacyStatement(
+    guarantee="differential privacy",
+    mechanism="discrete Gaussian noise",
+    unit="person",
+    epsilon=1.0,
+    delta=1e-6,
+    neighbours="add/remove",
+    accountant="PLD",
+    randomness="operating system",
+    who_sees={"server": "noisy sums", "owner": "everything"},
+    assumptions=("clipping bounds every person's part",),
+    not_protected=("that a person takes part",),
+)
+FAILS = Claim("Theorem 4", "epsilon = 1 per bit", "a record has 48 bits")
+NOTHING = replace(
+    PROVEN, guarantee="none", epsilon=math.inf, delta=None, unit="record", accountant=None, neighbours=None, claim=FAILS
+)
+SECRET = replace(
+    PROVEN, guarantee="cryptographic", mechanism="Paillier, 3072 bits", unit=None, epsilon=None, delta=None
+)
+SEEN = replace(
+    PROVEN, guarantee="measured", unit=None, epsilon=None, delta=None, evidence="nine attackers guess at most 58% right"
+)
+
+
+# --- what it says ---
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        (PROVEN, "Proven: epsilon = 1.00 (delta = 1e-06) per person"),
+        (replace(PROVEN, delta=0.0, unit="bit", epsilon=0.5401), "Proven: epsilon = 0.541 per bit"),
+        (
+            replace(PROVEN, claim=FAILS),
+            "Proven: epsilon = 1.00 (delta = 1e-06) per person; "
+            "Theorem 4 claims epsilon = 1 per bit, which does not hold",
+        ),
+        (
+            replace(PROVEN, claim=Claim("the paper", "epsilon = 1", None)),
+            "Proven: epsilon = 1.00 (delta = 1e-06) per person; the paper claims epsilon = 1, which holds",
+        ),
+        (NOTHING, "Nothing is proven per record; Theorem 4 claims epsilon = 1 per bit, which does not hold"),
+        (replace(NOTHING, unit=None, claim=None), "Nothing is proven"),
+        (SECRET, "Proven under the assumptions named: Paillier, 3072 bits"),
+        (SEEN, "Measured, not proven: nine attackers guess at most 58% right"),
+        (
+            replace(PROVEN, randomness="injected"),
+            "Void, made with repeatable randomness (otherwise: Proven: epsilon = 1.00 (delta = 1e-06) per person)",
+        ),
+    ],
+)
+def test_headlines(statement: PrivacyStatement, line: str) -> None:
+    assert statement.headline() == line
+
+
+def test_status() -> None:
+    assert [s.status for s in (PROVEN, SECRET, SEEN, NOTHING)] == ["proven", "proven", "measured", "unproven"]
+    for statement in (PROVEN, SECRET, SEEN, NOTHING):
+        voided = replace(statement, randomness="injected")
+        assert voided.void
+        assert voided.status == "void"
+        assert "no guarantee holds" in voided.to_text()
+
+
+def test_only_the_operating_systems_randomness_keeps_a_guarantee() -> None:
+    assert randomness_of(system_bytes) == "operating system"
+    assert randomness_of(seeded_bytes(1)) == "injected"
+    assert randomness_of(lambda count: bytes(count)) == "injected"
+
+
+@settings(deadline=None)
+@given(st.floats(0.0, 1e300, exclude_min=True))
+def test_printed_bounds_never_promise_more_than_is_proven(value: float) -> None:
+    printed = _rounded_up(value)
+    assert float(printed) >= value
+    assert float(printed) <= value * 1.011 or float(printed) == pytest.approx(value, abs=0.01)
+
+
+# --- what it refuses ---
+
+
+@pytest.mark.parametrize(
+    ("base", "wrong", "sentence"),
+    [
+        (PROVEN, {"unit": None}, "needs unit"),
+        (PROVEN, {"delta": None}, "needs delta"),
+        (PROVEN, {"neighbours": None, "accountant": None}, "needs neighbours and accountant"),
+        (PROVEN, {"epsilon": None}, "does not go with the guarantee"),
+        (PROVEN, {"epsilon": math.inf}, "does not go with the guarantee"),
+        (PROVEN, {"epsilon": -0.1}, "epsilon must be at least 0"),
+        (PROVEN, {"epsilon": math.nan}, "epsilon must be at least 0"),
+        (PROVEN, {"delta": 1.0}, r"delta must be in \[0, 1\)"),
+        (PROVEN, {"delta": -1e-9}, r"delta must be in \[0, 1\)"),
+        (PROVEN, {"guarantee": "cryptographic"}, "does not go with the guarantee"),
+        (PROVEN, {"guarantee": "magic"}, "guarantee must be one of"),
+        (PROVEN, {"unit": "family"}, "unit must be one of"),
+        (PROVEN, {"neighbours": "near"}, "neighbours must be one of"),
+        (PROVEN, {"randomness": "dice"}, "randomness must be one of"),
+        (PROVEN, {"mechanism": " "}, "mechanism must be said in words"),
+        (PROVEN, {"who_sees": {}}, "who sees what"),
+        (PROVEN, {"who_sees": {"server": ""}}, "what the server sees must be said"),
+        (PROVEN, {"not_protected": ()}, "what is not protected"),
+        (PROVEN, {"not_protected": "everything else"}, "must be a list of sentences"),
+        (PROVEN, {"assumptions": ("fine", "")}, "each of assumptions must be said"),
+        (NOTHING, {"delta": 1e-6}, "delta means nothing without a finite epsilon"),
+        (NOTHING, {"epsilon": 1.0}, "does not go with the guarantee"),
+        (NOTHING, {"claim": Claim("the paper", "epsilon = 1", None)}, "cannot hold where nothing is proven"),
+        (SECRET, {"assumptions": ()}, "needs assumptions"),
+        (SECRET, {"epsilon": math.inf}, "does not go with the guarantee"),
+        (SEEN, {"evidence": None}, "needs evidence"),
+    ],
+)
+def test_contradictions_are_refused(base: PrivacyStatement, wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        replace(base, **wrong)
+
+
+@pytest.mark.parametrize("parts", [("", "x", "y"), ("x", "", "y"), ("x", "y", "")])
+def test_claims_need_words_and_a_reason(parts: tuple[str, str, str]) -> None:
+    with pytest.raises(InputError, match="must be said in words"):
+        Claim(*parts)
+
+
+# --- text and page ---
+
+
+def test_text_is_complete_aligned_and_within_its_width() -> None:
+    text = replace(PROVEN, claim=FAILS).to_text(width=60)
+    assert text == str(replace(PROVEN, claim=FAILS)) or max(map(len, text.splitlines())) <= 60
+    flat = " ".join(text.split())
+    for said in (
+        "Theorem 4",
+        "48 bits",
+        "discrete Gaussian",
+        "PLD",
+        "add/remove",
+        "clipping",
+        "takes part",
+        "noisy sums",
+    ):
+        assert said in flat
+    assert all(line[:15].strip() == line[:15].rstrip() for line in text.splitlines())  # labels start at the margin
+    assert "\n               - owner: everything" in text
+
+
+class Outline(HTMLParser):
+    """Collects the tags, their classes and the text of a fragment, and whether every tag was closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.classes: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.tags.append(tag)
+        self.classes += [str(value) for name, value in attrs if name == "class"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_page_has_structure_and_colourable_classes() -> None:
+    page = Outline(replace(PROVEN, claim=FAILS).to_html())
+    assert page.open == []
+    assert {"section", "dl", "dt", "dd", "table", "caption", "th"} <= set(page.tags)
+    assert page.classes == ["statement proven", "headline", "claim fails", "reason"]
+    assert Outline(NOTHING.to_html()).classes[0] == "statement unproven"
+    assert Outline(replace(PROVEN, claim=Claim("a", "b", None)).to_html()).classes[-1] == "claim holds"
+
+
+def test_page_escapes_everything() -> None:
+    evil = "<script>alert('x')</script>\"&"
+    page = replace(
+        PROVEN,
+        mechanism=evil,
+        accountant=evil,
+        evidence=evil,
+        who_sees={evil: evil},
+        assumptions=(evil,),
+        not_protected=(evil,),
+        claim=Claim(evil, evil, evil),
+    ).to_html()
+    assert "<script" not in page
+    assert Outline(page).text.count(evil) >= 8
+
+
+# --- data ---
+
+words = st.text(min_size=1).filter(lambda text: bool(text.strip()))
+claims = st.none() | st.builds(Claim, words, words, words)
+common = {
+    "mechanism": words,
+    "randomness": st.sampled_from(["operating system", "injected", "none"]),
+    "who_sees": st.dictionaries(words, words, min_size=1, max_size=3),
+    "not_protected": st.lists(words, min_size=1, max_size=3).map(tuple),
+    "assumptions": st.lists(words, min_size=1, max_size=3).map(tuple),
+    "evidence": words,
+    "claim": claims,
+}
+units = st.sampled_from(["bit", "record", "person"])
+statements = st.one_of(
+    st.builds(
+        PrivacyStatement,
+        guarantee=st.just("differential privacy"),
+        unit=units,
+        epsilon=st.floats(0, 1e300),
+        delta=st.floats(0, 1, exclude_max=True),
+        neighbours=st.sampled_from(["add/remove", "replace"]),
+        accountant=words,
+        **common,
+    ),
+    st.builds(
+        PrivacyStatement,
+        guarantee=st.just("none"),
+        unit=st.none() | units,
+        epsilon=st.none() | st.just(math.inf),
+        delta=st.none(),
+        **common,
+    ),
+    st.builds(
+        PrivacyStatement,
+        guarantee=st.sampled_from(["cryptographic", "measured"]),
+        unit=st.none() | units,
+        epsilon=st.none(),
+        delta=st.none(),
+        **common,
+    ),
+)
+
+
+@settings(deadline=None)
+@given(statements)
+def test_json_gives_every_statement_back(statement: PrivacyStatement) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    text = statement.to_json()
+    json.loads(text, parse_constant=refuse)
+    again = PrivacyStatement.from_json(text)
+    assert again == statement
+    assert list(again.who_sees) == list(statement.who_sees)
+    assert again.headline() == json.loads(text)["headline"]
+
+
+@settings(deadline=None)
+@given(statements)
+def test_every_statement_can_be_shown(statement: PrivacyStatement) -> None:
+    assert statement.headline()
+    assert statement.to_text()
+    assert Outline(statement.to_html()).open == []
+
+
+def test_infinity_is_spelled_out() -> None:
+    assert json.loads(NOTHING.to_json())["epsilon"] == "infinity"
+
+
+def test_statements_are_values() -> None:
+    for clone in (copy.deepcopy(PROVEN), pickle.loads(pickle.dumps(PROVEN)), replace(PROVEN)):
+        assert clone == PROVEN
+    roles = {"server": "noisy sums"}
+    statement = replace(PROVEN, who_sees=roles)
+    roles["server"] = "everything"
+    assert statement.who_sees == {"server": "noisy sums"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "must be JSON"),
+        ("[]", "must be a JSON object; got list"),
+        ("{}", "not a privacy statement of version 1"),
+        (PROVEN.to_json().replace('"version": 1', '"version": 2'), "not a privacy statement of version 1"),
+        (PROVEN.to_json().replace('"mechanism"', '"machine"'), "missing, unknown or ill-typed fields"),
+        (PROVEN.to_json().replace('"epsilon": 1.0', '"epsilon": "little"'), "ill-typed"),
+        (PROVEN.to_json().replace('"epsilon": 1.0', '"epsilon": NaN'), "epsilon must be at least 0"),
+        (PROVEN.to_json().replace('"unit": "person"', '"unit": null'), "needs unit"),
+        (NOTHING.to_json().replace('"why_it_fails"', '"why"'), "ill-typed"),
+    ],
+)
+def test_data_that_is_no_statement_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        PrivacyStatement.from_json(text)
+
+
+def test_a_false_headline_is_not_believed() -> None:
+    data = replace(PROVEN, randomness="injected").to_dict() | {"headline": "Perfectly safe", "status": "proven"}
+    assert PrivacyStatement.from_dict(data).status == "void"
