@@ -145,7 +145,7 @@ def test_claims_need_words_and_a_reason(parts: tuple[str, str, str]) -> None:
 
 def test_text_is_complete_aligned_and_within_its_width() -> None:
     text = replace(PROVEN, claim=FAILS).to_text(width=60)
-    assert text == str(replace(PROVEN, claim=FAILS)) or max(map(len, text.splitlines())) <= 60
+    assert max(map(len, text.splitlines())) <= 60
     flat = " ".join(text.split())
     for said in (
         "Theorem 4",

@@ -62,7 +62,7 @@ def _faces(count: int) -> Dataset:
 
 
 def _pose(count: int, seed: int) -> Problem:
-    from blindsight.data.features import PixelFeatures
+    from blindsight.data.features.pixels import PixelFeatures
     from blindsight.data.partition import train_test
 
     drawn = _faces(count)

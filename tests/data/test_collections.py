@@ -9,8 +9,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from blindsight.data import collections
-from blindsight.data.canonical import CIFAR10_BATCHES, ORL_HEADER
-from blindsight.data.sources import FETCHABLE
+from blindsight.data.fetching.canonical import CIFAR10_BATCHES, ORL_HEADER
+from blindsight.data.fetching.sources import FETCHABLE
 from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
 from blindsight.rng import science
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
-from blindsight.data import features as module
-from blindsight.data import pca
-from blindsight.data import planes as planes_module
-from blindsight.data.features import PixelFeatures
-from blindsight.data.planes import PLANES, planes
+from blindsight.data.features import pca
+from blindsight.data.features import pixels as module
+from blindsight.data.features import planes as planes_module
+from blindsight.data.features.pixels import PixelFeatures
+from blindsight.data.features.planes import PLANES, planes
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError
 
 

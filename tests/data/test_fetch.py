@@ -22,12 +22,12 @@ from pathlib import Path
 
 import pytest
 
-from blindsight.data import download
-from blindsight.data.download import RemoteFile
-from blindsight.data.fetch import MANIFEST, fetch, fetch_collection, is_intact
-from blindsight.data.packages import InstalledFile, Package
-from blindsight.data.sources import Collection, Origin, Source
-from blindsight.data.unpack import copy, tar_members
+from blindsight.data.fetching import download
+from blindsight.data.fetching.download import RemoteFile
+from blindsight.data.fetching.fetch import MANIFEST, fetch, fetch_collection, is_intact
+from blindsight.data.fetching.packages import InstalledFile, Package
+from blindsight.data.fetching.sources import Collection, Origin, Source
+from blindsight.data.fetching.unpack import copy, tar_members
 from blindsight.errors import FetchError, StorageError, UnknownNameError
 from blindsight.files import exclusive_lock
 from blindsight.progress import silent
@@ -371,7 +371,7 @@ def test_of_two_processes_one_downloads_and_both_get_the_result(server: Server, 
 def test_what_another_process_fetched_while_this_one_waited_is_used(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("blindsight.data.fetch")
+    module = import_module("blindsight.data.fetching.fetch")
 
     @contextmanager
     def lock_after_another(path: Path) -> Iterator[None]:

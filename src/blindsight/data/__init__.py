@@ -3,12 +3,9 @@
 from blindsight.data.catalogue import catalogue, load
 from blindsight.data.contactsheet import attribute_sheet, contact_sheet
 from blindsight.data.dataset import Dataset
-from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.faces import default_correlation, faces
-from blindsight.data.featurecache import FeaturePipeline, extract
-from blindsight.data.features import PixelFeatures
-from blindsight.data.fetch import fetch
-from blindsight.data.pipelines import pipeline
+from blindsight.data.features import Embedding, FeaturePipeline, OnnxEmbedding, PixelFeatures, extract, pipeline
+from blindsight.data.fetching.fetch import fetch
 
 __all__ = [
     "Dataset",

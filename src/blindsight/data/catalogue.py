@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blindsight.data import collections, published, readers
+from blindsight.data import collections
 from blindsight.data.dataset import Dataset
 from blindsight.data.faces import faces
-from blindsight.data.fetch import is_intact
-from blindsight.data.listing import Reading, some_rows
-from blindsight.data.sources import FETCHABLE
+from blindsight.data.fetching.fetch import is_intact
+from blindsight.data.fetching.sources import FETCHABLE
+from blindsight.data.reading import published, readers
+from blindsight.data.reading.listing import Reading, some_rows
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import cache_folder
 from blindsight.progress import Progress, silent

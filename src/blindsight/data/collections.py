@@ -12,12 +12,12 @@ from typing import Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.canonical import CIFAR10_BATCHES, ORL_HEADER
 from blindsight.data.dataset import Dataset
-from blindsight.data.listing import Reading
-from blindsight.data.published import read_caltech101
-from blindsight.data.readers import read_folder
-from blindsight.data.sources import FETCHABLE
+from blindsight.data.fetching.canonical import CIFAR10_BATCHES, ORL_HEADER
+from blindsight.data.fetching.sources import FETCHABLE
+from blindsight.data.reading.listing import Reading
+from blindsight.data.reading.published import read_caltech101
+from blindsight.data.reading.readers import read_folder
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import storage_errors
 
@@ -88,7 +88,9 @@ def orl(folder: Path, *, split: Split = "all") -> Dataset:
         label_names=tuple(f"s{person}" for person in range(1, 41)),
         persons=people,
         names=tuple(names),
-        notes=("532 of 4.1 million pixels may be 3 grey levels darker than they were: see blindsight.data.canonical.",),
+        notes=(
+            "532 of 4.1 million pixels may be 3 grey levels darker than they were: see blindsight.data.fetching.canonical.",
+        ),
     )
 
 

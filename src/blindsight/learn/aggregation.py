@@ -6,20 +6,20 @@
     result = session.round({"ann": update, "bob": ..., "cem": ...}, 0)
     result.average, result.contributors, result.cost, session.statement()
 
-| scheme | hides updates by | who could read them | sends |
+| scheme | hides updates by | sends | who could read an update |
 | --- | --- | --- | --- |
-| `plain` | nothing | the aggregator | everything |
-| `dphe` | Paillier and two permutations of the indices (Yonetani et al., ICCV 2017) | the key generator | changed weights |
-| `block-dphe` | the same with a block of weights in each plaintext: the default | the key generator | changed blocks |
-| `bfv` | lattice encryption | the key generator | everything |
-| `masks` | masks that cancel in the sum (Bonawitz et al., CCS 2017) | nobody | everything |
+| `plain` | nothing | everything | the aggregator, and does |
+| `dphe` | Paillier, and two permutations of indices (Yonetani et al. 2017) | changed weights | the key generator |
+| `block-dphe` | the same with a block of weights per plaintext (the default) | changed blocks | the key generator |
+| `bfv` | lattice encryption | everything | the key generator |
+| `masks` | masks that cancel in the sum (Bonawitz et al. 2017) | everything | nobody alone |
 
-All give the same sum bit for bit, because all add the same integers (`SumTerms`). "Could read" means with a contribution
-that the protocol never shows to that party. `comparison.compare` sets their costs side by side.
+The key generator could, if somebody broke the protocol and showed it a contribution. All schemes give the same sum bit
+for bit, because all add the same integers (`SumTerms`). `comparison.compare` sets their costs side by side.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Literal, get_args
 

@@ -45,7 +45,7 @@ class LatticeKeyGenerator(Secret):
         """Return the public key, for everyone."""
         return self._signed(Setup(self.roster.digest, SETUP_ROUND, self._secret.public.to_bytes()))
 
-    def receive(self, request: bytes) -> bytes:
+    def answer(self, request: bytes) -> bytes:
         """Decrypt the sum that the aggregator asks for and return the answer, for everyone."""
         self._record(request)
         _, message = self.roster.open(request, SumRequest, round=None, authors=[AGGREGATOR])

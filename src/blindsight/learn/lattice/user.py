@@ -33,16 +33,16 @@ class LatticeUser(Secret):
         self._record(setup)
         self._public = read_setup(self.roster, setup, known=self._public)
 
-    def contribute(self, update: ArrayLike, round: int) -> bytes:
-        """Encrypt this round's update, encoded in fixed point, for the aggregator."""
+    def contribute(self, update: ArrayLike, round: int) -> list[bytes]:
+        """Encrypt this round's update, encoded in fixed point, for the aggregator: one message."""
         return self.contribute_integers(self.roster.terms.integers(update), round)
 
-    def contribute_integers(self, integers: NDArray[np.int64], round: int) -> bytes:
+    def contribute_integers(self, integers: NDArray[np.int64], round: int) -> list[bytes]:
         """Encrypt an update that is encoded already; asked again for the same, it sends the same bytes."""
         integers = self.roster.terms.checked(integers)
         update = hashlib.sha256(integers.tobytes()).digest()
         if round == self._round and update == self._update:
-            return self._sent
+            return [self._sent]
         if round <= self._round:
             raise PrivacyError(f"{self.name!r} has contributed to round {self._round} already and does so once.")
         if self._public is None:
@@ -52,7 +52,7 @@ class LatticeUser(Secret):
         receipt = Receipt(self.roster.digest, round, key, hashlib.sha256(vector).digest())
         sent = encode(Contribution(self._key.sign(encode(receipt), author=self.name), vector))
         self._round, self._update, self._sent = round, update, sent
-        return sent
+        return [sent]
 
     def read(self, answer: bytes, round: int) -> Total:
         """Read the sum of a round."""

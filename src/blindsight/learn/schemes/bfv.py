@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.bfv import SecretKey
 from blindsight.crypto.signing import SigningKey
-from blindsight.errors import MessageError
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.lattice.aggregator import LatticeAggregator
 from blindsight.learn.lattice.keygenerator import LatticeKeyGenerator
 from blindsight.learn.lattice.user import LatticeUser
 from blindsight.learn.roster import Roster
+from blindsight.learn.schemes.keyed import play_round
 from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import ByteSource, system_bytes
@@ -52,35 +52,27 @@ class LatticeSession(Session):
         self.setup_cost = post.meter.cost()
 
     def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+        users = {name: self._users[name] for name in updates}
         ciphertexts = -(-self.terms.dimension // self._generator.degree)
-        self._aggregator.open(number)
-        for name, integers in updates.items():
-            with post.working(name, "encrypt"):
-                message = self._users[name].contribute_integers(integers, number)
-            post.carry(
-                message,
-                (name, AGGREGATOR),
-                ("encrypt", "aggregate"),
-                self._aggregator.receive,
-                ciphertexts=ciphertexts,
-            )
-        with post.working(AGGREGATOR, "aggregate"):
-            request = self._aggregator.close()
-        route = AGGREGATOR, KEY_GENERATOR
-        answers = post.carry(request, route, ("aggregate", "decrypt"), self._generator.receive, ciphertexts=ciphertexts)
-        if not answers:
-            raise MessageError("the request for decryption was spoilt on its way. Begin a new round.")
-        steps = "decrypt", "read"
-        post.carry(answers[0], (KEY_GENERATOR, AGGREGATOR), steps, self._aggregator.read)
-        readers = {name: partial(self._users[name].read, round=number) for name in updates}
-        total = next(iter(post.spread(answers[0], KEY_GENERATOR, steps, readers).values()))
+        totals = play_round(
+            number,
+            post,
+            contribute={name: partial(user.contribute_integers, updates[name], number) for name, user in users.items()},
+            aggregator=self._aggregator,
+            answer=self._generator.answer,
+            read={name: partial(user.read, round=number) for name, user in users.items()},
+            ciphertexts=ciphertexts,
+            requested=lambda: ciphertexts,
+        )
+        total = next(iter(totals.values()))
         return Sum(total.users, total.integers, np.empty(0, dtype=np.int64))
 
     def statement(self) -> PrivacyStatement:
         """Return what BFV protects."""
         return PrivacyStatement(
             guarantee="cryptographic",
-            mechanism=f"BFV: lattice encryption of whole updates, ring degree {self._generator.degree}, 128-bit security",
+            mechanism="BFV: lattice encryption of whole updates, ring degree "
+            f"{self._generator.degree}, 128 bits of security",
             unit="person",
             epsilon=None,
             delta=None,

@@ -11,8 +11,9 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User, statement
-from blindsight.learn.dphe.messages import SumPart
+from blindsight.learn.dphe.messages import Request
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.schemes.keyed import play_round
 from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import ByteSource, system_bytes
@@ -71,7 +72,6 @@ class PaillierSession(Session):
 
     def _set_up(self) -> None:
         post, source, sparse = Post(self.terms.users), self._source, self.sparse
-        steps = "set up", "set up"
         with post.working(KEY_GENERATOR, "set up"):
             self._generator = KeyGenerator(sparse, source=source, record=self._note)
         self._aggregator = Aggregator(sparse, source=source, record=recorder_of(self._record, AGGREGATOR))
@@ -79,56 +79,33 @@ class PaillierSession(Session):
             name: User(name, sparse, source=source, record=recorder_of(self._record, name)) for name in sparse.users
         }
         for name, user in self._users.items():
-            post.carry(user.enrolment(), (name, KEY_GENERATOR), steps, self._generator.enrol)
+            post.carry(user.enrolment(), (name, KEY_GENERATOR), ("set up", "set up"), self._generator.enrol)
         with post.working(KEY_GENERATOR, "set up"):
             messages = self._generator.setup()
         for name, message in messages.items():
             role = self._aggregator if name == AGGREGATOR else self._users[name]
-            post.carry(message, (KEY_GENERATOR, name), steps, role.accept)
+            post.carry(message, (KEY_GENERATOR, name), ("set up", "set up"), role.accept)
         self.setup_cost = post.meter.cost()
 
     def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
-        self._aggregator.open(number)
-        for name, integers in updates.items():
-            with post.working(name, "encrypt"):
-                messages = self._users[name].contribute_integers(integers, number, pool=self._pool)
-            for message in messages:
-                post.carry(
-                    message,
-                    (name, AGGREGATOR),
-                    ("encrypt", "aggregate"),
-                    self._aggregator.receive,
-                    ciphertexts=self.sparse.capacity,
-                )
-        answer = self._ask(post)
-        steps = "decrypt", "read"
-        post.carry(answer, (KEY_GENERATOR, AGGREGATOR), steps, self._aggregator.read)
-        readers = {name: partial(self._users[name].read, round=number) for name in updates}
-        outcomes = post.spread(answer, KEY_GENERATOR, steps, readers)
+        users = {name: self._users[name] for name in updates}
+        outcomes = play_round(
+            number,
+            post,
+            contribute={
+                name: partial(user.contribute_integers, updates[name], number, pool=self._pool)
+                for name, user in users.items()
+            },
+            aggregator=self._aggregator,
+            answer=partial(self._generator.answer, threads=self._threads),
+            read={name: partial(user.read, round=number) for name, user in users.items()},
+            ciphertexts=self.sparse.capacity,
+            requested=lambda: len(decode(self._noted, Request).ciphertexts),
+        )
         for name, outcome in outcomes.items():
             if name in outcome.users:
                 return Sum(outcome.users, outcome.integers, np.flatnonzero(~outcome.entered))
         raise MessageError("none of the contributors could read the answer. Begin a new round.")
-
-    def _ask(self, post: Post) -> bytes:
-        """Pass the aggregator's request on, part by part, and return the answer (Algorithm 1, step 6)."""
-        route, steps = (AGGREGATOR, KEY_GENERATOR), ("aggregate", "decrypt")
-        with post.working(AGGREGATOR, "aggregate"):
-            parts = self._aggregator.close()
-        answers: list[bytes | None] = []
-        while True:
-            with post.working(AGGREGATOR, "aggregate"):
-                part = next(parts, None)
-            if part is None:
-                break
-            self._noted = b""
-            answers += post.carry(part, route, steps, partial(self._generator.receive, threads=self._threads))
-            if self._noted:
-                post.meter.carried(*route, "aggregate", b"", len(decode(self._noted, SumPart).places))
-        for answer in answers:
-            if answer is not None:
-                return answer
-        raise MessageError("the request for decryption was spoilt on its way. Begin a new round.")
 
     def _note(self, message: bytes) -> None:
         """Keep what the key generator received last: the number of ciphertexts in it is under seal before."""

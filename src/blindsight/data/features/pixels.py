@@ -19,8 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.pca import Target, principal_components
-from blindsight.data.planes import PLANES, Float32, PlaneRows, check_images, planes
+from blindsight.data.features.pca import Target, principal_components
+from blindsight.data.features.planes import PLANES, Float32, PlaneRows, check_images, planes
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.rng import science

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import UNKNOWN, Dataset
-from blindsight.data.images import Entry
-from blindsight.data.listing import Listing, Reading, decode_listing, shown, visible_files
+from blindsight.data.reading.images import Entry
+from blindsight.data.reading.listing import Listing, Reading, decode_listing, shown, visible_files
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import storage_errors
 

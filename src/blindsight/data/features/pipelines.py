@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from blindsight.data.embedding import Embedding, OnnxEmbedding
-from blindsight.data.featurecache import FeaturePipeline
-from blindsight.data.features import PixelFeatures
+from blindsight.data.features.cache import FeaturePipeline
+from blindsight.data.features.embedding import Embedding, OnnxEmbedding
+from blindsight.data.features.pixels import PixelFeatures
 from blindsight.errors import UnknownNameError
 
 

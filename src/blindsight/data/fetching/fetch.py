@@ -20,10 +20,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
-from blindsight.data.download import RemoteFile
-from blindsight.data.packages import Package
-from blindsight.data.sources import FETCHABLE, Collection, Source
-from blindsight.data.unpack import damaged_archives
+from blindsight.data.fetching.download import RemoteFile
+from blindsight.data.fetching.packages import Package
+from blindsight.data.fetching.sources import FETCHABLE, Collection, Source
+from blindsight.data.fetching.unpack import damaged_archives
 from blindsight.errors import FetchError, StorageError, UnknownNameError
 from blindsight.files import atomic_writer, cache_folder, exclusive_lock, sha256_of, storage_errors, sync_folder
 from blindsight.progress import Progress, silent

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.images import MEMORY_LIMIT, Entry, Fit, read_images
+from blindsight.data.reading.images import MEMORY_LIMIT, Entry, Fit, read_images
 from blindsight.errors import DataError, InputError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent

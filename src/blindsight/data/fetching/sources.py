@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from blindsight.data import canonical
-from blindsight.data.download import RemoteFile
-from blindsight.data.packages import InstalledFile, Package
+from blindsight.data.fetching import canonical
+from blindsight.data.fetching.download import RemoteFile
+from blindsight.data.fetching.packages import InstalledFile, Package
 from blindsight.progress import Progress
 
 

@@ -16,11 +16,11 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.annotations import first_existing, locate, read_npz, read_numbered, read_words, snake_case
 from blindsight.data.dataset import UNKNOWN, Dataset
-from blindsight.data.images import Entry
-from blindsight.data.listing import Listing, Reading, Seed, decode_listing, shown, some_rows, visible_files
-from blindsight.data.readers import list_folder
+from blindsight.data.reading.annotations import first_existing, locate, read_npz, read_numbered, read_words, snake_case
+from blindsight.data.reading.images import Entry
+from blindsight.data.reading.listing import Listing, Reading, Seed, decode_listing, shown, some_rows, visible_files
+from blindsight.data.reading.readers import list_folder
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.files import storage_errors
 

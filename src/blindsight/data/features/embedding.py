@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.planes import Float32, check_finite, check_images
+from blindsight.data.features.planes import Float32, check_finite, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.extras import require
 from blindsight.files import sha256_of, storage_errors

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from blindsight.data.unpack import copy, deb_members, tar_members, zip_members
+from blindsight.data.fetching.unpack import copy, deb_members, tar_members, zip_members
 
 CIFAR10_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 

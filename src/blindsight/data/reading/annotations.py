@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.images import Entry
+from blindsight.data.reading.images import Entry
 from blindsight.errors import CorruptFileError, DataError
 from blindsight.files import storage_errors
 

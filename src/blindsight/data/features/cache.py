@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.planes import Float32, check_finite
+from blindsight.data.features.planes import Float32, check_finite
 from blindsight.errors import CorruptFileError, DataError, StorageError
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.progress import Progress, silent

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from blindsight.data.download import is_genuine
+from blindsight.data.fetching.download import is_genuine
 from blindsight.errors import FetchError
 from blindsight.progress import Progress
 

@@ -1,0 +1,1 @@
+"""Public collections, fetched once: verified, unpacked safely, whole or not at all."""

@@ -1,0 +1,1 @@
+"""Collections on the user's own disk: pictures decoded safely, duplicates dropped, labels from folders and tables."""
