@@ -1,4 +1,4 @@
-"""The README's example runs and keeps what it asserts; its commands exist."""
+"""The examples of README and documentation run and keep what they assert; the commands they name exist."""
 
 import re
 from pathlib import Path
@@ -8,14 +8,18 @@ import typer
 
 from blindsight.cli import app
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-MAKEFILE = (Path(__file__).parent.parent / "Makefile").read_text()
+ROOT = Path(__file__).parent.parent
+README, MAKEFILE = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
+PAGES = ["README.md", *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").glob("*.md")))]
+EXAMPLES = [
+    (page, code) for page in PAGES for code in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+]
 
 
-@pytest.mark.parametrize("example", re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
-def test_example_runs(example: str) -> None:
+@pytest.mark.parametrize(("page", "example"), EXAMPLES)
+def test_example_runs(page: str, example: str) -> None:
     assert "assert" in example
-    exec(compile(example, "README.md", "exec"), {})
+    exec(compile(example, page, "exec"), {})
 
 
 def test_make_targets_exist() -> None:

@@ -88,9 +88,7 @@ def orl(folder: Path, *, split: Split = "all") -> Dataset:
         label_names=tuple(f"s{person}" for person in range(1, 41)),
         persons=people,
         names=tuple(names),
-        notes=(
-            "532 of 4.1 million pixels may be 3 grey levels darker than they were: see blindsight.data.fetching.canonical.",
-        ),
+        notes=("532 of 4.1 million pixels may be 3 grey levels darker than they were (see fetching/canonical.py).",),
     )
 
 

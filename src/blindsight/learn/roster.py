@@ -73,7 +73,7 @@ class Roster:
         authors: Collection[str],
         max_bytes: int = MAX_BYTES,
     ) -> tuple[str, RoundMessageT]:
-        """Return who (of `authors`) signed a message of one of these kinds for this round (None: any), and the message."""
+        """Return which of `authors` signed a message of these kinds for this round (None: any), and the message."""
         known = {party: self.keys[party] for party in authors}
         author, content = verify(envelope, known, max_bytes=max_bytes)
         message = decode(content, *kinds, max_bytes=max_bytes)

@@ -3,7 +3,7 @@
 Every scheme adds the integers that `SumTerms.integers` makes of the updates, so all of them give the same sum bit for
 bit. That sum is exact: each integer is at most `max_integer` in absolute value, and that of all users together stays
 below 2^(slot_bits - 1), which is within the slots of Paillier plaintexts (`crypto.encoding`), the plain modulus of BFV
-(`crypto.bfv`) and the modulus of the masks (`masks.expansion`).
+(`crypto.bfv`) and the modulus of the masks (`residues`).
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,9 @@
 """Short secrets become long masks: uniform vectors modulo 2^b that only those who know the secret can make.
 
 HKDF-SHA256 (RFC 5869) turns a secret and its context into an AES-256 key, and that key's counter stream is the mask.
-Two users get the same secret by X25519 (RFC 7748). Masks are added modulo 2^b, where b is the smallest of 8, 16, 32 and
-64 that holds the terms' sums with their sign: a uniform mask makes the masked number uniform.
+Two users get the same secret by X25519 (RFC 7748). Masks are added modulo 2^b (`residues`): a uniform mask makes the
+masked number uniform, whatever it hides.
 """
-
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -14,35 +12,12 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from numpy.typing import NDArray
 
 from blindsight.errors import MessageError
+from blindsight.learn.residues import Residues, residue_type
 from blindsight.learn.sumterms import SumTerms
 
-Residues = NDArray[np.unsignedinteger[Any]]
-"""Numbers modulo 2^b in numpy's unsigned type of b bits, whose arithmetic wraps as it should."""
-
 _LABEL = b"blindsight masks 1"
-
-
-def residue_type(terms: SumTerms) -> np.dtype[np.unsignedinteger[Any]]:
-    """Return the unsigned type in which sums of these terms are told apart.
-
-    >>> residue_type(SumTerms(run="a", users=("ann", "bob", "cem"), dimension=3, fraction_bits=4, slot_bits=24)).str
-    '<u4'
-    """
-    size = next(size for size in (1, 2, 4, 8) if 8 * size >= terms.slot_bits)
-    return np.dtype(f"<u{size}")
-
-
-def to_residues(integers: NDArray[np.int64], terms: SumTerms) -> Residues:
-    """Reduce signed integers modulo 2^b."""
-    return integers.astype(residue_type(terms))
-
-
-def to_integers(residues: Residues) -> NDArray[np.int64]:
-    """Return the integers in [-2^(b-1), 2^(b-1)) that leave these residues."""
-    return residues.view(residues.dtype.str.replace("u", "i")).astype(np.int64)
 
 
 def expand(secret: bytes, terms: SumTerms, *, context: bytes) -> Residues:

@@ -16,9 +16,10 @@ from blindsight.crypto.wire import encode
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.sealing import seal, unseal
 from blindsight.learn.dphe.terms import AGGREGATOR
-from blindsight.learn.masks.expansion import Residues, agree, expand, public_half, to_residues
+from blindsight.learn.masks.expansion import agree, expand, public_half
 from blindsight.learn.masks.messages import Advertisement, Directory
 from blindsight.learn.masks.shamir import SHARE_BYTES, read_share, split
+from blindsight.learn.residues import Residues, to_residues
 from blindsight.learn.roster import Roster
 from blindsight.rng import ByteSource
 

@@ -18,7 +18,6 @@ from blindsight.crypto.wire import encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
-from blindsight.learn.masks.expansion import Residues, residue_type, to_integers
 from blindsight.learn.masks.keys import Peers, check_advertisement, read_directory
 from blindsight.learn.masks.messages import (
     Advertisement,
@@ -32,6 +31,7 @@ from blindsight.learn.masks.messages import (
 )
 from blindsight.learn.masks.shamir import read_share
 from blindsight.learn.masks.unmasking import remaining_masks
+from blindsight.learn.residues import Residues, read_residues, residue_type, to_integers
 from blindsight.learn.roster import Roster, RoundMessage
 
 _PHASES = (Advertisement, SealedShares, Upload, Reveal)
@@ -145,9 +145,9 @@ class MaskServer(Secret):
                 others = [name for name in current.expected if name != author]
                 current.sealed[author] = _paired(author, message.receivers, message.sealed, others)
             case Upload():
-                if message.peers != current.members or len(message.masked) != current.sum.nbytes:
-                    raise MessageError(f"the upload of {author!r} has the wrong length, or masks for other users.")
-                current.sum += np.frombuffer(message.masked, dtype=current.sum.dtype)
+                if message.peers != current.members:
+                    raise MessageError(f"the upload of {author!r} has masks for other users than there are.")
+                current.sum += read_residues(message.masked, self.roster.terms)
             case Reveal():
                 shares = _paired(author, message.owners, message.shares, current.members)
                 for share in shares.values():

@@ -59,6 +59,7 @@ class LatticeSession(Session):
             post,
             contribute={name: partial(user.contribute_integers, updates[name], number) for name, user in users.items()},
             aggregator=self._aggregator,
+            close=self._aggregator.close,
             answer=self._generator.answer,
             read={name: partial(user.read, round=number) for name, user in users.items()},
             ciphertexts=ciphertexts,

@@ -20,9 +20,6 @@ class Adder(Protocol):
     def receive(self, message: bytes) -> None:
         """Take in a contribution."""
 
-    def close(self) -> bytes:
-        """End the round and return the request to the key generator."""
-
     def read(self, answer: bytes) -> Total:
         """Read the answer."""
 
@@ -33,6 +30,7 @@ def play_round(
     *,
     contribute: Mapping[str, Callable[[], list[bytes]]],
     aggregator: Adder,
+    close: Callable[[], bytes],
     answer: Callable[[bytes], bytes],
     read: Mapping[str, Callable[[bytes], T]],
     ciphertexts: int,
@@ -40,8 +38,8 @@ def play_round(
 ) -> dict[str, T]:
     """Carry contributions, request and answer; return the sum as each user read it.
 
-    `contribute` and `read` are the users' parts, `answer` is the key generator's; each message of a user holds so many
-    `ciphertexts`, and `requested` tells afterwards how many the key generator decrypted.
+    `contribute` and `read` are the users' parts, `close` is the aggregator's (it returns the request), `answer` the key
+    generator's. Each message of a user holds so many `ciphertexts`; `requested` tells how many were decrypted.
     """
     aggregator.open(number)
     for name, encrypt in contribute.items():
@@ -51,7 +49,7 @@ def play_round(
             route = name, AGGREGATOR
             post.carry(message, route, ("encrypt", "aggregate"), aggregator.receive, ciphertexts=ciphertexts)
     with post.working(AGGREGATOR, "aggregate"):
-        request = aggregator.close()
+        request = close()
     route = AGGREGATOR, KEY_GENERATOR
     answers = post.carry(request, route, ("aggregate", "decrypt"), answer)
     if not answers:

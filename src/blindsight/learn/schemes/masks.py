@@ -98,8 +98,8 @@ class MaskSession(Session):
         everyone = len(self.terms.users)
         return PrivacyStatement(
             guarantee="cryptographic",
-            mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, fresh in every "
-            f"round; {threshold(everyone)} of {everyone} users unmask a sum",
+            mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
+            f"in every round; {threshold(everyone)} of {everyone} users unmask a sum",
             unit="person",
             epsilon=None,
             delta=None,

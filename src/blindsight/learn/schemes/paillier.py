@@ -97,6 +97,7 @@ class PaillierSession(Session):
                 for name, user in users.items()
             },
             aggregator=self._aggregator,
+            close=partial(self._aggregator.close, threads=self._threads),
             answer=partial(self._generator.answer, threads=self._threads),
             read={name: partial(user.read, round=number) for name, user in users.items()},
             ciphertexts=self.sparse.capacity,

@@ -12,6 +12,7 @@ from blindsight.crypto.wire import Integers, Limit, Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record
+from blindsight.learn.residues import read_residues, to_integers, to_residues
 from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.statement import PrivacyStatement
@@ -22,7 +23,7 @@ class Update(Message, name="plain/update.1"):
 
     round: int
     user: Annotated[str, Limit(256)]
-    values: Integers
+    residues: bytes
 
 
 class Total(Message, name="plain/total.1"):
@@ -51,10 +52,11 @@ class PlainAggregator:
             raise MessageError("an update is from a stranger or for another round.")
         if self._seen.get(update.user, digest) != digest:
             raise MessageError(f"{update.user!r} has sent something else in round {self.round} already.")
-        if update.values.shape != self._sum.shape or (np.abs(update.values) > self.terms.max_integer).any():
-            raise MessageError(f"the update of {update.user!r} has the wrong length or is out of range.")
+        values = to_integers(read_residues(update.residues, self.terms))
+        if (np.abs(values) > self.terms.max_integer).any():
+            raise MessageError(f"the update of {update.user!r} is out of range.")
         if update.user not in self._seen:
-            self._sum += update.values
+            self._sum += values
             self._seen[update.user] = digest
 
     def total(self) -> bytes:
@@ -80,7 +82,7 @@ class PlainSession(Session):
         aggregator = PlainAggregator(self.terms, number, recorder_of(self._record, AGGREGATOR))
         for user, integers in updates.items():
             with post.working(user, "encrypt"):
-                message = encode(Update(number, user, integers))
+                message = encode(Update(number, user, to_residues(integers, self.terms).tobytes()))
             post.carry(message, (user, AGGREGATOR), ("encrypt", "aggregate"), aggregator.receive)
         with post.working(AGGREGATOR, "aggregate"):
             answer = aggregator.total()
