@@ -129,6 +129,22 @@ def test_gaussian_noise_multiplier_is_kept(
     assert grid.noise * grid.step <= 1.001 * sigma
 
 
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_rounding_at_its_worst_is_paid_for(size: int) -> None:
+    # Every value lies just below the middle of a step and its neighbour just above: each moves by one step too many.
+    laplace = LaplaceMechanism(sensitivity=0.9, epsilon=0.7)
+    gaussian = GaussianMechanism(sensitivity=0.9, sigma=2.7)
+    for mechanism, share, moved in ((laplace, 0.9 / size, size), (gaussian, 0.9 / math.sqrt(size), math.sqrt(size))):
+        grid = mechanism.grid(size)
+        whole = math.floor(share / grid.step)
+        below, above = np.array([0.5 - 2**-16, whole + 0.5 + 2**-16]) * grid.step
+        assert above - below <= share  # within the sensitivity
+        (a,), (b,) = steps(np.array([below]), grid.step), steps(np.array([above]), grid.step)
+        assert b - a == whole + 1
+        bound = 0.7 if mechanism is laplace else 1 / 3.0
+        assert moved * (b - a) / grid.noise <= bound
+
+
 def test_million_values_cost_little_extra_noise() -> None:
     laplace = LaplaceMechanism(sensitivity=1.0, epsilon=0.1)
     assert laplace.grid(10**6).noise * laplace.grid(10**6).step < 1.0001 * laplace.scale

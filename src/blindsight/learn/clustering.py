@@ -14,8 +14,8 @@ jumping to the first sample it meets. With one batch a pass is a step of Lloyd's
 *What is sparse, and how it is averaged.* With ``target="centroids"`` (the paper) the centroids themselves are sparse,
 a = 0, and the plain mean over users becomes the next centroid, whether a user has a thousand samples of a cluster or
 none; one with none sends the largest entries of the shared centroid. With ``target="update"``, the default, a is the
-shared centroid and what is sent is (count * difference, count) for each cluster: the sums over owners give the mean of
-*all* samples of a cluster, exactly Lloyd's step on the pooled data when nothing is left out. No residual is needed
+shared centroid and what is sent is count * difference and the count of each cluster: the sums over owners give the mean
+of *all* samples of a cluster, exactly Lloyd's step on the pooled data when nothing is left out. No residual is needed
 here: the difference to the shared centroids is measured anew in each round, so what was not sent shows up again.
 
 *Empty clusters.* A cluster in which no owner has a sample stays where it is; placing it elsewhere would take a sample.
@@ -24,7 +24,7 @@ here: the difference to the shared centroids is measured anew in each round, so 
 | --- | --- |
 | centroids w_k | `shared`, (clusters, D) |
 | eta, the strength of the L1 term | `LocalClusters.strength` |
-| sparse local centroids | `LocalClusters.sent`, (clusters, D + 1); the last column counts samples |
+| sparse local centroids | `LocalClusters.sent`, clusters * (D + 1) numbers; the last ones count the samples |
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class ClusterTraining:
 class LocalClusters:
     """What one owner has after a round. Only `sent` may leave the owner, and only encrypted."""
 
-    sent: Array  # (clusters, D + 1): differences times counts, or sparse centroids; then the counts
+    sent: Array  # one long vector: cluster by cluster, count * difference or the sparse centroid; then all counts
     strength: float | None  # of the L1 penalty, where it was searched
 
     @property
@@ -80,7 +80,7 @@ class LocalClusters:
         return sparsity(self.sent)
 
     def __repr__(self) -> str:
-        return f"LocalClusters(shape={self.sent.shape}, sparsity={self.sparsity:.3f})"
+        return f"LocalClusters({self.sent.size} numbers, sparsity={self.sparsity:.3f})"
 
 
 def initial_centroids(X: ArrayLike, clusters: int, *, random_state: int | np.random.Generator | None = None) -> Array:
@@ -118,18 +118,17 @@ def local_clusters(
     centroids = _check_centroids(shared, features)
     seed = int(science(random_state).integers(2**63))
     if training.sparsify != "strength":
-        sums, counts = _differences(centroids, centroids, features, training, 0.0, seed)
-        sums = np.where(_chosen(sums, training), sums, 0.0)
-        return LocalClusters(np.column_stack([sums, counts]), None)
+        moves, counts = _differences(centroids, centroids, features, training, 0.0, seed)
+        everything = np.concatenate([moves.ravel(), counts])
+        return LocalClusters(np.where(_chosen(moves, training), everything, 0.0), None)
     anchor = centroids if training.target == "update" else np.zeros_like(centroids)
     stay = np.where(top_entries(centroids, 1 - training.sparsity), centroids, 0.0)
 
     def sent_at(candidate: float) -> Array:
-        sums, counts = _differences(centroids, anchor, features, training, candidate, seed)
+        moves, counts = _differences(centroids, anchor, features, training, candidate, seed)
         if training.target == "centroids":
-            empty = counts[:, None] == 0
-            sums = np.where(empty, stay, sums / np.maximum(counts, 1)[:, None])
-        return np.column_stack([sums, counts])
+            moves = np.where(counts[:, None] > 0, moves / np.maximum(counts, 1)[:, None], stay)
+        return np.concatenate([moves.ravel(), counts])
 
     guess = strength or max(float(np.quantile(np.abs(features.mean(axis=0) - anchor), training.sparsity)), 1e-12)
     return LocalClusters(*search_strength(sent_at, training.sparsity, guess))
@@ -138,12 +137,16 @@ def local_clusters(
 def next_centroids(shared: ArrayLike, received: ArrayLike, training: ClusterTraining) -> Array:
     """Return the next shared centroids from the mean (or, for the update target, the sum) of what owners sent."""
     centroids, total = np.asarray(shared, dtype=np.float64), np.asarray(received, dtype=np.float64)
-    if total.shape != (len(centroids), centroids.shape[1] + 1):
-        raise InputError(f"centroids {centroids.shape} need one more column of counts; got {total.shape}.")
+    clusters, dimensions = centroids.shape
+    if total.shape != (clusters * (dimensions + 1),):
+        raise InputError(
+            f"{clusters} centroids of {dimensions} features need {clusters * (dimensions + 1)} numbers, counts "
+            f"included; got {total.shape}."
+        )
+    moves, counts = total[:-clusters].reshape(centroids.shape), total[-clusters:, None]
     if training.target == "centroids":
-        return total[:, :-1].copy()
-    counts = total[:, -1:]
-    return centroids + np.where(counts > 0, total[:, :-1] / np.where(counts > 0, counts, 1.0), 0.0)
+        return moves
+    return centroids + np.where(counts > 0, moves / np.where(counts > 0, counts, 1.0), 0.0)
 
 
 def _differences(
@@ -172,26 +175,36 @@ def _soft(values: Array, strength: float) -> Array:
     return shrunk
 
 
-def _chosen(sums: Array, training: ClusterTraining) -> NDArray[np.bool_]:
+def _chosen(moves: Array, training: ClusterTraining) -> NDArray[np.bool_]:
+    """Mark what is sent: all counts, and of the moves those that are largest beside the whole move of their cluster.
+
+    A centroid that moved in a few features only lies between places; were the farthest moves sent first, the centroids
+    that moved would swallow the samples of those that had to wait.
+    """
+    relative = moves / np.maximum(np.linalg.norm(moves, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    counts = np.full(len(moves), np.inf)
+    importance = np.concatenate([relative.ravel(), counts])
+    chosen = np.ones(importance.shape, dtype=np.bool_)
     if training.sparsify == "topk":
-        return top_entries(sums, 1 - training.sparsity)
-    if training.sparsify == "blocks":
-        return top_blocks(sums, training.block_size, 1 - training.sparsity)
-    return np.ones(sums.shape, dtype=np.bool_)
+        chosen = top_entries(importance, 1 - training.sparsity)
+    elif training.sparsify == "blocks":
+        chosen = top_blocks(importance, training.block_size, 1 - training.sparsity)
+    chosen[-len(moves) :] = True
+    return chosen
 
 
 def _nearest(centroids: Floats, features: Floats) -> NDArray[np.int64]:
     """|x - c|^2 without |x|^2, which is the same for every centroid."""
-    partial = np.sum(centroids**2, axis=1) - 2 * (features @ centroids.T)
-    return np.argmin(partial, axis=1).astype(np.int64)
+    partial: Floats = np.sum(centroids**2, axis=1) - 2 * (features @ centroids.T)
+    nearest: NDArray[np.int64] = partial.argmin(axis=1).astype(np.int64)
+    return nearest
 
 
 def _check_centroids(centroids: ArrayLike, features: Floats) -> Array:
     points = np.asarray(centroids, dtype=np.float64)
-    if points.ndim != 2 or len(points) < 1 or points.shape[1] != features.shape[1]:
-        raise InputError(
-            f"centroids of {features.shape[1]} features must be (clusters, {features.shape[1]}); got {points.shape}."
-        )
+    dimensions = features.shape[1]
+    if points.ndim != 2 or len(points) < 1 or points.shape[1] != dimensions:
+        raise InputError(f"centroids of {dimensions} features must be (clusters, {dimensions}); got {points.shape}.")
     if not np.isfinite(points).all():
         raise InputError("centroids must be finite; got NaN or infinity.")
     return points

@@ -4,7 +4,6 @@ A message that is damaged, forged, late, different from an earlier one, for anot
 with a sentence and changes nothing. Memory is for one encrypted vector, and a receipt per user.
 """
 
-import hashlib
 from dataclasses import dataclass, field
 
 from blindsight.crypto.bfv import EncryptedVector, PublicKey, add_all
@@ -16,7 +15,7 @@ from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.lattice.answers import read_answer, read_setup
-from blindsight.learn.lattice.messages import Contribution, SumRequest
+from blindsight.learn.lattice.messages import Request, Vouched, checksum
 from blindsight.learn.lattice.receipts import read_receipt
 from blindsight.learn.roster import Roster
 
@@ -72,8 +71,9 @@ class LatticeAggregator(Secret):
             )
         current.closed = True
         receipts = tuple(current.receipts[user] for user in sorted(current.receipts))
-        request = SumRequest(self.roster.digest, current.number, receipts, current.sum.to_bytes())
-        return self._key.sign(encode(request), author=AGGREGATOR)
+        vector = current.sum.to_bytes()
+        request = Request(self.roster.digest, current.number, checksum(vector), receipts)
+        return encode(Vouched(self._key.sign(encode(request), author=AGGREGATOR), vector))
 
     def read(self, answer: bytes) -> Total:
         """Read the key generator's answer to this round's request."""
@@ -88,13 +88,13 @@ class LatticeAggregator(Secret):
         current, public = self._started(), self._public
         if public is None:
             raise InputError("the aggregator is not set up yet. Give it the key generator's message first.")
-        contribution = decode(message, Contribution)
+        contribution = decode(message, Vouched)
         key = bytes.fromhex(public.fingerprint)
-        user, receipt = read_receipt(self.roster, contribution.receipt, key=key, round=current.number)
-        if hashlib.sha256(contribution.vector).digest() != receipt.body:
+        user, receipt = read_receipt(self.roster, contribution.envelope, key=key, round=current.number)
+        if checksum(contribution.vector) != receipt.checksum:
             raise MessageError(f"the receipt of {user!r} is for another vector than it came with.")
         known = current.receipts.get(user)
-        if known == contribution.receipt:
+        if known == contribution.envelope:
             return
         if known is not None:
             raise MessageError(f"{user!r} has sent something else in round {current.number} already.")
@@ -104,7 +104,7 @@ class LatticeAggregator(Secret):
         if vector.terms != 1 or len(vector) != self.roster.terms.dimension:
             raise MessageError(f"the vector of {user!r} has the wrong length, or is a sum already.")
         current.sum = vector if current.sum is None else add_all([current.sum, vector])
-        current.receipts[user] = contribution.receipt
+        current.receipts[user] = contribution.envelope
 
     def _started(self) -> _Round:
         if self._round is None:

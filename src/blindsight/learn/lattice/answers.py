@@ -5,6 +5,7 @@ from blindsight.errors import MessageError
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.terms import KEY_GENERATOR
 from blindsight.learn.lattice.messages import Answer, Setup
+from blindsight.learn.residues import read_residues, to_integers
 from blindsight.learn.roster import Roster
 
 SETUP_ROUND = -1
@@ -24,6 +25,5 @@ def read_setup(roster: Roster, envelope: bytes, *, known: PublicKey | None) -> P
 def read_answer(roster: Roster, envelope: bytes, *, round: int) -> Total:
     """Return the sum that the key generator signed for this round."""
     _, answer = roster.open(envelope, Answer, round=round, authors=[KEY_GENERATOR])
-    if answer.sums.shape != (roster.terms.dimension,):
-        raise MessageError("the answer has the wrong number of weights.")
-    return Total(round, answer.users, answer.sums, roster.terms.values(answer.sums))
+    sums = to_integers(read_residues(answer.sums, roster.terms))
+    return Total(round, answer.users, sums, roster.terms.values(sums))

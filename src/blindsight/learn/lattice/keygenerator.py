@@ -11,13 +11,14 @@ import numpy as np
 from blindsight.crypto.bfv import SecretKey, generate_keys
 from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import encode
+from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.lattice.answers import SETUP_ROUND
-from blindsight.learn.lattice.messages import Answer, Setup, SumRequest
+from blindsight.learn.lattice.messages import Answer, Request, Setup, Vouched, checksum
 from blindsight.learn.lattice.receipts import contributors
+from blindsight.learn.residues import to_residues
 from blindsight.learn.roster import Roster, RoundMessage
 
 
@@ -48,7 +49,8 @@ class LatticeKeyGenerator(Secret):
     def answer(self, request: bytes) -> bytes:
         """Decrypt the sum that the aggregator asks for and return the answer, for everyone."""
         self._record(request)
-        _, message = self.roster.open(request, SumRequest, round=None, authors=[AGGREGATOR])
+        vouched = decode(request, Vouched)
+        _, message = self.roster.open(vouched.envelope, Request, round=None, authors=[AGGREGATOR])
         round = message.round
         key = bytes.fromhex(self._secret.public.fingerprint)
         users = contributors(self.roster, message.receipts, key=key, round=round)
@@ -60,7 +62,9 @@ class LatticeKeyGenerator(Secret):
                 f"round {round} is over: a round is decrypted once, and the last was round {self._round}. "
                 "Begin a new round."
             )
-        vector = self._secret.public.read_vector(message.vector)
+        if checksum(vouched.vector) != message.checksum:
+            raise MessageError("the request is for another vector than it came with.")
+        vector = self._secret.public.read_vector(vouched.vector)
         if vector.terms != len(users) or len(vector) != self.roster.terms.dimension:
             raise MessageError("the encrypted sum has another length, or another number of terms than receipts.")
         self._round, self._receipts, self._answer = round, receipts, b""
@@ -68,7 +72,9 @@ class LatticeKeyGenerator(Secret):
         if (np.abs(sums) > len(users) * self.roster.terms.max_integer).any():
             self.log += (f"round {round}: nothing was released",)
             raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
-        self._answer = self._signed(Answer(self.roster.digest, round, users, sums))
+        self._answer = self._signed(
+            Answer(self.roster.digest, round, users, to_residues(sums, self.roster.terms).tobytes())
+        )
         self.log += (f"round {round}: the sum of {', '.join(users)} was released",)
         return self._answer
 

@@ -1,19 +1,19 @@
-"""The messages of sums under BFV; each travels in an envelope signed by its author (`roster`), but for the vectors.
+"""The messages of sums under BFV; whatever is signed travels in its author's envelope (`roster`).
 
 ::
 
-    key generator -> all             Setup         the public key
-    user -> aggregator               Contribution  an encrypted vector and a signed Receipt of its digest
-    aggregator -> key generator      SumRequest    the encrypted sum and the receipts
-    key generator -> all             Answer        the sum
+    key generator -> all             Setup                     the public key
+    user -> aggregator               Vouched(Receipt, vector)  an encrypted update
+    aggregator -> key generator      Vouched(Request, vector)  the encrypted sum, and the receipts of what is in it
+    key generator -> all             Answer                    the sum
 
-A user signs the `Receipt`, not the vector: so the key generator, who could decrypt a vector, checks who contributed
-without ever receiving one.
+Users and aggregator do not sign a vector but its checksum, with which it ends. So the key generator, who could decrypt
+an update, checks who contributed without ever receiving one, and nobody hashes megabytes twice.
 """
 
 from typing import Annotated
 
-from blindsight.crypto.wire import Integers, Limit, Message
+from blindsight.crypto.wire import Limit, Message
 from blindsight.learn.roster import Digest, RoundMessage
 
 
@@ -27,25 +27,30 @@ class Receipt(RoundMessage, name="lattice/receipt.1"):
     """What a user signs: this vector, under this key, in this round."""
 
     key: Digest
-    body: Digest
+    checksum: Digest
 
 
-class Contribution(Message, name="lattice/contribution.1"):
-    """A signed `Receipt` and the encrypted vector it is about."""
+class Request(RoundMessage, name="lattice/request.1"):
+    """What the aggregator signs: this vector is the sum of what these receipts are for."""
 
-    receipt: Annotated[bytes, Limit(2048)]
-    vector: bytes
-
-
-class SumRequest(RoundMessage, name="lattice/sum-request.1"):
-    """The encrypted sum and whose vectors are in it."""
-
+    checksum: Digest
     receipts: tuple[bytes, ...]
+
+
+class Vouched(Message, name="lattice/vouched.1"):
+    """A signed `Receipt` or `Request`, and the encrypted vector it is about."""
+
+    envelope: bytes
     vector: bytes
 
 
 class Answer(RoundMessage, name="lattice/answer.1"):
-    """The sum and whose vectors are in it."""
+    """The sum (as `residues`) and whose vectors are in it."""
 
     users: tuple[str, ...]
-    sums: Integers
+    sums: bytes
+
+
+def checksum(vector: bytes) -> bytes:
+    """Return the SHA-256 with which a message ends; whoever reads the message checks it (`crypto.wire`)."""
+    return vector[-32:]

@@ -13,7 +13,7 @@ from blindsight.errors import InputError, PrivacyError
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.lattice.answers import read_answer, read_setup
-from blindsight.learn.lattice.messages import Contribution, Receipt
+from blindsight.learn.lattice.messages import Receipt, Vouched, checksum
 from blindsight.learn.roster import Roster
 
 
@@ -49,8 +49,8 @@ class LatticeUser(Secret):
             raise InputError(f"{self.name!r} is not set up yet. Give it the key generator's message first.")
         vector = self._public.encrypt(integers, terms=len(self.roster.terms.users)).to_bytes()
         key = bytes.fromhex(self._public.fingerprint)
-        receipt = Receipt(self.roster.digest, round, key, hashlib.sha256(vector).digest())
-        sent = encode(Contribution(self._key.sign(encode(receipt), author=self.name), vector))
+        receipt = Receipt(self.roster.digest, round, key, checksum(vector))
+        sent = encode(Vouched(self._key.sign(encode(receipt), author=self.name), vector))
         self._round, self._update, self._sent = round, update, sent
         return [sent]
 

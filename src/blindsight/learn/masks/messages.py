@@ -12,7 +12,6 @@
     server -> users     Result          the sum
 """
 
-from blindsight.crypto.wire import Integers
 from blindsight.learn.roster import Digest, Key, RoundMessage
 
 Names = tuple[str, ...]
@@ -67,7 +66,7 @@ class Reveal(RoundMessage, name="masks/reveal.1"):
 
 
 class Result(RoundMessage, name="masks/result.1"):
-    """The sum over U3."""
+    """The sum over U3, as `residues`."""
 
     users: Names
-    sums: Integers
+    sums: bytes

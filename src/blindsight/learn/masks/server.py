@@ -10,7 +10,6 @@ import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
@@ -116,8 +115,11 @@ class MaskServer(Secret):
     def result(self) -> bytes:
         """End phase 3: lift the masks that are left in the sum and return it."""
         current = self._finish(3, self._peers().threshold)
-        sums = self._unmasked(current)
-        return self._signed(Result(self.roster.digest, current.number, current.survivors, sums))
+        masks = remaining_masks(self.roster, self._peers(), current.members, current.survivors, current.reveals)
+        sums = current.sum - masks
+        if (np.abs(to_integers(sums)) > len(current.survivors) * self.roster.terms.max_integer).any():
+            raise MessageError("the masks did not cancel: somebody did not follow the protocol.")
+        return self._signed(Result(self.roster.digest, current.number, current.survivors, sums.tobytes()))
 
     def _take_in(self, envelope: bytes) -> None:
         current = self._started()
@@ -166,13 +168,6 @@ class MaskServer(Secret):
             )
         current.phase, current.expected, current.seen = phase + 1, tuple(sorted(current.seen)), {}
         return current
-
-    def _unmasked(self, current: _Round) -> NDArray[np.int64]:
-        masks = remaining_masks(self.roster, self._peers(), current.members, current.survivors, current.reveals)
-        sums = to_integers(current.sum - masks)
-        if (np.abs(sums) > len(current.survivors) * self.roster.terms.max_integer).any():
-            raise MessageError("the masks did not cancel: somebody did not follow the protocol.")
-        return sums
 
     def _enough(self) -> int:
         return max(self.roster.terms.minimum, self._peers().threshold)

@@ -22,6 +22,7 @@ from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.masks.keys import Peers, RoundKeys, Shares, read_directory
 from blindsight.learn.masks.messages import Delivery, Result, Reveal, SealedShares, UnmaskRequest, Upload
+from blindsight.learn.residues import read_residues, to_integers
 from blindsight.learn.roster import Roster, RoundMessage, RoundMessageT
 from blindsight.rng import ByteSource, system_bytes
 
@@ -136,9 +137,8 @@ class MaskUser(Secret):
         message = self._from_server(result, Result)
         if current.survivors and message.users != current.survivors:
             raise MessageError("the result names other users than were asked to unmask it.")
-        if message.sums.shape != (terms.dimension,):
-            raise MessageError("the result has the wrong number of weights.")
-        return Total(current.number, message.users, message.sums, terms.values(message.sums))
+        sums = to_integers(read_residues(message.sums, terms))
+        return Total(current.number, message.users, sums, terms.values(sums))
 
     def _once(self, step: str, asked: bytes, answer: Callable[[], RoundMessage]) -> bytes:
         """Return the signed answer to what was asked at a step; a step that raises has not been done."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.wire import Integers, Limit, Message, decode, encode
+from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record
@@ -31,7 +31,7 @@ class Total(Message, name="plain/total.1"):
 
     round: int
     users: tuple[str, ...]
-    values: Integers
+    residues: bytes
 
 
 class PlainAggregator:
@@ -65,7 +65,7 @@ class PlainAggregator:
             raise PrivacyError(
                 f"round {self.round} has updates of {len(self._seen)} users; a sum needs {self.terms.minimum}."
             )
-        return encode(Total(self.round, tuple(sorted(self._seen)), self._sum))
+        return encode(Total(self.round, tuple(sorted(self._seen)), to_residues(self._sum, self.terms).tobytes()))
 
 
 class PlainSession(Session):
@@ -88,7 +88,8 @@ class PlainSession(Session):
             answer = aggregator.total()
         readers = {user: partial(_read, recorder_of(self._record, user)) for user in updates}
         total = next(iter(post.spread(answer, AGGREGATOR, ("aggregate", "read"), readers).values()))
-        return Sum(total.users, total.values, np.empty(0, dtype=np.int64))
+        integers = to_integers(read_residues(total.residues, self.terms))
+        return Sum(total.users, integers, np.empty(0, dtype=np.int64))
 
     def statement(self) -> PrivacyStatement:
         """Say that nothing is protected."""

@@ -1,0 +1,52 @@
+"""One short key for all tests (1024 bits need the flag, and are quick), and small runs made with it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from blindsight.crypto.privatekey import PrivateKey, generate_keys
+from blindsight.learn.dphe import Parties, Terms, set_up
+from blindsight.rng import seeded_bytes
+
+
+@pytest.fixture(scope="session")
+def make_terms() -> Callable[..., Terms]:
+    """Return a function that makes the terms of a small run, with changes."""
+    settings: dict[str, Any] = {
+        "run": "test",
+        "users": ("anna", "bert", "cleo", "dora"),
+        "dimension": 24,
+        "capacity": 6,
+        "fraction_bits": 8,
+        "key_bits": 1024,
+        "insecure": True,
+    }
+    return lambda **changes: Terms(**(settings | changes))
+
+
+@pytest.fixture(scope="session")
+def key() -> PrivateKey:
+    return generate_keys(1024, insecure=True, source=seeded_bytes(1))
+
+
+@pytest.fixture(scope="session")
+def new_run(make_terms: Callable[..., Terms], key: PrivateKey) -> Callable[..., Parties]:
+    """Return a function that sets up a run on `make_terms(**changes)`."""
+    return lambda **changes: set_up(make_terms(**changes), key=key)
+
+
+@pytest.fixture(scope="session")
+def sparse_update() -> Callable[..., NDArray[np.int64]]:
+    """Return a function that makes an update which changes every weight of so many blocks."""
+
+    def make(terms: Terms, seed: int, *, blocks: int) -> NDArray[np.int64]:
+        rng = np.random.default_rng(seed)
+        rows = np.zeros((terms.blocks, terms.slots), dtype=np.int64)
+        changed = rng.choice(terms.blocks, blocks, replace=False)
+        rows[changed] = rng.integers(1, terms.max_integer, (blocks, terms.slots)) * rng.choice([-1, 1], (blocks, 1))
+        return rows.ravel()[: terms.dimension]
+
+    return make
