@@ -34,15 +34,15 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def suite_names() -> list[str]:
-    """Return the names of all benchmarks."""
-    return sorted(module.name for module in pkgutil.iter_modules(benchmarks.suites.__path__))
+    """Return the names of all benchmarks: those of their modules, with hyphens."""
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(benchmarks.suites.__path__))
 
 
 def load_suite(name: str) -> Benchmark:
     """Return the benchmark of that name."""
     if name not in suite_names():
         raise UnknownNameError("benchmark", name, suite_names())
-    suite: Benchmark = importlib.import_module(f"benchmarks.suites.{name}").BENCHMARK
+    suite: Benchmark = importlib.import_module(f"benchmarks.suites.{name.replace('-', '_')}").BENCHMARK
     return suite
 
 

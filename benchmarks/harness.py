@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.machine import Cost, commit, machine, measured, package_versions
 from benchmarks.results import Argument, Result, argument_text, read_result, result_path, write_result
-from benchmarks.table import Section
+from benchmarks.table import Grid, Section
 from blindsight.errors import InputError, UnknownNameError
 
 Say = Callable[[str], None]
@@ -51,6 +51,11 @@ class Task:
     dataset: str
     description: str
     pose: Callable[[int], Problem]
+    methods: tuple[str, ...] | None = None  # names of those that are asked; None: all
+
+    def asks(self, method: "Method") -> bool:
+        """Tell whether the method is given this task."""
+        return self.methods is None or method.name in self.methods
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Benchmark:
     title: str
     tasks: Callable[[Settings], Sequence[Task]]
     methods: tuple[Method, ...]
-    sections: Callable[[Sequence[Result]], Sequence[Section]]
+    sections: Callable[[Sequence[Result]], Sequence[Section | Grid]]
     notes: tuple[str, ...] = ()  # what differs from the paper, and anything else a reader must know
     runs: int = 3
 
@@ -104,7 +109,7 @@ def run(
     for seed in seeds:
         for task in benchmark.tasks(settings):
             problem = None
-            for method in methods:
+            for method in filter(task.asks, methods):
                 wanted = _blank(benchmark, settings, task, method, seed)
                 path = result_path(folder, wanted)
                 result = None if force else _kept(path)
@@ -122,7 +127,7 @@ def run(
 def recorded(benchmark: Benchmark, settings: Settings, folder: Path) -> Iterator[Result]:
     """Yield every result in `folder` that belongs to the benchmark as it stands, whatever its seed."""
     for task in benchmark.tasks(settings):
-        for method in benchmark.methods:
+        for method in filter(task.asks, benchmark.methods):
             first = result_path(folder, _blank(benchmark, settings, task, method, 0))
             siblings = re.compile(re.escape(first.name.removesuffix("0.json")) + r"\d+\.json")
             paths = [path for path in first.parent.glob("*.json") if siblings.fullmatch(path.name)]

@@ -1,5 +1,6 @@
 """Tables from recorded results: the paper's figure, ours, the difference; then what differs, the data, the machine."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,16 @@ class Section:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Rows of several figures: a cell is a text, or a value in every run, written with three significant digits."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | tuple[float, ...], ...], ...]
+    note: str = ""
+
+
 def render(benchmark: "Benchmark", tasks: Sequence["Task"], results: Sequence[Result]) -> str:
     """Return the whole page as Markdown; the same results give the same page."""
     good = [result for result in results if result.ok]
@@ -37,7 +48,8 @@ def render(benchmark: "Benchmark", tasks: Sequence["Task"], results: Sequence[Re
     sections = benchmark.sections(good)
     blocks = [f"# {benchmark.title}"]
     for section in sections:
-        blocks += [f"## {section.title}", _comparison(section), *filter(None, [section.note])]
+        lines = _grid(section) if isinstance(section, Grid) else _comparison(section)
+        blocks += [f"## {section.title}", _markdown(lines), *filter(None, [section.note])]
     blocks.append(_runs(sorted({result.seed for result in good})))
     lists = {
         "What differs from the paper" if any(map(_has_paper, sections)) else "Notes": benchmark.notes,
@@ -58,18 +70,34 @@ def _runs(seeds: Sequence[int]) -> str:
     return f"Means over {len(seeds)} runs (seeds {', '.join(map(str, seeds))}) ± their standard deviation."
 
 
-def _has_paper(section: Section) -> bool:
-    return any(row.paper is not None for row in section.rows)
+def _has_paper(section: Section | Grid) -> bool:
+    return isinstance(section, Section) and any(row.paper is not None for row in section.rows)
 
 
-def _comparison(section: Section) -> str:
+def _markdown(lines: list[list[str]]) -> str:
+    header, *rows = lines
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, rule, *rows))
+
+
+def _grid(grid: Grid) -> list[list[str]]:
+    rows = ([cell if isinstance(cell, str) else _significant(cell) for cell in row] for row in grid.rows)
+    return [list(grid.columns), *rows]
+
+
+def _significant(values: tuple[float, ...]) -> str:
+    size = abs(statistics.fmean(values)) if values else 0.0
+    return _spread(values, max(0, 2 - math.floor(math.log10(size))) if size else 0)
+
+
+def _comparison(section: Section) -> list[list[str]]:
     with_paper = _has_paper(section)
     header = ["", "paper", "ours", "difference"] if with_paper else ["", "measured"]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    lines = [header]
     for row in section.rows:
         ours = _spread(row.ours, section.digits)
         lines.append([row.name, *_beside(row, ours, section.digits)] if with_paper else [row.name, ours])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return lines
 
 
 def _beside(row: Row, ours: str, digits: int) -> list[str]:

@@ -144,11 +144,21 @@ def test_initial_centroids_are_public_samples():
     assert (chosen == initial_centroids(X, 6, random_state=5)).all()
 
 
-def test_same_seed_same_update_and_batches_matter():
+def test_later_batches_meet_the_centroids_that_earlier_ones_moved():
+    shared = np.array([[0.0], [10.0]])
+    X = np.repeat([[4.0], [5.1]], [30, 10], axis=0)
+    in_one, in_four = (
+        local_clusters(shared, X, ClusterTraining(sparsify="none", batch_size=size), random_state=0).sent[-2:]
+        for size in (40, 10)
+    )
+    assert in_one.tolist() == [30, 10]
+    assert in_four[0] > 30  # the first centroid came nearer to the samples at 5.1
+
+
+def test_same_seed_same_update():
     X, _ = blobs()
     shared = initial_centroids(X, 6, random_state=0) + 1.0
-    training = ClusterTraining(batch_size=10)
-    first, second = (local_clusters(shared, X, training, random_state=1).sent for _ in range(2))
+    first, second = (local_clusters(shared, X, ClusterTraining(batch_size=10), random_state=1).sent for _ in range(2))
     assert (first == second).all()
 
 

@@ -100,6 +100,15 @@ def test_the_papers_target_is_a_sparse_classifier_that_still_classifies():
     assert (predict(done.weights, X) == labels).mean() > 0.8
 
 
+def test_the_papers_target_has_its_elastic_net_and_no_ridge():
+    X, labels = pictures()
+    found = [
+        update(LinearTraining(target="classifier", sparsify="strength", ridge=ridge), X, labels).sent
+        for ridge in (0.0, 5.0)
+    ]
+    assert (found[0] == found[1]).all()
+
+
 def test_a_stronger_wish_for_sparsity_gets_a_stronger_penalty():
     X, labels = pictures()
     found = [update(LinearTraining(sparsify="strength", sparsity=s), X, labels) for s in (0.2, 0.5, 0.8, 0.9)]

@@ -55,7 +55,9 @@ def test_one_share_too_few_gives_something_else() -> None:
 def test_a_single_share_is_uniform_whatever_the_secret(secret: bytes) -> None:
     """Below the threshold shares are uniform: chi-square on their lowest bytes, false-alarm rate 1e-6 (and seeded)."""
     source = seeded_bytes(4)
-    lowest = [split(secret, threshold=2, shares=3, source=source)[number][-1] for number in (0, 1, 2) for _ in range(3000)]
+    lowest = [
+        split(secret, threshold=2, shares=3, source=source)[number][-1] for number in (0, 1, 2) for _ in range(3000)
+    ]
     counts = np.bincount(lowest, minlength=256)
     expected = len(lowest) / 256
     assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 255)

@@ -1,8 +1,8 @@
 """What DPHE is compared with: two private methods that add noise, owners on their own, and all data in one place.
 
-*PRR10.* Pathak, Rane & Raj, "Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers", NIPS 2010.
-Every owner trains an L2-regularised logistic regression; the mean of the classifiers is released with Laplace noise of
-scale 2 / (n_(1) epsilon lambda) on every weight, n_(1) being the samples of the smallest owner. What is proven of it:
+*PRR10.* Pathak, Rane & Raj, "Multiparty Differential Privacy via Aggregation of Locally Trained Classifiers", NIPS
+2010. Every owner trains an L2-regularised logistic regression; the mean of the classifiers is released with Laplace
+noise of scale 2 / (n_(1) epsilon lambda) on every weight, n_(1) being the samples of the smallest owner. Proven is:
 
 - One record moves the minimiser of its owner by at most 2 / (n lambda) in *Euclidean* length if |x| <= 1 (Chaudhuri &
   Monteleoni 2008), and the mean of K owners by a K-th of that: the published noise is K times what one owner needs.
@@ -19,19 +19,21 @@ Gaussian is the textbook's for one (epsilon, delta) release, sqrt(2 ln(1.25 / de
 - The Laplace term is drawn once and is the same in all rounds, so differences of gradients cancel it: no proof here
   rests on it. The Gaussian noise alone pays for all rounds and all classes, counted by privacy loss distributions.
 
-Both need |x| <= 1. `clip` scales every row of features down to that length, and divides by it; with None features are
-taken as they come, as the DPHE paper's experiments on standardised features suggest, and nothing is proven.
-Class labels are used as they are: also classes an owner has never seen are trained, or which ones would leak.
+Both need |x| <= 1. `clip` scales every row of features down to that length, and divides by it. With None features are
+taken as they come, and nothing is proven: on Caltech-101 (standardised features of length 36 on average, epsilon 0.2,
+delta 0.05, five owners) this gives 45% and 89% class-average accuracy, in the order of the 41.6% and 83.8% that the
+DPHE paper reports for these methods; with features clipped to 36 both are at chance, 1 to 3% of 101 classes.
+Also classes that an owner has never seen are trained, or which ones they are would leak.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blindsight.dp.accounting import compose
+from blindsight.dp.accounting import Composition, compose
 from blindsight.dp.losses import GaussianLoss, LaplaceLoss, check_positive
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
 from blindsight.errors import InputError
@@ -76,7 +78,7 @@ def prr10(
     epsilon: float,
     delta: float,
     clip: float | None,
-    regularisation: float = 0.01,
+    regularisation: float = 1.0,
     source: ByteSource = system_bytes,
 ) -> PrivateModel:
     """Average the owners' logistic regressions and add Laplace noise (PRR10).
@@ -86,23 +88,22 @@ def prr10(
     check_positive("epsilon", epsilon)
     check_positive("regularisation", regularisation)
     data = _checked(owners)
-    lengths = [len(X) for X, _ in data]
-    problems = [_problem(X, signs, clip, "logistic", regularisation) for X, signs in data]
-    models = [_minimum(problem) for problem in problems]
+    smallest = min(len(X) for X, _ in data)
+    models = [_minimum(_problem(X, signs, clip, "logistic", regularisation)) for X, signs in data]
     classes, columns = models[0].shape
-    scale = 2 / (min(lengths) * epsilon * regularisation)  # PRR10, section 3.3
-    euclidean = (2 / min(lengths) + 2 * _LEFT_OVER) / regularisation
-    sensitivity = math.sqrt(columns) * euclidean / len(data)
+    scale = 2 / (smallest * epsilon * regularisation)
+    euclidean = (2 / smallest + 2 * _LEFT_OVER) / (regularisation * len(data))
+    sensitivity = math.sqrt(columns) * euclidean
     mechanism = LaplaceMechanism(sensitivity=sensitivity, epsilon=sensitivity / scale)
     released = np.array([mechanism.release(row, source) for row in np.mean(models, axis=0)])
-    proven = compose([LaplaceLoss(mechanism.epsilon, count=classes)], delta=delta)
     statement = _statement(
         f"mean of {len(data)} logistic regressions with Laplace noise of scale {scale:.6g}",
-        None if clip is None else (proven.epsilon, delta, proven.accountant),
+        None if clip is None else compose([LaplaceLoss(mechanism.epsilon, count=classes)], delta=delta),
         Claim(
             "Pathak, Rane & Raj 2010",
             f"epsilon = {epsilon:g}",
-            f"it is per binary classifier and for L1 sensitivity: {classes} classifiers of {columns} weights share a record",
+            f"it counts one binary classifier and Euclidean sensitivity; a record is in {classes} classifiers, and "
+            f"Laplace noise on {columns} weights pays for L1 sensitivity",
         ),
         {"aggregator": "encrypted classifiers and noise", "anyone else": "the noisy mean classifier"},
         source,
@@ -116,7 +117,7 @@ def ra12(
     epsilon: float,
     delta: float,
     clip: float | None,
-    regularisation: float = 0.01,
+    regularisation: float = 0.1,
     rounds: int = 20,
     source: ByteSource = system_bytes,
 ) -> PrivateModel:
@@ -133,29 +134,20 @@ def ra12(
         raise InputError(f"rounds must be at least 1; got {rounds}.")
     data = _checked(owners)
     problems = [_problem(X, signs, clip, "hinge", 0.0) for X, signs in data]
-    shape = (data[0][1].shape[1], problems[0].samples.shape[1])
-    total = sum(len(X) for X, _ in data)
-    gaussians = [_gradient_noise(len(X), shape[0], epsilon, delta) for X, _ in data]
-    laplace = LaplaceMechanism(sensitivity=2.0, epsilon=epsilon)
-    tilts = [laplace.release(np.zeros(shape), source) for _ in data]  # one linear term per owner, kept for all rounds
-    curvature = problems[0].loss.curvature * (1.0 if clip is not None else _largest_eigenvalue(problems))
-    weights = np.zeros(shape)
-    for number in range(rounds):
-        gradient = regularisation * weights
-        for problem, tilt, noise in zip(problems, tilts, gaussians, strict=True):
-            n = len(problem.samples)
-            gradient += noise.release(problem.gradient(weights) + tilt / n, source) * (n / total)
-        weights = weights - gradient / (curvature + regularisation * (number + 1))  # 1/L first, 1/(lambda t) later
-    worst = min(noise.loss.noise_multiplier for noise in gaussians)
-    proven = compose([GaussianLoss(worst, count=rounds)], delta=delta)
-    sigma = max(noise.sigma for noise in gaussians)
+    classes = data[0][1].shape[1]
+    noises = [_gradient_noise(len(X), classes, epsilon, delta) for X, _ in data]
+    tilt = LaplaceMechanism(sensitivity=2.0, epsilon=epsilon)
+    steps = _steps(problems, regularisation, rounds, bounded=clip is not None)
+    weights = _noisy_descent(problems, noises, tilt, regularisation, steps, source)
+    sigma = max(noise.sigma for noise in noises)
+    multiplier = min(noise.loss.noise_multiplier for noise in noises)
     statement = _statement(
-        f"{rounds} gradients of {len(data)} owners with Gaussian noise of deviation {sigma:.6g} and a fixed Laplace term",
-        None if clip is None else (proven.epsilon, delta, proven.accountant),
+        f"{rounds} gradients of each of {len(data)} owners with Gaussian noise of deviation up to {sigma:.6g}",
+        None if clip is None else compose([GaussianLoss(multiplier, count=rounds)], delta=delta),
         Claim(
             "Rajkumar & Agarwal 2012",
             f"epsilon = {epsilon:g}, delta = {delta:g}",
-            f"it is per gradient of one binary classifier: a record is in {rounds} gradients of {shape[0]} classifiers",
+            f"it counts one gradient of one binary classifier; a record is in {rounds} gradients of {classes}",
         ),
         {"aggregator": "every noisy gradient of every owner", "anyone else": "the classifier of every round"},
         source,
@@ -163,8 +155,40 @@ def ra12(
     return PrivateModel(_unscaled(weights, clip), sigma, statement)
 
 
+def _noisy_descent(
+    problems: Sequence[Problem],
+    noises: Sequence[GaussianMechanism],
+    tilt: LaplaceMechanism,
+    regularisation: float,
+    steps: Sequence[float],
+    source: ByteSource,
+) -> Array:
+    """Descend on the mean loss of all samples from gradients that owners send with noise."""
+    weights = np.zeros(problems[0].anchor.shape)
+    tilts = [tilt.release(weights, source) for _ in problems]  # one linear term per owner, kept for all rounds
+    total = sum(len(problem.samples) for problem in problems)
+    for step in steps:
+        gradient = regularisation * weights
+        for problem, linear, noise in zip(problems, tilts, noises, strict=True):
+            n = len(problem.samples)
+            gradient += n / total * noise.release(problem.gradient(weights) + linear / n, source)
+        weights = weights - step * gradient
+    return weights
+
+
+def _steps(problems: Sequence[Problem], regularisation: float, rounds: int, *, bounded: bool) -> list[float]:
+    """Return step lengths: one over the curvature at first, 1 / (lambda t) later.
+
+    Rows of length 1 bound the curvature without looking at the data; without clipping it is measured.
+    """
+    curvature = problems[0].loss.curvature
+    if not bounded:
+        curvature = max(float(problem.smoothness(len(problem.samples)).max()) for problem in problems)
+    return [1 / (curvature + regularisation * (t + 1)) for t in range(rounds)]
+
+
 def _gradient_noise(samples: int, classes: int, epsilon: float, delta: float) -> GaussianMechanism:
-    """Return the noise on one owner's gradients: one record moves each class by 2 / n, all together by sqrt(C) 2 / n."""
+    """Return the noise on one owner's gradients: a record moves that of each class by 2 / n, all by sqrt(C) 2 / n."""
     sigma = 2 / samples * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     return GaussianMechanism(sensitivity=math.sqrt(classes) * 2 / samples, sigma=sigma)
 
@@ -214,11 +238,6 @@ def _minimum(problem: Problem) -> Array:
     return found
 
 
-def _largest_eigenvalue(problems: Sequence[Problem]) -> float:
-    """Return the curvature of the common objective where no clipping bounds it (and nothing is proven anyway)."""
-    return max(float(problem.smoothness(len(problem.samples)).max()) / problem.loss.curvature for problem in problems)
-
-
 def _unscaled(weights: Array, clip: float | None) -> Array:
     """Return the weights for features as they came."""
     if clip is None:
@@ -227,29 +246,22 @@ def _unscaled(weights: Array, clip: float | None) -> Array:
 
 
 def _statement(
-    mechanism: str,
-    proven: tuple[float, float, str] | None,
-    claim: Claim,
-    who_sees: dict[str, str],
-    source: ByteSource,
+    mechanism: str, proven: Composition | None, claim: Claim, who_sees: dict[str, str], source: ByteSource
 ) -> PrivacyStatement:
-    """Say what is proven: (epsilon, delta, accountant), or None where the length of the features has no bound."""
+    """Say what is proven; None where the length of the features has no bound."""
     if proven is None:
-        claim = Claim(
-            claim.source, claim.claimed, "features were not clipped, so one record can move the model without bound"
-        )
-    epsilon, delta, accountant = proven or (math.inf, None, None)
+        claim = replace(claim, why_it_fails="features were not clipped: one record can move the model without bound")
     return PrivacyStatement(
         guarantee="none" if proven is None else "differential privacy",
         mechanism=mechanism,
         unit="record",
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=math.inf if proven is None else proven.epsilon,
+        delta=None if proven is None else proven.delta,
         neighbours="replace",
-        accountant=accountant,
+        accountant=None if proven is None else proven.accountant,
         randomness=randomness_of(source),
         who_sees={"owners": "their own pictures and labels", **who_sees},
-        assumptions=("every picture belongs to one owner", "the numbers of samples are public"),
+        assumptions=("every private picture belongs to one owner", "the numbers of samples are public"),
         not_protected=(
             "a person on several pictures: the unit is one picture",
             "what is true of pictures in general, one picture's part in it or not",

@@ -5,8 +5,7 @@ measures. Nothing is encrypted before every update of the round has been checked
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -25,6 +24,9 @@ Recorder = Callable[[str, bytes], object]
 
 Transit = Callable[[str, str, bytes], Iterable[bytes]]
 """Called with sender, receiver and message, returns what arrives: nothing if it is lost, two if it is doubled, ..."""
+
+Encoded = Mapping[str, Callable[[], NDArray[np.int64]]]
+"""The checked updates of a round by user, each encoded when it is called for: one at a time is in memory."""
 
 T = TypeVar("T")
 
@@ -68,14 +70,9 @@ class Post:
     def __init__(self, users: tuple[str, ...], transit: Transit | None = None) -> None:
         """Begin with nothing; `transit` may lose, double or change messages, to show that it does no harm."""
         self.meter = Meter(users)
+        self.working = self.meter.working
         self.refused: dict[str, str] = {}
         self._transit = transit
-
-    @contextmanager
-    def working(self, party: str, step: Step) -> Iterator[None]:
-        """Count what happens in the block as work of this party."""
-        with self.meter.working(party, step):
-            yield
 
     def carry(
         self,
@@ -86,7 +83,7 @@ class Post:
         *,
         ciphertexts: int = 0,
     ) -> list[T]:
-        """Hand a message to its receiver and return what that makes of it: one item, or none if it was refused.
+        """Hand a message to its receiver and return what that makes of it: nothing if it was lost or refused.
 
         `route` is (sender, receiver); `steps` are the one in which the message was made and the one in which it is
         received. A message that the receiver refuses is noted under its sender.
@@ -137,20 +134,21 @@ class Session(ABC):
         """Return what this run protects, from whom, under which assumptions."""
 
     @abstractmethod
-    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+    def _add(self, updates: Encoded, number: int, post: Post) -> Sum:
         """Play one round with the users that have an update."""
 
     def round(self, updates: Mapping[str, ArrayLike], number: int) -> RoundResult:
         """Add up the updates of one round; users without one have dropped out.
 
-        Numbers go up from round to round. A round with too few users, or whose messages are spoilt, raises and has
-        given nothing away; its number is used up.
+        Numbers go up from round to round. A round with too few users, or whose messages are spoilt, raises; it has given
+        away no more than its sum, and its number is used up.
         """
-        integers = self._checked(updates, number)
+        self._check(updates, number)
         self._last = number
+        encoded = {user: partial(self._encode, user, updates) for user in self.terms.users if user in updates}
         post = Post(self.terms.users, self._transit)
         try:
-            found = self._add(integers, number, post)
+            found = self._add(encoded, number, post)
         except (MessageError, PrivacyError) as error:
             for sender, sentence in post.refused.items():
                 error.add_note(f"Refused from {sender}: {sentence}")
@@ -160,8 +158,8 @@ class Session(ABC):
             number, found.users, found.integers, values, found.withheld, dict(post.refused), post.meter.cost()
         )
 
-    def _checked(self, updates: Mapping[str, ArrayLike], number: int) -> dict[str, NDArray[np.int64]]:
-        """Return all updates encoded, in the order of the terms' users."""
+    def _check(self, updates: Mapping[str, ArrayLike], number: int) -> None:
+        """Refuse a round that cannot be, before anything is sent."""
         if number <= self._last:
             raise InputError(f"rounds count up from 0: after round {self._last} there is no round {number}.")
         for user in updates:
@@ -171,14 +169,14 @@ class Session(ABC):
             raise PrivacyError(
                 f"round {number} has updates of {len(updates)} users; a sum needs {self.terms.minimum}. Wait for more."
             )
-        encoded = {}
-        for user in self.terms.users:
-            if user in updates:
-                try:
-                    encoded[user] = self.terms.integers(updates[user])
-                except InputError as error:
-                    raise InputError(f"the update of {user!r} cannot be added: {error}") from error
-        return encoded
+        for user in updates:
+            self._encode(user, updates)
+
+    def _encode(self, user: str, updates: Mapping[str, ArrayLike]) -> NDArray[np.int64]:
+        try:
+            return self.terms.integers(updates[user])
+        except InputError as error:
+            raise InputError(f"the update of {user!r} cannot be added: {error}") from error
 
 
 def recorder_of(record: Recorder | None, party: str) -> Record:

@@ -12,10 +12,9 @@ from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe import Parties, User
-from blindsight.learn.dphe.aggregator import SEALED_REQUEST
 from blindsight.learn.dphe.messages import AggregatorSetup, Contribution, Request, Shard
 from blindsight.learn.dphe.receipts import vouch
-from blindsight.learn.dphe.sealing import seal
+from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal
 from blindsight.learn.dphe.terms import AGGREGATOR
 
 Integers = NDArray[np.int64]
@@ -53,7 +52,7 @@ def finish(parties: Parties) -> Integers:
 
 def signed(user: User, places: Integers, ciphertexts: NDArray[np.uint8], *, round: int = 3) -> bytes:
     """A contribution of any content, signed by the user it comes from."""
-    body = encode(Shard(places, ciphertexts))
+    body = encode(Shard(bytes(32), places, ciphertexts))
     (message,) = vouch(user._key, user.name, [body], run=user._agreement.digest, round=round)
     return message
 
@@ -76,16 +75,16 @@ def bad_contributions(parties: Parties, updates: dict[str, Integers], key: Priva
     anna, places, fine = parties.users["anna"], np.arange(6), zeros(parties, 6).to_matrix()
     good = signed(anna, places, fine)
     stranger = SigningKey.generate()
-    run, body = anna._agreement.digest, encode(Shard(places, fine))
+    run, body = anna._agreement.digest, encode(Shard(bytes(32), places, fine))
     contents = decode(good, Contribution)
-    other_body = encode(Shard(places + 1, fine))
+    other_body = encode(Shard(bytes(32), places + 1, fine))
     return {
         "cut short": b"",
         "does not begin like one": b"garbage" * 100,
         "bytes and": good[:-1],
         "checksum": good[:200] + bytes([good[200] ^ 1]) + good[201:],
         "expected a message dphe/contribution": anna.enrolment(),
-        "at most": encode(Contribution(contents.receipt, contents.shard * 2)),
+        "at most": encode(Contribution(contents.receipt, contents.shard * 10)),
         "does not take part": vouch(stranger, "mallory", [body], run=run, round=3)[0],
         "was not signed by 'anna'": vouch(stranger, "anna", [body], run=run, round=3)[0],
         "to another run": vouch(anna._key, "anna", [body], run=bytes(32), round=3)[0],
@@ -110,7 +109,7 @@ def test_what_is_wrong_is_refused_counted_and_changes_nothing(
     contribute(parties, updates, "bert", "cleo")
     bad = bad_contributions(parties, updates, key)
     for sentence, message in bad.items():
-        with pytest.raises(MessageError, match=sentence.replace("^", "[^]")):
+        with pytest.raises(MessageError, match=sentence):
             parties.aggregator.receive(message)
     assert parties.aggregator.refused == len(bad)
     assert parties.aggregator.users == ("bert", "cleo")
@@ -118,17 +117,28 @@ def test_what_is_wrong_is_refused_counted_and_changes_nothing(
     np.testing.assert_array_equal(finish(parties), sum(updates.values()))
 
 
-def test_a_thousand_damaged_messages_are_refused(parties: Parties, updates: dict[str, Integers]) -> None:
-    sent = contribute(parties, updates, "bert", "cleo", "dora")
+def test_damaged_messages_are_refused(parties: Parties, updates: dict[str, Integers]) -> None:
+    contribute(parties, updates, "bert", "cleo", "dora")
     (good,) = parties.users["anna"].contribute_integers(updates["anna"], 3)
+    inner = decode(good, Contribution)
     rng = np.random.default_rng(0)
-    for _ in range(1000):
-        damaged = bytearray(good if rng.random() < 0.5 else sent["bert"])
-        for place in rng.integers(0, len(damaged), rng.integers(1, 4)):
-            damaged[place] ^= rng.integers(1, 256)
-        with pytest.raises(MessageError):
-            parties.aggregator.receive(bytes(damaged[: rng.integers(1, len(damaged) + 1)]))
-    assert parties.aggregator.refused == 1000
+
+    def damaged(blob: bytes) -> bytes:
+        changed = bytearray(blob)
+        for place in rng.integers(0, len(changed), rng.integers(1, 4)):
+            changed[place] ^= rng.integers(1, 256)
+        return bytes(changed[: rng.integers(1, len(changed))] if rng.random() < 0.2 else changed)
+
+    for _ in range(500):
+        for message in (
+            damaged(good),
+            # Whole and with a valid checksum, but altered inside.
+            encode(Contribution(damaged(inner.receipt), inner.shard)),
+            encode(Contribution(inner.receipt, damaged(inner.shard))),
+        ):
+            with pytest.raises(MessageError):
+                parties.aggregator.receive(message)
+    assert parties.aggregator.refused == 1500
     parties.aggregator.receive(good)
     np.testing.assert_array_equal(finish(parties), sum(updates.values()))
 
@@ -224,7 +234,7 @@ def asked(
     ciphertexts = agreement.key.encrypt(plaintexts).to_matrix()
     places = np.arange(len(plaintexts) * agreement.terms.blocks_per_request)[: agreement.terms.blocks]
     request = Request(run or agreement.digest, round, tuple(receipts), places, ciphertexts)
-    return seal(setup.channel_secret, encode(request), purpose=SEALED_REQUEST)
+    return seal(setup.channel_secret, encode(request), purpose=REQUEST_FOR_DECRYPTION)
 
 
 def receipts_of(parties: Parties, updates: dict[str, Integers], *names: str, round: int = 3) -> list[bytes]:
@@ -266,19 +276,16 @@ def test_shards_of_one_user_are_one_user(new_run: NewRun, sparse_update: Sparse)
 
 
 def test_a_round_is_answered_once(parties: Parties, updates: dict[str, Integers]) -> None:
+    earlier, generator = receipts_of(parties, updates, *updates, round=2), parties.generator
     receipts = receipts_of(parties, updates, *updates)
-    generator = parties.generator
     first = generator.answer(asked(parties, receipts, [7]))
+    assert parties.users["anna"].read(first, 3).integers.sum() == 7
     # The same users again get what is on record, whatever ciphertexts come with it: no second decryption.
     assert generator.answer(asked(parties, receipts[::-1], [1000])) == first
-    assert (
-        parties.users["anna"].read(first, 3).integers.tolist() == [7] + 23 * [0]
-        or sum(parties.users["anna"].read(first, 3).integers) == 7
-    )
     with pytest.raises(PrivacyError, match="round 3 is over"):
         generator.answer(asked(parties, receipts[:3], [7]))
-    earlier = {name: User(name, parties.generator.terms) for name in updates}
-    assert earlier  # users keep their rounds; an old round is refused by number alone:
+    with pytest.raises(PrivacyError, match="round 2 is over"):
+        generator.answer(asked(parties, earlier, [7], round=2))
     assert len(generator.log) == 1
 
 

@@ -29,9 +29,9 @@ count under encryption (`decryptedsum`). ``Terms(as_published=True)`` undoes the
 
 from blindsight.learn.dphe.aggregator import Aggregator
 from blindsight.learn.dphe.answers import Total
+from blindsight.learn.dphe.claims import statement
 from blindsight.learn.dphe.keygenerator import KeyGenerator
 from blindsight.learn.dphe.local import Parties, set_up
-from blindsight.learn.dphe.statement import statement
 from blindsight.learn.dphe.terms import Terms
 from blindsight.learn.dphe.user import Outcome, User
 

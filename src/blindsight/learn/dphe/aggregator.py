@@ -20,14 +20,12 @@ from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import Total, read_answer
 from blindsight.learn.dphe.collection import Collection
 from blindsight.learn.dphe.messages import AggregatorSetup, Contribution, Request, RoundBegun, RoundClosed
-from blindsight.learn.dphe.sealing import seal
-from blindsight.learn.dphe.storage import MessageJournal
+from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal
+from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite
 from blindsight.learn.dphe.terms import Terms
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
-
-SEALED_REQUEST = b"request for decryption"
 
 
 class Aggregator(Secret):
@@ -45,6 +43,7 @@ class Aggregator(Secret):
         self.terms = terms
         self.refused = 0
         self._source, self._record = source, record
+        refuse_to_overwrite(path)
         self._journal = MessageJournal(path) if path else None
         self._setup = b""
         self._collection: Collection | None = None
@@ -140,7 +139,7 @@ class Aggregator(Secret):
         request = encode(Request(self._agreement.digest, self.round, receipts, places, ciphertexts.to_matrix()))
         if self.terms.as_published:
             return request
-        return seal(self._channel_secret, request, purpose=SEALED_REQUEST, source=self._source)
+        return seal(self._channel_secret, request, purpose=REQUEST_FOR_DECRYPTION, source=self._source)
 
     def read(self, answer: bytes) -> Total:
         """Read the key generator's answer to this round's request (Algorithm 1, step 6)."""

@@ -30,7 +30,7 @@ class IndexedValues:
 
 def decompose(integers: NDArray[np.int64], terms: Terms, *, source: ByteSource = system_bytes) -> list[IndexedValues]:
     """Split an encoded update into shards of exactly `terms.capacity` blocks, at least one shard."""
-    rows = as_blocks(integers, terms)
+    rows = _as_blocks(integers, terms)
     changed = np.flatnonzero(rows.any(axis=1))
     packed = _packed(rows[changed], terms)
     count = max(1, -(-changed.size // terms.capacity)) * terms.capacity
@@ -49,7 +49,7 @@ def decompose(integers: NDArray[np.int64], terms: Terms, *, source: ByteSource =
     ]
 
 
-def as_blocks(values: NDArray[np.int64], terms: Terms) -> NDArray[np.int64]:
+def _as_blocks(values: NDArray[np.int64], terms: Terms) -> NDArray[np.int64]:
     """Return one row of `terms.slots` weights per block; the last row is filled with zeros."""
     rows = np.zeros(terms.blocks * terms.slots, dtype=np.int64)
     rows[: values.size] = values

@@ -18,14 +18,13 @@ from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.learn.dphe.aggregator import SEALED_REQUEST
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import seal_released, sign_answer
 from blindsight.learn.dphe.decryptedsum import decrypt_sum
 from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Enrolment, GeneratorState, Request, UserSetup
 from blindsight.learn.dphe.receipts import contributors
-from blindsight.learn.dphe.sealing import unseal
-from blindsight.learn.dphe.storage import read_state, write_state
+from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, unseal
+from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, Terms
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.progress import Progress, silent
@@ -47,6 +46,8 @@ class KeyGenerator(Secret):
     ) -> None:
         """Generate all keys and secrets of a run (Algorithm 1, step 1); an existing key pair may be given."""
         self.terms = terms
+        if state is None:
+            refuse_to_overwrite(path)
         self._path, self._source, self._record = path, source, record
         self._key = key or generate_keys(terms.key_bits, insecure=terms.insecure, source=source)
         if self._key.public.bits != terms.key_bits:
@@ -124,7 +125,7 @@ class KeyGenerator(Secret):
 
     def _read(self, request: bytes) -> Request:
         if not self.terms.as_published:
-            request = unseal(self._state.channel_secret, request, purpose=SEALED_REQUEST)
+            request = unseal(self._state.channel_secret, request, purpose=REQUEST_FOR_DECRYPTION)
         self._record(request)
         message = decode(request, Request)
         if message.run != self._agreement.digest or message.round < 0:

@@ -85,8 +85,9 @@ class Receipt(Message, name="dphe/receipt.1"):
 
 
 class Shard(Message, name="dphe/shard.1"):
-    """Phi(K) in ascending order, and Enc(v) in the same order."""
+    """Phi(K) in ascending order, Enc(v) in the same order, and 32 random bytes (see `receipts`)."""
 
+    salt: Key
     places: Integers
     ciphertexts: Octets
 

@@ -1,8 +1,11 @@
 """Who contributed: signed receipts, which tell the key generator whose shards a sum holds without showing it a shard.
 
-A receipt binds the run, the round, the number of the shard and the digest of its body. It does not prove that the
-aggregator really added that shard: an aggregator that breaks the protocol could name three users and send one user's
-ciphertexts. It must be semi-honest; the receipts make its claim one that can be held against it.
+A receipt binds the run, the round, the number of the shard and the digest of its body. The body is salted: the key
+generator, who knows every permutation and sees some users' ciphertexts unchanged in the sum, could otherwise rebuild a
+small shard and find out by its digest whose it is.
+
+A receipt does not prove that the aggregator really added that shard: an aggregator that breaks the protocol could name
+three users and send one user's ciphertexts. It must be semi-honest; the receipts are what it can be held to.
 """
 
 import hashlib

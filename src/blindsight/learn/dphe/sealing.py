@@ -8,6 +8,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from blindsight.errors import MessageError
 from blindsight.rng import ByteSource, system_bytes
 
+REQUEST_FOR_DECRYPTION = b"request for decryption"
+
 _LABEL = b"blindsight dphe sealing 1"
 _NONCE_BYTES = 12
 

@@ -17,6 +17,12 @@ from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.files import atomic_writer, storage_errors
 
 
+def refuse_to_overwrite(path: Path | None) -> None:
+    """Raise if there is a file at the place where a new role is to keep its state: it may hold the only key."""
+    if path is not None and path.exists():
+        raise StorageError(f"{path} exists already. Load the role from it, or name another file.")
+
+
 def write_state(path: Path, state: Message) -> None:
     """Replace the state file by one that holds `state`."""
     with atomic_writer(path, private=True) as stream:
@@ -74,7 +80,8 @@ class MessageJournal:
             while blob := self._next(stream):
                 yield blob
                 self._size += len(blob)
-            stream.truncate(self._size)
+            if self._size:  # else it is no journal, and is left as it is
+                stream.truncate(self._size)
 
     def _next(self, stream: BinaryIO) -> bytes:
         """Return the next message, or nothing where the file or its whole part ends."""

@@ -54,6 +54,7 @@ class Terms:
     insecure: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "users", tuple(self.users))
         self._check_names()
         check_key_bits(self.key_bits, insecure=self.insecure)
         FixedPoint(self.fraction_bits)

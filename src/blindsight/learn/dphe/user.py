@@ -24,7 +24,7 @@ from blindsight.learn.dphe.answers import Total, read_answer, released_blocks
 from blindsight.learn.dphe.decomposition import IndexedValues, decompose
 from blindsight.learn.dphe.messages import Enrolment, Shard, UserSetup, UserState
 from blindsight.learn.dphe.receipts import vouch
-from blindsight.learn.dphe.storage import read_state, write_state
+from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state
 from blindsight.learn.dphe.terms import Terms
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.progress import Progress, silent
@@ -54,6 +54,8 @@ class User(Secret):
         """Make a user of a run, with a new signing key."""
         if name not in terms.users:
             raise InputError(f"{name!r} does not take part in the run {terms.run!r}.")
+        if state is None:
+            refuse_to_overwrite(path)
         self.name, self.terms = name, terms
         self._path, self._source, self._record = path, source, record
         self._keep(state or _new_state(name, terms, source))
@@ -148,7 +150,7 @@ class User(Secret):
         order = np.argsort(places)
         plaintexts = [shard.plaintexts[i] for i in order.tolist()]
         ciphertexts = self._agreement.key.encrypt(plaintexts, source=self._source, pool=pool, progress=progress)
-        return Shard(places[order], ciphertexts.to_matrix())
+        return Shard(self._source(32), places[order], ciphertexts.to_matrix())
 
     def _remember(self, **changes: Any) -> None:
         self._keep(replace(self._state, **changes))

@@ -1,7 +1,5 @@
 """A user of sums under BFV: encrypts its update, once a round, and reads the sum of everyone's."""
 
-import hashlib
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -26,7 +24,7 @@ class LatticeUser(Secret):
         self.name, self.roster = name, roster
         self._key, self._record = key, record
         self._public: PublicKey | None = None
-        self._round, self._update, self._sent = -1, b"", b""
+        self._round = -1
 
     def accept(self, setup: bytes) -> None:
         """Receive the encryption key from the key generator."""
@@ -38,11 +36,8 @@ class LatticeUser(Secret):
         return self.contribute_integers(self.roster.terms.integers(update), round)
 
     def contribute_integers(self, integers: NDArray[np.int64], round: int) -> list[bytes]:
-        """Encrypt an update that is encoded already; asked again for the same, it sends the same bytes."""
+        """Encrypt an update that is encoded already; keep the message if it may have to be sent again."""
         integers = self.roster.terms.checked(integers)
-        update = hashlib.sha256(integers.tobytes()).digest()
-        if round == self._round and update == self._update:
-            return [self._sent]
         if round <= self._round:
             raise PrivacyError(f"{self.name!r} has contributed to round {self._round} already and does so once.")
         if self._public is None:
@@ -50,9 +45,8 @@ class LatticeUser(Secret):
         vector = self._public.encrypt(integers, terms=len(self.roster.terms.users)).to_bytes()
         key = bytes.fromhex(self._public.fingerprint)
         receipt = Receipt(self.roster.digest, round, key, checksum(vector))
-        sent = encode(Vouched(self._key.sign(encode(receipt), author=self.name), vector))
-        self._round, self._update, self._sent = round, update, sent
-        return [sent]
+        self._round = round
+        return [encode(Vouched(self._key.sign(encode(receipt), author=self.name), vector))]
 
     def read(self, answer: bytes, round: int) -> Total:
         """Read the sum of a round."""

@@ -1,12 +1,9 @@
 """BFV: dense updates under lattice encryption (`learn.lattice`)."""
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from blindsight.crypto.bfv import SecretKey
 from blindsight.crypto.signing import SigningKey
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.lattice.aggregator import LatticeAggregator
@@ -14,7 +11,7 @@ from blindsight.learn.lattice.keygenerator import LatticeKeyGenerator
 from blindsight.learn.lattice.user import LatticeUser
 from blindsight.learn.roster import Roster
 from blindsight.learn.schemes.keyed import play_round
-from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
+from blindsight.learn.session import Encoded, Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import PrivacyStatement, randomness_of
@@ -29,7 +26,6 @@ class LatticeSession(Session):
         self,
         terms: SumTerms,
         *,
-        key: SecretKey | None = None,
         source: ByteSource = system_bytes,
         record: Recorder | None = None,
         transit: Transit | None = None,
@@ -41,9 +37,7 @@ class LatticeSession(Session):
         roster = Roster(terms, {party: identity.public for party, identity in identities.items()})
         records = {party: recorder_of(record, party) for party in identities}
         with post.working(KEY_GENERATOR, "set up"):
-            self._generator = LatticeKeyGenerator(
-                roster, identities[KEY_GENERATOR], secret=key, record=records[KEY_GENERATOR]
-            )
+            self._generator = LatticeKeyGenerator(roster, identities[KEY_GENERATOR], record=records[KEY_GENERATOR])
             setup = self._generator.setup()
         self._aggregator = LatticeAggregator(roster, identities[AGGREGATOR], record=records[AGGREGATOR])
         self._users = {user: LatticeUser(user, roster, identities[user], record=records[user]) for user in terms.users}
@@ -51,13 +45,17 @@ class LatticeSession(Session):
         post.spread(setup, KEY_GENERATOR, ("set up", "set up"), readers)
         self.setup_cost = post.meter.cost()
 
-    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+    def _add(self, updates: Encoded, number: int, post: Post) -> Sum:
         users = {name: self._users[name] for name in updates}
+
+        def contribute(name: str) -> list[bytes]:
+            return users[name].contribute_integers(updates[name](), number)
+
         ciphertexts = -(-self.terms.dimension // self._generator.degree)
         totals = play_round(
             number,
             post,
-            contribute={name: partial(user.contribute_integers, updates[name], number) for name, user in users.items()},
+            contribute={name: partial(contribute, name) for name in users},
             aggregator=self._aggregator,
             close=self._aggregator.close,
             answer=self._generator.answer,
@@ -72,8 +70,8 @@ class LatticeSession(Session):
         """Return what BFV protects."""
         return PrivacyStatement(
             guarantee="cryptographic",
-            mechanism="BFV: lattice encryption of whole updates, ring degree "
-            f"{self._generator.degree}, 128 bits of security",
+            mechanism=f"BFV: lattice encryption of whole updates, ring degree {self._generator.degree}, 128 bits of "
+            "security; a user that drops out is not in the sum, and nothing else changes",
             unit="person",
             epsilon=None,
             delta=None,

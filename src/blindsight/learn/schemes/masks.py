@@ -1,6 +1,6 @@
 """Masks: dense updates under masks that cancel in the sum (`learn.masks`); nobody holds a key that opens an upload."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from blindsight.learn.masks.keys import threshold
 from blindsight.learn.masks.server import MaskServer
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.roster import Roster
-from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
+from blindsight.learn.session import Encoded, Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import PrivacyStatement, randomness_of
@@ -48,7 +48,7 @@ class MaskSession(Session):
         }
         self._present = set(terms.users)
 
-    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+    def _add(self, updates: Encoded, number: int, post: Post) -> Sum:
         beginning = [name for name in self.terms.users if name in self._present or name in updates]
         self._present = set(updates)
         self._share(beginning, number, post)
@@ -56,7 +56,7 @@ class MaskSession(Session):
             deliveries = self._server.deliveries()
         for name in updates:
             if name in deliveries:
-                mask = partial(self._users[name].mask_integers, updates[name])
+                mask = partial(self._mask, name, updates[name])
                 self._ask(name, deliveries[name], mask, ("share", "encrypt", "aggregate"), post)
         with post.working(AGGREGATOR, "aggregate"):
             request = self._server.request()
@@ -80,6 +80,9 @@ class MaskSession(Session):
         for name in self._server.awaited:
             self._ask(name, directory, self._users[name].share, ("share", "share", "share"), post)
 
+    def _mask(self, name: str, integers: Callable[[], NDArray[np.int64]], delivery: bytes) -> bytes:
+        return self._users[name].mask_integers(integers(), delivery)
+
     def _ask(
         self,
         name: str,
@@ -99,7 +102,8 @@ class MaskSession(Session):
         return PrivacyStatement(
             guarantee="cryptographic",
             mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
-            f"in every round; {threshold(everyone)} of {everyone} users unmask a sum",
+            f"in every round; {threshold(everyone)} of {everyone} users lift the masks of the sum, and of those who "
+            "dropped out; with fewer the round is lost",
             unit="person",
             epsilon=None,
             delta=None,

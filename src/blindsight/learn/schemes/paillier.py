@@ -1,11 +1,9 @@
 """DPHE and block DPHE: sparse updates under Paillier, at places that the aggregator cannot name (`learn.dphe`)."""
 
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
@@ -14,7 +12,7 @@ from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User, stateme
 from blindsight.learn.dphe.messages import Request
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.schemes.keyed import play_round
-from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
+from blindsight.learn.session import Encoded, Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import PrivacyStatement
@@ -31,7 +29,7 @@ def sparse_terms(
         raise InputError(f"capacity must be in 1 ... {terms.dimension}, the number of weights; got {capacity}.")
     counting = int(minimum_per_position > 1)
     room = SlotPacking.for_key(key_bits, slot_bits=terms.slot_bits).slots - counting
-    slots = min(room, terms.dimension) if blocks else 1
+    slots = room if blocks else 1
     return Terms(
         run=terms.run,
         users=terms.users,
@@ -87,15 +85,16 @@ class PaillierSession(Session):
             post.carry(message, (KEY_GENERATOR, name), ("set up", "set up"), role.accept)
         self.setup_cost = post.meter.cost()
 
-    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+    def _add(self, updates: Encoded, number: int, post: Post) -> Sum:
         users = {name: self._users[name] for name in updates}
+
+        def contribute(name: str) -> list[bytes]:
+            return users[name].contribute_integers(updates[name](), number, pool=self._pool)
+
         outcomes = play_round(
             number,
             post,
-            contribute={
-                name: partial(user.contribute_integers, updates[name], number, pool=self._pool)
-                for name, user in users.items()
-            },
+            contribute={name: partial(contribute, name) for name in users},
             aggregator=self._aggregator,
             close=partial(self._aggregator.close, threads=self._threads),
             answer=partial(self._generator.answer, threads=self._threads),

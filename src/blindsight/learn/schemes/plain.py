@@ -1,19 +1,17 @@
 """No protection at all: users send their updates as they are, and the aggregator adds them up. For comparison."""
 
 import hashlib
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record
 from blindsight.learn.residues import read_residues, to_integers, to_residues
-from blindsight.learn.session import Post, Recorder, Session, Sum, Transit, recorder_of
+from blindsight.learn.session import Encoded, Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.statement import PrivacyStatement
 
@@ -78,11 +76,11 @@ class PlainSession(Session):
         super().__init__(terms, transit=transit)
         self._record = record
 
-    def _add(self, updates: Mapping[str, NDArray[np.int64]], number: int, post: Post) -> Sum:
+    def _add(self, updates: Encoded, number: int, post: Post) -> Sum:
         aggregator = PlainAggregator(self.terms, number, recorder_of(self._record, AGGREGATOR))
-        for user, integers in updates.items():
+        for user, encoded in updates.items():
             with post.working(user, "encrypt"):
-                message = encode(Update(number, user, to_residues(integers, self.terms).tobytes()))
+                message = encode(Update(number, user, to_residues(encoded(), self.terms).tobytes()))
             post.carry(message, (user, AGGREGATOR), ("encrypt", "aggregate"), aggregator.receive)
         with post.working(AGGREGATOR, "aggregate"):
             answer = aggregator.total()

@@ -1,0 +1,275 @@
+"""Owners of pictures train one linear classifier, and nobody sees another's update: a scikit-learn estimator.
+
+R. Yonetani, V. N. Boddeti, K. M. Kitani, Y. Sato, "Privacy-Preserving Visual Learning Using Doubly Permuted Homomorphic
+Encryption", ICCV 2017, sections 2.1 and 3; the rounds are `federation`, an owner's part is `linear`, the sum is
+`aggregation`. ::
+
+    classifier = FederatedClassifier(rounds=10).fit([(X1, y1), (X2, y2), (X3, y3)], public=(X0, y0))
+    classifier.predict(X), classifier.history_, print(classifier.statement_)
+
+| paper | here |
+| --- | --- |
+| initial weights from public data | ``fit(..., public=(X0, y0))``, which also standardises the features |
+| users send sparse classifiers, their mean is the next one | ``scheme="dphe", target="classifier"`` |
+| elastic net, more than 90% zeros | ``sparsity=0.9`` (by the penalty for that target, see `linear`) |
+| M = 0.1 D NC, the encryption capacity | (1 - sparsity) of the weights, in whole blocks for "block-dphe" |
+
+By default owners send the largest *differences* to the shared classifier instead, and keep the rest for later rounds.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from blindsight.errors import InputError
+from blindsight.learn.descent import Loss
+from blindsight.learn.labels import Attributes, Classes, Labels
+from blindsight.learn.linear import LinearTraining, Target, train
+from blindsight.learn.linearlearner import LinearLearner
+from blindsight.learn.linearmodel import Floats, Standardiser
+from blindsight.learn.model import LinearModel
+from blindsight.learn.owners import Owners, check_pair, fingerprint, name_owners, speaking_of
+from blindsight.learn.rounds import Criterion
+from blindsight.learn.runs import OnRound, RunSettings, Seed, Selection, Task, alone, play
+from blindsight.progress import Progress, silent
+
+LARGEST_WEIGHT = 64.0
+"""Weights of standardised features stay far below; the fixed point has room for it."""
+
+_PASSES: dict[Target, int] = {"update": 3, "classifier": 20}
+
+
+class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear classifier learned from several owners' data; with ``fit(X, y)``, from one's alone.
+
+    Parameters
+    ----------
+    scheme : "block-dphe", "dphe", "bfv", "masks" or "plain"; how updates are added up (`aggregation`).
+    rounds : how many times; `early_stopping` may end them before.
+    sparsity : the share of weights that an owner does *not* send in a round. Messages of bfv and masks are no shorter
+        for it: give 0 there, unless to compare.
+    key_bits : of the Paillier key: 2048, 3072 or 4096; 1024 only with `insecure`.
+    loss : "hinge", "squared hinge" or "logistic".
+    target : what is sent: "update", the difference to the shared classifier, or "classifier", as in the paper.
+    selection : "topk" sends the largest weights, "blocks" the largest blocks, "strength" what the elastic net leaves,
+        "none" everything; "auto" is blocks for "block-dphe", strength for the classifier target, else topk.
+    multilabel : labels are attributes (n, a) with 1, 0 and -1 for unknown, not one class per sample.
+    classes : all classes there are, where the public data do not have an example of each.
+    balanced : give rare classes the weight of frequent ones.
+    ridge : see `linear.LinearTraining`; None is that of all owners' data pooled.
+    passes : over an owner's data in a round; None is 3, and 20 for the classifier target.
+    minimum_per_position : withhold weights that fewer owners changed (dphe and block-dphe); they are sent later.
+    early_stopping : "score" stops after `patience` rounds without a validation score better by `tolerance`, "step" when
+        the model moved less than `tolerance` of its length in as many. The last round's model is kept, not the best.
+    random_state : decides the order of samples in training; keys never depend on it.
+    record : keep, for one round, what each role held, as pictures (`views_`); for demonstrations only.
+
+    Attributes
+    ----------
+    coef_, intercept_ : weights of *standardised* features, one row per class (one in all for two classes).
+    classes_ : the classes, sorted; absent for attributes.
+    model_ : the `LinearModel`, which can be saved.
+    history_ : a `RoundReport` per round.
+    public_score_ : the validation score of the public model, before any round.
+    statement_ : the `PrivacyStatement`.
+    views_ : what each role held, if recorded.
+    n_features_in_ : the number of features.
+    """
+
+    def __init__(
+        self,
+        scheme: str = "block-dphe",
+        *,
+        rounds: int = 10,
+        sparsity: float = 0.9,
+        key_bits: int = 3072,
+        loss: Loss = "hinge",
+        target: Target = "update",
+        selection: Selection = "auto",
+        multilabel: bool = False,
+        classes: ArrayLike | None = None,
+        balanced: bool = False,
+        ridge: float | None = None,
+        passes: int | None = None,
+        batch_size: int = 64,
+        minimum_per_position: int = 1,
+        early_stopping: Criterion | None = None,
+        patience: int = 3,
+        tolerance: float = 1e-3,
+        random_state: Seed = 0,
+        insecure: bool = False,
+        record: bool = False,
+    ) -> None:
+        self.scheme = scheme
+        self.rounds = rounds
+        self.sparsity = sparsity
+        self.key_bits = key_bits
+        self.loss = loss
+        self.target = target
+        self.selection = selection
+        self.multilabel = multilabel
+        self.classes = classes
+        self.balanced = balanced
+        self.ridge = ridge
+        self.passes = passes
+        self.batch_size = batch_size
+        self.minimum_per_position = minimum_per_position
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.tolerance = tolerance
+        self.random_state = random_state
+        self.insecure = insecure
+        self.record = record
+
+    def fit(
+        self,
+        owners: Owners | ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        public: tuple[ArrayLike, ArrayLike] | None = None,
+        validation: tuple[ArrayLike, ArrayLike] | None = None,
+        checkpoint: Path | None = None,
+        on_round: OnRound | None = None,
+        progress: Progress = silent,
+    ) -> Self:
+        """Learn from several owners, or with features and labels `y` and no `public` data from one alone.
+
+        `owners` is a list of (X, y), or a mapping from names to them; a function that returns (X, y) can stand for the
+        pair and is called in every round. `public` data give the first model, the standardisation and the classes.
+        `validation` data are scored after every round. With a `checkpoint` folder, a run that was interrupted goes
+        on where it stopped. `on_round` is called with each `RoundReport`.
+        """
+        if public is None:
+            return self._fit_alone(owners, y)
+        if y is not None:
+            raise InputError("with public data every owner brings its own labels; got y as well.")
+        task = self._task(owners, public, validation)
+        run = play(
+            task,
+            RunSettings.of(self),
+            random_state=self.random_state,
+            checkpoint=checkpoint,
+            on_round=on_round,
+            progress=progress,
+        )
+        learner = task.learner
+        self._adopt(LinearModel(run.state.shared, learner.standardiser, learner.labels))
+        self.history_, self.public_score_ = list(run.state.history), run.state.first_score
+        self.statement_ = run.statement
+        if self.record:
+            self.views_ = run.views
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the class of every sample, or its attributes as 1 and 0."""
+        return self._model.predict(self._features(X))
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return the scores: (n,) for two classes, where they rank for detection, else (n, classes or attributes)."""
+        return self._model.decision_function(self._features(X))
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of right answers; for attributes, the mean over them of the known ones that are right."""
+        if not self.multilabel:
+            return float(super().score(X, y, sample_weight))
+        if sample_weight is not None:
+            raise InputError("attributes are scored without sample weights.")
+        return self._model.quality(self._features(X), y)
+
+    @property
+    def _model(self) -> LinearModel:
+        check_is_fitted(self)
+        model: LinearModel = self.model_
+        return model
+
+    def _features(self, X: ArrayLike) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False)
+
+    def _adopt(self, model: LinearModel) -> None:
+        self.model_ = model
+        self.coef_, self.intercept_ = model.weights[:, :-1], model.weights[:, -1]
+        self.n_features_in_ = model.weights.shape[1] - 1
+        if isinstance(model.labels, Classes):
+            self.classes_ = model.labels.names
+
+    def _fit_alone(self, X: Any, y: ArrayLike | None) -> Self:
+        if y is None:
+            raise InputError(
+                "fit requires y to be passed, but the target y is None. Several owners also need public=(X, y)."
+            )
+        X, y = validate_data(self, X, y, multi_output=self.multilabel)
+        if not self.multilabel:
+            check_classification_targets(y)
+        labels, standardiser = self._labels(np.asarray(y)), Standardiser.fit(X)
+        weights = train(
+            standardiser.apply(X),
+            labels.signs(y),
+            self._training("none", self.ridge),
+            random_state=self.random_state,
+        )
+        self._adopt(LinearModel(weights, standardiser, labels))
+        self.history_, self.statement_ = [], alone()
+        return self
+
+    def _labels(self, y: NDArray[Any]) -> Labels:
+        if self.multilabel:
+            if y.ndim != 2:
+                raise InputError(f"attributes have one column each; got labels of shape {y.shape}.")
+            return Attributes(y.shape[1])
+        return Classes(np.unique(y if self.classes is None else np.asarray(self.classes)))
+
+    def _training(self, sparsify: Any, ridge: float | None) -> LinearTraining:
+        return LinearTraining(
+            loss=self.loss,
+            target="update" if sparsify == "none" else self.target,
+            sparsify=sparsify,
+            sparsity=self.sparsity,
+            block_size=RunSettings.of(self).block_size,
+            ridge=ridge,
+            class_weight="balanced" if self.balanced else "equal",
+            passes=_PASSES.get(self.target, 1) if self.passes is None else self.passes,
+            batch_size=self.batch_size,
+        )
+
+    def _task(self, owners: Any, public: Any, validation: Any) -> Task[LinearLearner]:
+        with speaking_of("the public data"):
+            X, y = check_pair(public)
+            labels = self._labels(y)
+            signs = labels.signs(y)
+        dimensions, prints, samples = X.shape[1], [fingerprint(X, y)], 0
+        loads = name_owners(owners)
+        for name, load in loads.items():
+            with speaking_of(name):
+                features, answers = check_pair(load(), dimensions)
+                labels.signs(answers)
+            samples += len(features)
+            prints.append(fingerprint(features, answers))
+        settings, standardiser = RunSettings.of(self), Standardiser.fit(X)
+        if self.target == "classifier" and self.minimum_per_position > 1:
+            raise InputError("a mean of classifiers with withheld weights is none. Send target='update'.")
+        sparsify = settings.sparsified(self.selection, by_penalty=self.target == "classifier")
+        training = self._training(sparsify, dimensions / samples if self.ridge is None else self.ridge)
+        held_out = None
+        if validation is not None:
+            with speaking_of("the validation data"):
+                features, answers = check_pair(validation, dimensions)
+                labels.signs(answers)
+            held_out = standardiser.apply(features), answers
+        learner = LinearLearner(loads, labels, standardiser, training, (standardiser.apply(X), signs), held_out)
+        size = learner.shape[0] * learner.shape[1]
+        return Task(
+            owners=tuple(loads),
+            learner=learner,
+            first=learner.first,
+            dimension=size,
+            capacity=settings.capacity(size, sparsify),
+            largest=LARGEST_WEIGHT,
+            identity={"training": asdict(training), "data": prints},
+        )

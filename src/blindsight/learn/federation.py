@@ -1,0 +1,212 @@
+"""Rounds of learning together: every owner improves the shared model on its own data, a session adds up, all go on.
+
+*The guarantee.* What leaves an owner leaves through the session (`aggregation`) and in no other way. Which scheme that
+is changes the cost and who sees what, never the model: all add the same integers. Nothing an owner has learned is lost:
+what does not fit into a round, is rounded off, clipped, withheld or lost on its way stays with the owner and is
+sent later (`sparsity.Residual`). An owner that cannot take part in a round is left out of it, and the others go on
+while there are three. A round is a function of the state before it, the owners' data and the seed alone, so a run that
+was interrupted and resumed ends with the same model as one that was not.
+
+Yonetani et al., ICCV 2017, section 2.1: steps (1) to (3) of its Figure 1 are one call of `Federation.round`.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from blindsight.crypto.encoding import SlotPacking
+from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
+from blindsight.learn.linearmodel import Array
+from blindsight.learn.roleviews import Witness, listening
+from blindsight.learn.rounds import EarlyStopping, RoundReport, bytes_by_role, seconds_by_role
+from blindsight.learn.session import RoundResult, Session
+from blindsight.learn.sparsity import sparsity
+from blindsight.progress import Progress, silent
+
+SLOT_BITS = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What one owner carries from round to round; it never leaves the owner."""
+
+    held: Array | None  # learned but not sent yet, as one vector; None where that is measured anew in each round
+    strength: float | None  # of the penalty that made its last update sparse
+
+    def __repr__(self) -> str:
+        return "<Memory, hidden>"
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What one owner wants to send, as one vector, and what it will remember once that has arrived."""
+
+    sent: Array
+    memory: Memory
+
+    def __repr__(self) -> str:
+        return "<Proposal, hidden>"
+
+
+class Learner(Protocol):
+    """What is learned: how an owner improves the shared model, and how the sum of improvements becomes the next one."""
+
+    @property
+    def scores(self) -> bool:
+        """Tell whether there are validation data."""
+
+    def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
+        """Improve the shared model on one owner's data."""
+
+    def combine(self, shared: Array, result: RoundResult) -> Array:
+        """Return the next shared model."""
+
+    def score(self, shared: Array) -> float | None:
+        """Return how good the model is on validation data, if there are any."""
+
+
+@dataclass(frozen=True, eq=False)
+class FederationState:
+    """Everything a run needs to go on after a round."""
+
+    shared: Array
+    memories: Mapping[str, Memory]
+    history: tuple[RoundReport, ...]
+    seed: int
+    first_score: float | None  # of the model before the first round
+
+
+class ClippedWarning(UserWarning):
+    """Weights were too large for the fixed point of the run."""
+
+
+def fraction_bits(owners: int, largest: float) -> int:
+    """Return the finest fixed point, up to 2^-24, at which so many owners may each send weights up to `largest`.
+
+    >>> fraction_bits(5, 64.0), fraction_bits(100, 64.0)
+    (22, 18)
+    """
+    room = SlotPacking(SLOT_BITS, 1).max_value(owners) / largest
+    return min(24, max(0, math.floor(math.log2(max(room, 1.0)))))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Federation:
+    """A session, the owners in it, what they learn and when they stop; a `witness` sees the first round played."""
+
+    session: Session
+    owners: Sequence[str]
+    learner: Learner
+    rounds: int
+    stopping: EarlyStopping | None = None
+    witness: Witness | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"rounds must be at least 1; got {self.rounds}.")
+
+    def run(
+        self,
+        state: FederationState,
+        *,
+        keep: Callable[[FederationState], None],
+        on_round: Callable[[RoundReport], object] | None = None,
+        progress: Progress = silent,
+    ) -> FederationState:
+        """Play the rounds that are left; after each, `keep` the state, then tell `on_round` about it."""
+        while len(state.history) < self.rounds and not self._enough(state.history):
+            state = self.round(state, progress)
+            keep(state)
+            progress("rounds", len(state.history), self.rounds)
+            if on_round is not None:
+                on_round(state.history[-1])
+        return state
+
+    def _enough(self, history: Sequence[RoundReport]) -> bool:
+        return self.stopping is not None and self.stopping.reached(history)
+
+    def round(self, state: FederationState, progress: Progress = silent) -> FederationState:
+        """Play one round."""
+        number, begun = len(state.history) + 1, time.process_time()
+        proposals, absent = self._proposals(state, number, progress)
+        training = time.process_time() - begun
+        sent = {name: np.clip(proposal.sent, -self.limit, self.limit) for name, proposal in proposals.items()}
+        result = self._sum(sent, number, absent)
+        shared = self.learner.combine(state.shared, result)
+        if self.witness is not None:
+            self.witness.look(next(iter(sent.items())), result.values, state.shared.shape)
+        report = RoundReport(
+            round=number,
+            score=self.learner.score(shared),
+            sparsity=float(np.mean([sparsity(vector) for vector in sent.values()])),
+            step=float(np.linalg.norm(shared - state.shared) / max(float(np.linalg.norm(shared)), 1e-300)),
+            seconds={"training": training} | seconds_by_role(result.cost),
+            sent=bytes_by_role(result.cost),
+            contributors=result.contributors,
+            absent=absent,
+            refused=dict(result.refused),
+            withheld=len(result.withheld),
+            clipped=sum(int((proposals[name].sent != vector).sum()) for name, vector in sent.items()),
+        )
+        self._warn_of_clipping(report)
+        memories = {name: self._remembered(proposals[name], vector, name, result) for name, vector in sent.items()}
+        return replace(state, shared=shared, memories={**state.memories, **memories}, history=(*state.history, report))
+
+    @property
+    def limit(self) -> float:
+        """The largest weight that can be sent."""
+        return self.session.terms.max_integer / 2**self.session.terms.fraction_bits
+
+    def _sum(self, sent: Mapping[str, Array], number: int, absent: Mapping[str, str]) -> RoundResult:
+        try:
+            with listening(self.witness):
+                return self.session.round(sent, number)
+        except (MessageError, PrivacyError) as error:
+            for name, reason in absent.items():
+                error.add_note(f"Absent: {name}, because {reason}")
+            raise
+
+    def _warn_of_clipping(self, report: RoundReport) -> None:
+        if report.clipped:
+            warnings.warn(
+                f"{report.clipped} weights of round {report.round} were clipped to +-{self.limit:g}, the most that the "
+                "fixed point holds. Look for features that vary far more with an owner than in the public data.",
+                ClippedWarning,
+                stacklevel=2,
+            )
+
+    def _proposals(
+        self, state: FederationState, number: int, progress: Progress
+    ) -> tuple[dict[str, Proposal], dict[str, str]]:
+        """Return what each owner proposes, and why some propose nothing."""
+        proposals, absent = {}, {}
+        for place, name in enumerate(self.owners):
+            progress(f"round {number}: training", place, len(self.owners))
+            seed = int(np.random.SeedSequence((state.seed, number, place)).generate_state(1, np.uint64)[0])
+            try:
+                proposals[name] = _checked(self.learner.propose(name, state.shared, state.memories[name], seed))
+            except (BlindsightError, OSError, MemoryError) as error:
+                absent[name] = str(error) or type(error).__name__
+        progress(f"round {number}: adding up", len(self.owners), len(self.owners))
+        return proposals, absent
+
+    def _remembered(self, proposal: Proposal, sent: Array, name: str, result: RoundResult) -> Memory:
+        """Return what an owner remembers: to what it held back comes all that did not arrive in the sum."""
+        if proposal.memory.held is None:
+            return proposal.memory
+        arrived = np.zeros_like(sent)
+        if name in result.contributors:
+            arrived = self.session.terms.values(self.session.terms.integers(sent))
+            arrived[result.withheld] = 0
+        return replace(proposal.memory, held=proposal.memory.held + (proposal.sent - arrived))
+
+
+def _checked(proposal: Proposal) -> Proposal:
+    if not np.isfinite(proposal.sent).all():
+        raise InputError("its update is not finite. Look for extreme values among its features.")
+    return proposal

@@ -1,0 +1,229 @@
+"""Owners of pictures find clusters together, and nobody sees another's: a scikit-learn estimator.
+
+Yonetani et al., ICCV 2017, supplement, section 3: k-means++ on public data gives the first centroids, owners move them
+by sparse stochastic k-means (`clustering`), the moves are added up under encryption (`aggregation`). ::
+
+    clusters = FederatedKMeans(n_clusters=101).fit([X1, X2, X3], public=X0)
+    clusters.predict(X), clusters.score(X, y)
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from blindsight.errors import InputError
+from blindsight.learn.clustering import (
+    ClusterTraining,
+    Target,
+    assign,
+    initial_centroids,
+    local_clusters,
+    next_centroids,
+)
+from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.linearmodel import Array, Floats, Standardiser
+from blindsight.learn.owners import Load, Owners, check_pair, check_samples, fingerprint, name_owners, speaking_of
+from blindsight.learn.rounds import Criterion
+from blindsight.learn.runs import OnRound, RunSettings, Seed, Selection, Task, alone, play
+from blindsight.learn.session import RoundResult
+from blindsight.metrics import adjusted_mutual_information
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+
+_MOST_PASSES = 100  # of one owner alone
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterLearner:
+    """Moves shared centroids; public and validation features are standardised already, owners' are when loaded."""
+
+    owners: Mapping[str, Load]
+    clusters: int
+    standardiser: Standardiser
+    training: ClusterTraining
+    public: Floats
+    validation: tuple[Floats, NDArray[Any]] | None
+
+    @property
+    def scores(self) -> bool:
+        """Tell whether there are validation data."""
+        return self.validation is not None
+
+    def first(self, seed: int) -> Array:
+        """Choose the first centroids among the public samples."""
+        return initial_centroids(self.public, self.clusters, random_state=seed)
+
+    def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
+        """Move the shared centroids on one owner's data; what is not sent shows up again in the next round."""
+        features = self.standardiser.apply(check_samples(self.owners[owner]()))
+        done = local_clusters(shared, features, self.training, strength=memory.strength, random_state=seed)
+        return Proposal(done.sent, Memory(None, done.strength))
+
+    def combine(self, shared: Array, result: RoundResult) -> Array:
+        """Return the next shared centroids."""
+        received = result.values if self.training.target == "update" else result.average
+        return next_centroids(shared, received, self.training)
+
+    def score(self, shared: Array) -> float | None:
+        """Return the adjusted mutual information of clusters and groups, if there are validation data."""
+        if self.validation is None:
+            return None
+        features, y = self.validation
+        return adjusted_mutual_information(y, assign(shared, features))
+
+
+class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Clusters found in several owners' data; with ``fit(X)``, in one's alone.
+
+    `target` is "update", the difference to the shared centroids weighed by the samples behind it, or "centroids", sparse
+    centroids whose plain mean is taken, as in the paper. The other parameters are those of `FederatedClassifier`.
+
+    Fitted: `cluster_centers_` (of *standardised* features), `model_` (a `ClusterModel`, which can be saved), `history_`,
+    `public_score_`, `statement_`, `views_` if recorded, `n_features_in_`, and for one owner alone `labels_`.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        scheme: str = "block-dphe",
+        rounds: int = 10,
+        sparsity: float = 0.9,
+        key_bits: int = 3072,
+        target: Target = "update",
+        selection: Selection = "auto",
+        passes: int = 1,
+        batch_size: int = 1024,
+        minimum_per_position: int = 1,
+        early_stopping: Criterion | None = None,
+        patience: int = 3,
+        tolerance: float = 1e-3,
+        random_state: Seed = 0,
+        insecure: bool = False,
+        record: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.scheme = scheme
+        self.rounds = rounds
+        self.sparsity = sparsity
+        self.key_bits = key_bits
+        self.target = target
+        self.selection = selection
+        self.passes = passes
+        self.batch_size = batch_size
+        self.minimum_per_position = minimum_per_position
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.tolerance = tolerance
+        self.random_state = random_state
+        self.insecure = insecure
+        self.record = record
+
+    def fit(
+        self,
+        owners: Owners | ArrayLike,
+        y: object = None,
+        *,
+        public: ArrayLike | None = None,
+        validation: tuple[ArrayLike, ArrayLike] | None = None,
+        checkpoint: Path | None = None,
+        on_round: OnRound | None = None,
+        progress: Progress = silent,
+    ) -> Self:
+        """Find clusters in several owners' features, or without `public` features in those of one alone.
+
+        As in `FederatedClassifier.fit`, but owners and the public have features without labels; `validation` data are
+        features and known groups, whose adjusted mutual information with the clusters is the score. `y` is ignored.
+        """
+        if public is None:
+            return self._fit_alone(owners)
+        task = self._task(owners, public, validation)
+        run = play(
+            task,
+            RunSettings.of(self),
+            random_state=self.random_state,
+            checkpoint=checkpoint,
+            on_round=on_round,
+            progress=progress,
+        )
+        self._adopt(ClusterModel(run.state.shared, task.learner.standardiser))
+        self.history_, self.public_score_ = list(run.state.history), run.state.first_score
+        self.statement_ = run.statement
+        if self.record:
+            self.views_ = run.views
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the nearest cluster of every sample."""
+        check_is_fitted(self)
+        model: ClusterModel = self.model_
+        return model.predict(validate_data(self, X, reset=False))
+
+    def score(self, X: ArrayLike, y: ArrayLike) -> float:
+        """Return the adjusted mutual information of the clusters with known groups."""
+        return adjusted_mutual_information(y, self.predict(X))
+
+    def _adopt(self, model: ClusterModel) -> None:
+        self.model_, self.cluster_centers_ = model, model.centroids
+        self.n_features_in_ = model.centroids.shape[1]
+
+    def _fit_alone(self, X: Any) -> Self:
+        """Lloyd's algorithm from k-means++ centroids, until no centroid moves."""
+        X = validate_data(self, X)
+        standardiser, generator = Standardiser.fit(X), science(self.random_state)
+        features, training = standardiser.apply(X), ClusterTraining(sparsify="none", batch_size=max(len(X), 1))
+        centroids = initial_centroids(features, self.n_clusters, random_state=generator)
+        for _ in range(_MOST_PASSES):
+            sent = local_clusters(centroids, features, training, random_state=generator).sent
+            before, centroids = centroids, next_centroids(centroids, sent, training)
+            if np.array_equal(before, centroids):
+                break
+        self._adopt(ClusterModel(centroids, standardiser))
+        self.labels_ = assign(centroids, features)
+        self.history_, self.statement_ = [], alone()
+        return self
+
+    def _task(self, owners: Any, public: ArrayLike, validation: Any) -> Task[ClusterLearner]:
+        with speaking_of("the public data"):
+            X = check_samples(public)
+        dimensions, prints, samples = X.shape[1], [fingerprint(X)], 0
+        loads = name_owners(owners)
+        for name, load in loads.items():
+            with speaking_of(name):
+                features = check_samples(load(), dimensions)
+            samples += len(features)
+            prints.append(fingerprint(features))
+        if self.target == "centroids" and self.minimum_per_position > 1:
+            raise InputError("a mean of centroids with withheld features is none. Send target='update'.")
+        settings, standardiser = RunSettings.of(self), Standardiser.fit(X)
+        training = ClusterTraining(
+            target=self.target,
+            sparsify=settings.sparsified(self.selection, by_penalty=self.target == "centroids"),
+            sparsity=self.sparsity,
+            block_size=settings.block_size,
+            passes=self.passes,
+            batch_size=self.batch_size,
+        )
+        held_out = None
+        if validation is not None:
+            with speaking_of("the validation data"):
+                features, groups = check_pair(validation, dimensions)
+            held_out = standardiser.apply(features), groups
+        learner = ClusterLearner(loads, self.n_clusters, standardiser, training, standardiser.apply(X), held_out)
+        size = self.n_clusters * (dimensions + 1)
+        return Task(
+            owners=tuple(loads),
+            learner=learner,
+            first=learner.first,
+            dimension=size,
+            capacity=settings.capacity(size, training.sparsify),
+            largest=4.0 * max(samples, 16),  # what is sent is a sum over the samples of a cluster
+            identity={"training": asdict(training), "clusters": self.n_clusters, "data": prints},
+        )

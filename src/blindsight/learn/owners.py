@@ -1,0 +1,94 @@
+"""Who takes part, and what is wrong with whose data: every complaint names the owner.
+
+An owner is a pair of features and labels (for clustering: features alone), or a function without arguments that
+returns them and is called anew in each round, so that pictures can stay where they are until they are needed.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.errors import DataError, InputError
+from blindsight.learn.linearmodel import Floats, check_features
+
+Load = Callable[[], Any]
+Owner = Any | Load
+Owners = Sequence[Owner] | Mapping[str, Owner]
+"""A list, whose owners are called "owner 1", "owner 2", ..., or a mapping from names."""
+
+LEAST_OWNERS = 3
+
+
+def name_owners(owners: Owners) -> dict[str, Load]:
+    """Return a function that loads its data for every owner, by name."""
+    if isinstance(owners, Mapping):
+        named = dict(owners)
+    elif isinstance(owners, Sequence):
+        named = {f"owner {number}": owner for number, owner in enumerate(owners, start=1)}
+    else:
+        raise InputError("owners must be a list with one entry per owner, or a mapping from names.")
+    if len(named) < LEAST_OWNERS:
+        raise InputError(
+            f"a federation needs at least {LEAST_OWNERS} owners; got {len(named)}. With fewer, each reads the others' "
+            "update from the sum; one alone is trained by fit without public data."
+        )
+    return {name: _loader(owner) for name, owner in named.items()}
+
+
+def _loader(owner: Owner) -> Load:
+    """Return a function that gives an owner's data; whatever goes wrong with it is trouble with these data."""
+
+    def load() -> Any:
+        try:
+            return owner() if callable(owner) else owner
+        except Exception as error:
+            raise DataError(f"its data could not be loaded: {error}") from error
+
+    return load
+
+
+@contextmanager
+def speaking_of(owner: str) -> Iterator[None]:
+    """Let a complaint say whose data it is about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{owner}: {error}") from None
+    except DataError as error:
+        raise DataError(f"{owner}: {error}") from error
+
+
+def check_pair(data: Any, dimensions: int | None = None) -> tuple[Floats, NDArray[Any]]:
+    """Return checked features, of so many dimensions, and one row of labels for each."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise InputError("data must be a pair (features, labels).")
+    features, labels = check_samples(data[0], dimensions), np.asarray(data[1])
+    if labels.shape[:1] != (len(features),):
+        raise InputError(f"there must be a label per sample; got labels of shape {labels.shape} for {len(features)}.")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError("labels must be finite; got NaN or infinity.")
+    return features, labels
+
+
+def check_samples(X: ArrayLike, dimensions: int | None = None) -> Floats:
+    """Return checked features of so many dimensions."""
+    array = np.asarray(X)
+    if array.ndim >= 1 and len(array) == 0:
+        raise InputError("there are no samples. Leave this owner out.")
+    features = check_features(array)
+    if dimensions is not None and features.shape[1] != dimensions:
+        raise InputError(f"features must have {dimensions} columns as the public data; got {features.shape[1]}.")
+    return features
+
+
+def fingerprint(*arrays: NDArray[Any]) -> str:
+    """Return a SHA-256 of some arrays, to recognise data by."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        content = array if array.dtype.kind != "O" else array.astype(np.str_)
+        digest.update(f"{content.dtype.str} {content.shape}\n".encode() + np.ascontiguousarray(content).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,92 @@
+"""Who held what in one round, as pictures made from the real messages: for demonstrations and reports only.
+
+An owner's plain update is among them, which in a run between real parties nobody else may ever hold.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.linearmodel import Array
+
+
+@dataclass(frozen=True, eq=False)
+class RoleView:
+    """What one role held: real weights (float64, a row per class or cluster) or received bytes (uint8), both 2-D."""
+
+    role: str
+    holds: str
+    picture: NDArray[Any]
+
+    def __repr__(self) -> str:
+        return f"RoleView({self.role!r}, {self.holds!r}, {self.picture.dtype} {self.picture.shape})"
+
+
+class Witness:
+    """Sees one round: the messages that each party receives while it listens, then what was sent and what came of it.
+
+    It does not listen during set-up, when keys are handed out.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self.views: tuple[RoleView, ...] = ()
+        self.listens = False
+        self._messages: defaultdict[str, list[bytes]] = defaultdict(list)
+
+    def __call__(self, party: str, message: bytes) -> None:
+        """Note a message."""
+        if self.listens:
+            self._messages[party].append(message)
+
+    def look(self, update: tuple[str, Array], total: Array, shape: tuple[int, ...]) -> None:
+        """Keep one owner's update and the sum, as pictures of this shape, beside the messages of the first round."""
+        if not self.views:
+            owner, sent = update
+            pictures = (vector[: math.prod(shape)].reshape(shape) for vector in (sent, total))
+            self.views = _role_views(self._messages, owner, *pictures)
+            self._messages.clear()
+
+
+@contextmanager
+def listening(witness: Witness | None) -> Iterator[None]:
+    """Let a witness that has seen nothing yet listen."""
+    if witness is None or witness.views:
+        yield
+        return
+    witness.listens = True
+    try:
+        yield
+    finally:
+        witness.listens = False
+
+
+def _role_views(messages: Mapping[str, list[bytes]], owner: str, update: Array, total: Array) -> tuple[RoleView, ...]:
+    """Return what one owner, the services (where there are any) and everybody held."""
+    views = [RoleView(owner, "its own update, before it was encoded", update)]
+    held = {
+        AGGREGATOR: "one contribution as it was received, byte by byte",
+        KEY_GENERATOR: "the request for decryption as it was received, byte by byte",
+    }
+    for role, holds in held.items():
+        if messages.get(role):
+            views.append(RoleView(role, holds, as_square(max(messages[role], key=len))))
+    views.append(RoleView("everybody", "the sum of all updates", total))
+    return tuple(views)
+
+
+def as_square(message: bytes) -> NDArray[np.uint8]:
+    """Return bytes as the smallest square that holds them, filled up with zeros.
+
+    >>> as_square(b"abcde").shape
+    (3, 3)
+    """
+    side = math.isqrt(max(len(message) - 1, 0)) + 1
+    return np.frombuffer(message.ljust(side * side, b"\0"), dtype=np.uint8).reshape(side, side)

@@ -1,0 +1,375 @@
+"""One signature, five schemes: the same sum bit for bit, the same refusals, honest statements and costs."""
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
+from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES, open_session
+from blindsight.learn.session import Session
+from blindsight.rng import science, seeded_bytes
+
+USERS = ("ann", "bob", "cem", "dia", "eve")
+SIZE, BITS = 40, 20
+LIMIT = ((2**31 - 1) // 5) / 2**BITS  # the largest weight that five users may add
+
+Updates = dict[str, NDArray[np.float64]]
+
+
+def opened(scheme: str, **options: Any) -> Session:
+    options = {"users": USERS, "dimension": SIZE, "fraction_bits": BITS, "key_bits": 1024, "insecure": True} | options
+    return open_session(scheme, **options)
+
+
+class Endless:
+    """A session, and the number of its next round."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.number = session, 0
+
+    def round(self, updates: Updates) -> Any:
+        self.number += 1
+        return self.session.round(updates, self.number)
+
+
+@pytest.fixture(scope="module")
+def sessions() -> dict[str, Endless]:
+    return {scheme: Endless(opened(scheme)) for scheme in SCHEMES}
+
+
+@pytest.fixture(scope="module")
+def updates() -> Updates:
+    generator = science(0)
+    return {user: np.where(generator.random(SIZE) < 0.2, generator.normal(size=SIZE), 0) for user in USERS}
+
+
+def exact_sum(updates: Iterable[NDArray[np.float64]]) -> list[int]:
+    """The oracle: fractions, rounded half to even by Python."""
+    columns = zip(*(update.tolist() for update in updates), strict=True)
+    return [sum(round(Fraction(weight) * 2**BITS) for weight in column) for column in columns]
+
+
+weights = st.one_of(
+    st.just(0.0),
+    st.sampled_from([LIMIT, -LIMIT, 2.0**-BITS, -(2.0**-BITS), 2.0 ** -(BITS + 1), 1.5 * 2.0**-BITS]),
+    st.floats(-LIMIT, LIMIT),
+)
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_all_schemes_give_the_same_sum_bit_for_bit(sessions: dict[str, Endless], data: st.DataObject) -> None:
+    present = data.draw(st.permutations(USERS))[: data.draw(st.integers(3, 5))]
+    drawn: Updates = {}
+    for user in present:
+        places = data.draw(st.dictionaries(st.integers(0, SIZE - 1), weights, max_size=8))
+        drawn[user] = np.zeros(SIZE)
+        drawn[user][list(places)] = list(places.values())
+    truth = exact_sum(drawn.values())
+    for scheme, session in sessions.items():
+        result = session.round(drawn)
+        assert result.total.tolist() == truth, scheme
+        assert result.total.dtype == np.int64
+        assert result.contributors == tuple(sorted(present))
+        assert np.array_equal(result.values, np.array(truth) / 2**BITS)
+        assert np.array_equal(result.average, np.array(truth) / 2**BITS / len(present))
+        assert result.withheld.size == 0
+        assert result.refused == {}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_dense_updates_and_users_with_nothing_to_say(sessions: dict[str, Endless], scheme: str) -> None:
+    generator = science(1)
+    dense: Updates = {user: generator.normal(size=SIZE) for user in USERS}
+    dense["bob"] = np.zeros(SIZE)
+    assert sessions[scheme].round(dense).total.tolist() == exact_sum(dense.values())
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (np.nan, "the update of 'cem' cannot be added: value 7 is not a finite number"),
+        (np.inf, "the update of 'cem' cannot be added: value 7 is not a finite number"),
+        (1e300, "the update of 'cem' cannot be added: value 7 overflows 64 bits"),
+        (LIMIT * 1.001, "the update of 'cem' cannot be added: weight 7 is beyond"),
+    ],
+)
+def test_nothing_is_sent_if_one_update_cannot_be_added(
+    sessions: dict[str, Endless], updates: Updates, scheme: str, bad: float, sentence: str
+) -> None:
+    session, sent = sessions[scheme].session, []
+    spoilt = updates | {"cem": updates["cem"].copy()}
+    spoilt["cem"][7] = bad
+    session._transit = lambda *message: sent.append(message) or [message[2]]
+    try:
+        with pytest.raises(InputError, match=sentence):
+            sessions[scheme].round(spoilt)
+        assert sent == []
+        sessions[scheme].round(updates)
+        assert sent
+    finally:
+        session._transit = None
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_wrong_rounds_are_refused_with_a_sentence(sessions: dict[str, Endless], updates: Updates, scheme: str) -> None:
+    session = sessions[scheme]
+    with pytest.raises(PrivacyError, match="updates of 2 users; a sum needs 3"):
+        session.round({user: updates[user] for user in USERS[:2]})
+    with pytest.raises(InputError, match="the update of 'dia' cannot be added: an update is a vector of 40 weights"):
+        session.round(updates | {"dia": np.zeros(SIZE + 1)})
+    with pytest.raises(InputError, match="the update of 'dia' cannot be added: an update is a vector of real"):
+        session.round(updates | {"dia": ["many"] * SIZE})
+    with pytest.raises(UnknownNameError, match=r"unknown user 'anna'\. Did you mean 'ann'"):
+        session.round(updates | {"anna": np.zeros(SIZE)})
+    session.round(updates)
+    with pytest.raises(InputError, match=f"after round {session.number} there is no round {session.number}"):
+        session.session.round(updates, session.number)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"scheme": "dphee"}, "unknown aggregation scheme 'dphee'. Did you mean 'dphe'"),
+        ({"users": USERS[:2]}, "3 to 1024 users; got 2"),
+        ({"users": ("ann", "ann", "bob")}, "a name of its own"),
+        ({"users": ("ann", "bob", "aggregator")}, "is not 'aggregator' or 'key generator'"),
+        ({"insecure": False}, "1024 bits are for benchmarks only"),
+        ({"key_bits": 512}, "2048, 3072 or 4096 bits; got 512"),
+        ({"minimum": 2}, "minimum must be in 3 ... 5"),
+        ({"dimension": 0}, "dimension must be in 1"),
+        ({"capacity": SIZE + 1}, "capacity must be in 1 ... 40"),
+        ({"capacity": 0}, "capacity must be in 1 ... 40"),
+        ({"fraction_bits": 63}, r"fraction_bits must be in 0 \.\.\. 62"),
+        ({"slot_bits": 31}, "slot_bits must be 8, 16"),
+        ({"slot_bits": 8, "users": tuple(map(str, range(200)))}, "200 users need slots of more than 8 bits"),
+        ({"scheme": "masks", "minimum_per_position": 2}, "masks adds whole vectors"),
+        ({"scheme": "bfv", "slot_bits": 64}, "BFV sums reach at most"),
+    ],
+)
+def test_sessions_that_cannot_be_are_refused_with_a_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        opened(**{"scheme": "block-dphe"} | options)
+
+
+def test_the_default_is_block_dphe_with_a_key_of_3072_bits() -> None:
+    session = open_session(users=USERS, dimension=1000, source=seeded_bytes(3))
+    assert session.scheme == "block-dphe"
+    assert session.block == 95
+    assert "3072-bit key" in session.statement().mechanism
+
+
+# Drop-outs and spoilt messages
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_users_that_drop_out_are_left_out_and_come_back(
+    sessions: dict[str, Endless], updates: Updates, scheme: str
+) -> None:
+    for present in (USERS, USERS[:3], USERS[2:], USERS[1:4], USERS):
+        result = sessions[scheme].round({user: updates[user] for user in present})
+        assert result.contributors == present
+        assert result.total.tolist() == exact_sum(updates[user] for user in present)
+
+
+def test_masks_lose_a_round_in_which_half_drop_out_and_go_on_with_the_rest() -> None:
+    users = tuple("abcdefg")
+    session = opened("masks", users=users)
+    updates = {user: np.full(SIZE, float(i)) for i, user in enumerate(users)}
+    three = {user: updates[user] for user in users[:3]}
+    with pytest.raises(PrivacyError, match=r"round 0 is down to 3 users; it needs 4\. Begin a new round"):
+        session.round(three, 0)
+    assert session.round(three, 1).total.tolist() == exact_sum(three.values())
+
+
+def spoiling(sender: str, change: Callable[[bytes], list[bytes]]) -> Callable[[str, str, bytes], list[bytes]]:
+    """What happens to all messages of one sender on their way to the aggregator."""
+    return lambda author, receiver, message: (
+        change(message) if (author, receiver) == (sender, "aggregator") else [message]
+    )
+
+
+def flipped(message: bytes) -> list[bytes]:
+    middle = len(message) // 2
+    return [message[:middle] + bytes([message[middle] ^ 1]) + message[middle + 1 :]]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [(flipped, True), (lambda message: [], False), (lambda message: [message[:50]], True)],
+    ids=["changed", "lost", "cut"],
+)
+def test_spoilt_contributions_are_refused_and_the_rest_is_added(
+    updates: Updates, scheme: str, change: Callable[[bytes], list[bytes]], refused: bool
+) -> None:
+    session = opened(scheme, transit=spoiling("bob", change))
+    result = session.round(updates, 0)
+    others = [user for user in USERS if user != "bob"]
+    assert result.contributors == tuple(others)
+    assert result.total.tolist() == exact_sum(updates[user] for user in others)
+    assert ("bob" in result.refused) == refused
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_messages_that_come_twice_or_again_count_once(updates: Updates, scheme: str) -> None:
+    earlier: list[bytes] = []
+
+    def echo(sender: str, receiver: str, message: bytes) -> list[bytes]:
+        before = list(earlier) if receiver == "aggregator" else []
+        earlier.append(message)
+        return [message, message, *before]
+
+    session = opened(scheme, transit=echo)
+    for number in range(2):
+        assert session.round(updates, number).total.tolist() == exact_sum(updates.values())
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_round_without_enough_intact_messages_fails_and_says_why(updates: Updates, scheme: str) -> None:
+    broken = {"bob", "cem", "dia"}
+
+    def transit(sender: str, receiver: str, message: bytes) -> list[bytes]:
+        return flipped(message) if sender in broken and receiver == "aggregator" else [message]
+
+    session = opened(scheme, transit=transit)
+    with pytest.raises(PrivacyError, match="2 users") as caught:
+        session.round(updates, 0)
+    assert {note.split(":")[0] for note in caught.value.__notes__} == {f"Refused from {user}" for user in broken}
+    broken.clear()
+    assert session.round(updates, 1).total.tolist() == exact_sum(updates.values())
+
+
+@pytest.mark.parametrize("scheme", ["dphe", "block-dphe", "bfv"])
+@pytest.mark.parametrize("sender", ["aggregator", "key generator"])
+def test_a_spoilt_request_or_answer_fails_the_round_and_not_the_run(updates: Updates, scheme: str, sender: str) -> None:
+    broken = {sender}
+
+    def transit(author: str, receiver: str, message: bytes) -> list[bytes]:
+        return flipped(message) if author in broken else [message]
+
+    session = opened(scheme, transit=transit)
+    with pytest.raises(MessageError, match=r"lost or refused\. Begin a new round"):
+        session.round(updates, 0)
+    broken.clear()
+    assert session.round(updates, 1).total.tolist() == exact_sum(updates.values())
+
+
+def test_masks_recover_from_users_lost_at_every_step() -> None:
+    updates = {user: np.full(SIZE, float(i)) for i, user in enumerate(USERS)}
+    for lost in range(4):  # dia sends so many messages and is gone
+        sent: list[bytes] = []
+
+        def transit(author: str, receiver: str, message: bytes, lost: int = lost, sent: Any = sent) -> list[bytes]:
+            if author != "dia":
+                return [message]
+            sent.append(message)
+            return [message] if len(sent) <= lost else []
+
+        result = opened("masks", transit=transit).round(updates, 0)
+        expected = [user for user in USERS if user != "dia" or lost == 3]
+        assert result.contributors == tuple(expected)
+        assert result.total.tolist() == exact_sum(updates[user] for user in expected)
+
+
+# Sparse schemes
+
+
+@pytest.mark.parametrize(("scheme", "capacity", "shards"), [("dphe", 4, 3), ("dphe", 40, 1), ("block-dphe", 1, 2)])
+def test_an_update_beyond_the_capacity_takes_several_shards(scheme: str, capacity: int, shards: int) -> None:
+    updates = {user: np.zeros(SIZE) for user in USERS}
+    updates["ann"][:6], updates["ann"][-6:] = 1.0, -1.0  # 12 weights, in the first and the last of two blocks
+    session = opened(scheme, capacity=capacity)
+    result = session.round(updates, 0)
+    assert result.total.tolist() == exact_sum(updates.values())
+    assert result.cost.ciphertexts("ann") == shards * capacity
+    assert result.cost.ciphertexts("bob") == capacity  # padding hides that bob has nothing
+
+
+@pytest.mark.parametrize("scheme", SPARSE_SCHEMES)
+def test_positions_that_too_few_changed_are_withheld(scheme: str) -> None:
+    size = 90
+    session = opened(scheme, dimension=size, minimum_per_position=2)
+    assert session.block == (1 if scheme == "dphe" else 30)  # one of 31 slots counts
+    updates = {user: np.zeros(size) for user in USERS}
+    updates["ann"][[0, 40]] = 1.5
+    updates["bob"][0] = -0.5
+    result = session.round(updates, 0)
+    revealed = np.flatnonzero(np.arange(size) // session.block == 0)
+    assert np.array_equal(result.withheld, np.setdiff1d(np.arange(size), revealed))
+    assert np.flatnonzero(result.total).tolist() == [0]
+    assert result.values[0] == 1.0
+
+
+# Statements, views and costs
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_statements_say_what_is_true(scheme: str) -> None:
+    secure = open_session(scheme, users=USERS, dimension=SIZE, key_bits=2048).statement()
+    assert secure.guarantee == ("none" if scheme == "plain" else "cryptographic")
+    assert secure.status == ("unproven" if scheme == "plain" else "proven")
+    assert secure.epsilon is None
+    assert "aggregator" in secure.who_sees
+    assert ("key generator" in secure.who_sees) == (scheme not in ("plain", "masks"))
+    if scheme != "plain":
+        assert any("not differentially private" in line for line in secure.not_protected)
+        assert any("semi-honest" in line for line in secure.assumptions)
+        assert opened(scheme, source=seeded_bytes(1)).statement().void
+
+
+@pytest.mark.parametrize("scheme", SPARSE_SCHEMES)
+def test_a_short_key_guarantees_nothing(scheme: str) -> None:
+    assert opened(scheme).statement().guarantee == "none"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_aggregator_sees_no_update_unless_it_is_plain(scheme: str) -> None:
+    views: dict[str, list[bytes]] = {}
+    session = opened(scheme, record=lambda party, message: views.setdefault(party, []).append(message))
+    updates = {user: np.full(SIZE, 1.0 + i) + np.arange(SIZE) / 64 for i, user in enumerate(USERS)}
+    session.round(updates, 0)
+    seen = b"".join(views["aggregator"])
+    pairs = [
+        np.round(update[i : i + 2] * 2**BITS).astype(kind).tobytes()
+        for update in updates.values()
+        for i in range(SIZE - 1)
+        for kind in ("<i4", "<i8", ">i4")
+    ]
+    assert any(pair in seen for pair in pairs) == (scheme == "plain")
+    assert set(views) >= {*USERS, "aggregator"}
+    assert ("key generator" in views) == (scheme not in ("plain", "masks"))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_costs_are_those_of_the_messages_that_were_sent(updates: Updates, scheme: str) -> None:
+    sent: list[tuple[str, str, bytes]] = []
+
+    def transit(sender: str, receiver: str, message: bytes) -> list[bytes]:
+        sent.append((sender, receiver, message))
+        return [message]
+
+    session = opened(scheme, transit=transit)
+    cost = session.round(updates, 0).cost
+    for party in (*USERS, "aggregator", "key generator"):
+        assert cost.sent(party) == sum(len(message) for sender, _, message in sent if sender == party)
+        assert cost.received(party) == sum(len(message) for _, receiver, message in sent if receiver == party)
+    for user in USERS:
+        assert cost.seconds("encrypt", party=user) > 0
+        assert cost.seconds("read", party=user) > 0
+    assert cost.seconds("aggregate", party="aggregator") > 0
+    assert (cost.ciphertexts("ann") > 0) == (scheme in ("dphe", "block-dphe", "bfv"))
+    keyed = scheme not in ("plain", "masks")
+    assert (cost.seconds("decrypt", party="key generator") > 0) == keyed
+    assert (cost.ciphertexts("aggregator") > 0) == keyed
+    assert (session.setup_cost.seconds(party="key generator") > 0) == keyed
