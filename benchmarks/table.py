@@ -31,13 +31,17 @@ class Section:
     note: str = ""
 
 
+Cell = str | tuple[float, ...]
+"""A text, or a figure's value in every run."""
+
+
 @dataclass(frozen=True)
 class Grid:
-    """Rows of several figures: a cell is a text, or a value in every run, written with three significant digits."""
+    """Rows of several figures, all written with three significant digits."""
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | tuple[float, ...], ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
 
 

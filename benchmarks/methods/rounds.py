@@ -67,8 +67,8 @@ class Measured(NamedTuple):
 class RoundAnswer(TypedDict):
     """The sum of all updates at `places`, and what the round took: CPU seconds by step, bytes that one user sends.
 
-    Steps are "encrypt" (one user), "aggregate", "decrypt", where it applies "table" (what one user prepares once per
-    key) and "decrypt all" (every place, also those that no user touched). `peak_bytes` is 0 if memory was not looked at.
+    Steps are "encrypt" (one user), "aggregate" and "decrypt"; where it applies also "table" (what one user prepares
+    once per key) and "decrypt all" (every place, touched or not). `peak_bytes` is 0 if nobody looked at memory.
     """
 
     total: NDArray[np.float64]

@@ -40,7 +40,7 @@ def run(given: Round, *, seed: int, scheme: str, degree: int, rounds: int) -> Ro
 
 
 def _bfv_context(degree: int) -> Any:
-    """Return the parameters that Blindsight's `bfv` has at degree 4096: a plain modulus of 33 bits, 128-bit security."""
+    """Return the parameters that Blindsight's `bfv` has at degree 4096, for sums of 32 bits."""
     return tenseal.context(
         tenseal.SCHEME_TYPE.BFV, degree, plain_modulus=4295049217, coeff_mod_bit_sizes=[32, 32, 33], n_threads=1
     )

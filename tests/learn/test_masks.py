@@ -218,6 +218,16 @@ def test_after_a_lost_round_those_who_are_left_make_a_new_one() -> None:
     assert np.array_equal(run.finish(three), run.sum(three))
 
 
+def test_whoever_missed_a_phase_is_out_of_the_round() -> None:
+    run = Run()
+    run.advertise(), run.share(USERS[:4])
+    unasked = Upload(run.roster.digest, 0, USERS[:4], bytes(32))
+    with pytest.raises(MessageError, match="'eve' had dropped out"):
+        run.server.receive(run.identities["eve"].sign(encode(unasked), author="eve"))
+    run.upload(USERS[:4])
+    assert np.array_equal(run.finish(USERS[:4]), run.sum(USERS[:4]))
+
+
 # A server that lies
 
 
@@ -255,6 +265,23 @@ def test_shares_sealed_for_another_cannot_be_opened() -> None:
     to_ann = Delivery(run.roster.digest, 0, ("bob", *for_bob.senders[1:]), for_bob.sealed)
     with pytest.raises(MessageError, match="not made with this run's secret"):
         run.users["ann"].mask_integers(run.updates["ann"], run.by_server(to_ann))
+
+
+@pytest.mark.parametrize(
+    ("senders", "count", "sentence"),
+    [
+        (("bob", "bob", "cem"), 2, "one sealed share for each"),
+        (("bob", "cem"), 3, "one sealed share for each"),
+        (("ann", "bob", "cem"), 3, "not in the directory"),
+        (("bob", "cem", "zoe"), 3, "not in the directory"),
+    ],
+)
+def test_deliveries_that_make_no_sense_are_refused(senders: tuple[str, ...], count: int, sentence: str) -> None:
+    run = Run()
+    run.advertise(), run.share()
+    delivery = run.by_server(Delivery(run.roster.digest, 0, senders, (b"",) * count))
+    with pytest.raises(MessageError, match=sentence):
+        run.users["ann"].mask_integers(run.updates["ann"], delivery)
 
 
 def test_users_reveal_once_and_never_both_secrets() -> None:

@@ -100,6 +100,26 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     return drawn
 
 
+class LiveTable:
+    """A table whose rows appear as they are found: on standard output, or with --json on standard error."""
+
+    def __init__(self, title: str, columns: Sequence[str]) -> None:
+        """Print the title; the heading comes with the first row."""
+        self._columns = columns
+        self._begun = False
+        self._print(f"[bold]{escape(title)}[/]")
+
+    def row(self, cells: Sequence[str]) -> None:
+        """Print one row, each cell set right under its heading."""
+        if not self._begun:
+            self._begun = True
+            self._print(f"[bold]{'  '.join(self._columns)}[/]")
+        self._print("  ".join(cell.rjust(len(name)) for name, cell in zip(self._columns, cells, strict=True)))
+
+    def _print(self, line: str) -> None:
+        Console(stderr=Settings.json, soft_wrap=True).print(line, highlight=False)
+
+
 @contextmanager
 def terminal_progress() -> Iterator[Progress]:
     """Show progress bars on standard error while a block runs; off a terminal, one line when each step begins."""

@@ -21,8 +21,8 @@ Gaussian is the textbook's for one (epsilon, delta) release, sqrt(2 ln(1.25 / de
 
 Both need |x| <= 1. `clip` scales every row of features down to that length, and divides by it. With None features are
 taken as they come, and nothing is proven: on Caltech-101 (standardised features of length 36 on average, epsilon 0.2,
-delta 0.05, five owners) this gives 45% and 89% class-average accuracy, in the order of the 41.6% and 83.8% that the
-DPHE paper reports for these methods; with features clipped to 36 both are at chance, 1 to 3% of 101 classes.
+delta 0.05, five owners) this gives about 40% and 90% class-average accuracy, not far from the 41.6% and 83.8% that the
+DPHE paper reports for them without naming lambda; with features clipped to 36 both are near chance (1 to 3%).
 Also classes that an owner has never seen are trained, or which ones they are would leak.
 """
 
@@ -45,7 +45,6 @@ from blindsight.statement import Claim, PrivacyStatement, randomness_of
 
 Owner = tuple[ArrayLike, ArrayLike]
 """One owner's features (n, D) and signs (n, classes)."""
-
 
 _LEFT_OVER = 1e-6  # the gradient at which a minimum counts as reached
 _ROOT_2 = 1.4142135624  # a little more than the square root, so that rounding leaves no row longer than 1

@@ -34,7 +34,7 @@ from blindsight.learn.linear import LinearTraining, Target, train
 from blindsight.learn.linearlearner import LinearLearner
 from blindsight.learn.linearmodel import Floats, Standardiser
 from blindsight.learn.model import LinearModel
-from blindsight.learn.owners import Owners, check_pair, fingerprint, name_owners, speaking_of
+from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion
 from blindsight.learn.runs import OnRound, RunSettings, Seed, Selection, Task, alone, play
 from blindsight.progress import Progress, silent
@@ -242,32 +242,28 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with speaking_of("the public data"):
             X, y = check_pair(public)
             labels = self._labels(y)
-            signs = labels.signs(y)
-        dimensions, prints, samples = X.shape[1], [fingerprint(X, y)], 0
-        loads = name_owners(owners)
-        for name, load in loads.items():
-            with speaking_of(name):
-                features, answers = check_pair(load(), dimensions)
-                labels.signs(answers)
-            samples += len(features)
-            prints.append(fingerprint(features, answers))
-        settings, standardiser = RunSettings.of(self), Standardiser.fit(X)
-        if self.target == "classifier" and self.minimum_per_position > 1:
-            raise InputError("a mean of classifiers with withheld weights is none. Send target='update'.")
-        sparsify = settings.sparsified(self.selection, by_penalty=self.target == "classifier")
-        training = self._training(sparsify, dimensions / samples if self.ridge is None else self.ridge)
-        held_out = None
+        dimensions, loads = X.shape[1], name_owners(owners)
+
+        def checked(data: Any) -> tuple[Floats, NDArray[Any]]:
+            features, answers = check_pair(data, dimensions)
+            labels.signs(answers)
+            return features, answers
+
+        samples, prints = survey({"the public data": lambda: (X, y), **loads}, checked)
+        standardiser, held_out = Standardiser.fit(X), None
         if validation is not None:
             with speaking_of("the validation data"):
-                features, answers = check_pair(validation, dimensions)
-                labels.signs(answers)
+                features, answers = checked(validation)
             held_out = standardiser.apply(features), answers
-        learner = LinearLearner(loads, labels, standardiser, training, (standardiser.apply(X), signs), held_out)
+        settings = RunSettings.of(self)
+        sparsify = settings.sparsified(self.selection, by_penalty=self.target == "classifier")
+        training = self._training(sparsify, dimensions / samples if self.ridge is None else self.ridge)
+        start = standardiser.apply(X), labels.signs(y)
+        learner = LinearLearner(loads, labels, standardiser, training, start, held_out)
         size = learner.shape[0] * learner.shape[1]
         return Task(
             owners=tuple(loads),
             learner=learner,
-            first=learner.first,
             dimension=size,
             capacity=settings.capacity(size, sparsify),
             largest=LARGEST_WEIGHT,

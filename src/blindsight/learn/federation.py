@@ -57,8 +57,15 @@ class Learner(Protocol):
     """What is learned: how an owner improves the shared model, and how the sum of improvements becomes the next one."""
 
     @property
-    def scores(self) -> bool:
+    def adds(self) -> bool:
+        """Tell whether the sum is added to the shared model, not a new one."""
+
+    @property
+    def validated(self) -> bool:
         """Tell whether there are validation data."""
+
+    def first(self, seed: int) -> Array:
+        """Return the model to begin with, from public data."""
 
     def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
         """Improve the shared model on one owner's data."""
@@ -160,7 +167,8 @@ class Federation:
     @property
     def limit(self) -> float:
         """The largest weight that can be sent."""
-        return self.session.terms.max_integer / 2**self.session.terms.fraction_bits
+        terms = self.session.terms
+        return float(terms.values(np.array(terms.max_integer)))
 
     def _sum(self, sent: Mapping[str, Array], number: int, absent: Mapping[str, str]) -> RoundResult:
         try:

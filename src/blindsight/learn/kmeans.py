@@ -7,8 +7,7 @@ by sparse stochastic k-means (`clustering`), the moves are added up under encryp
     clusters.predict(X), clusters.score(X, y)
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blindsight.errors import InputError
 from blindsight.learn.clustering import (
     ClusterTraining,
     Target,
@@ -26,13 +24,12 @@ from blindsight.learn.clustering import (
     local_clusters,
     next_centroids,
 )
+from blindsight.learn.clusterlearner import ClusterLearner
 from blindsight.learn.clustermodel import ClusterModel
-from blindsight.learn.federation import Memory, Proposal
-from blindsight.learn.linearmodel import Array, Floats, Standardiser
-from blindsight.learn.owners import Load, Owners, check_pair, check_samples, fingerprint, name_owners, speaking_of
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.owners import Owners, check_pair, check_samples, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion
 from blindsight.learn.runs import OnRound, RunSettings, Seed, Selection, Task, alone, play
-from blindsight.learn.session import RoundResult
 from blindsight.metrics import adjusted_mutual_information
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
@@ -40,53 +37,15 @@ from blindsight.rng import science
 _MOST_PASSES = 100  # of one owner alone
 
 
-@dataclass(frozen=True, eq=False)
-class ClusterLearner:
-    """Moves shared centroids; public and validation features are standardised already, owners' are when loaded."""
-
-    owners: Mapping[str, Load]
-    clusters: int
-    standardiser: Standardiser
-    training: ClusterTraining
-    public: Floats
-    validation: tuple[Floats, NDArray[Any]] | None
-
-    @property
-    def scores(self) -> bool:
-        """Tell whether there are validation data."""
-        return self.validation is not None
-
-    def first(self, seed: int) -> Array:
-        """Choose the first centroids among the public samples."""
-        return initial_centroids(self.public, self.clusters, random_state=seed)
-
-    def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
-        """Move the shared centroids on one owner's data; what is not sent shows up again in the next round."""
-        features = self.standardiser.apply(check_samples(self.owners[owner]()))
-        done = local_clusters(shared, features, self.training, strength=memory.strength, random_state=seed)
-        return Proposal(done.sent, Memory(None, done.strength))
-
-    def combine(self, shared: Array, result: RoundResult) -> Array:
-        """Return the next shared centroids."""
-        received = result.values if self.training.target == "update" else result.average
-        return next_centroids(shared, received, self.training)
-
-    def score(self, shared: Array) -> float | None:
-        """Return the adjusted mutual information of clusters and groups, if there are validation data."""
-        if self.validation is None:
-            return None
-        features, y = self.validation
-        return adjusted_mutual_information(y, assign(shared, features))
-
-
 class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Clusters found in several owners' data; with ``fit(X)``, in one's alone.
 
-    `target` is "update", the difference to the shared centroids weighed by the samples behind it, or "centroids", sparse
-    centroids whose plain mean is taken, as in the paper. The other parameters are those of `FederatedClassifier`.
+    `target` is "update", the difference to the shared centroids weighed by the samples behind it, or "centroids", which
+    are sparse and whose plain mean is taken, as in the paper. Other parameters are those of `FederatedClassifier`.
 
-    Fitted: `cluster_centers_` (of *standardised* features), `model_` (a `ClusterModel`, which can be saved), `history_`,
-    `public_score_`, `statement_`, `views_` if recorded, `n_features_in_`, and for one owner alone `labels_`.
+    Fitted: `cluster_centers_` (of *standardised* features), `model_` (a `ClusterModel`, which can be saved),
+    `history_`, `public_score_`, `statement_`, `views_` if recorded, `n_features_in_`, and for one owner alone
+    `labels_`.
     """
 
     def __init__(
@@ -193,16 +152,14 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _task(self, owners: Any, public: ArrayLike, validation: Any) -> Task[ClusterLearner]:
         with speaking_of("the public data"):
             X = check_samples(public)
-        dimensions, prints, samples = X.shape[1], [fingerprint(X)], 0
-        loads = name_owners(owners)
-        for name, load in loads.items():
-            with speaking_of(name):
-                features = check_samples(load(), dimensions)
-            samples += len(features)
-            prints.append(fingerprint(features))
-        if self.target == "centroids" and self.minimum_per_position > 1:
-            raise InputError("a mean of centroids with withheld features is none. Send target='update'.")
-        settings, standardiser = RunSettings.of(self), Standardiser.fit(X)
+        loads, dimensions = name_owners(owners), X.shape[1]
+        samples, prints = survey({"the public data": lambda: X, **loads}, lambda data: (check_samples(data, dimensions),))
+        standardiser, held_out = Standardiser.fit(X), None
+        if validation is not None:
+            with speaking_of("the validation data"):
+                features, groups = check_pair(validation, dimensions)
+            held_out = standardiser.apply(features), groups
+        settings = RunSettings.of(self)
         training = ClusterTraining(
             target=self.target,
             sparsify=settings.sparsified(self.selection, by_penalty=self.target == "centroids"),
@@ -211,17 +168,11 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             passes=self.passes,
             batch_size=self.batch_size,
         )
-        held_out = None
-        if validation is not None:
-            with speaking_of("the validation data"):
-                features, groups = check_pair(validation, dimensions)
-            held_out = standardiser.apply(features), groups
         learner = ClusterLearner(loads, self.n_clusters, standardiser, training, standardiser.apply(X), held_out)
         size = self.n_clusters * (dimensions + 1)
         return Task(
             owners=tuple(loads),
             learner=learner,
-            first=learner.first,
             dimension=size,
             capacity=settings.capacity(size, training.sparsify),
             largest=4.0 * max(samples, 16),  # what is sent is a sum over the samples of a cluster

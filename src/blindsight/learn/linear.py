@@ -53,7 +53,7 @@ class LinearTraining:
     a prior under which standardised features give scores of unit variance; a federation should set it to D divided by
     the samples of all owners, which is the ridge of the pooled problem. (The classifier target has its elastic net and
     no ridge besides.) `passes` over mini-batches of `batch_size` is how far an owner goes in one round: few passes
-    keep owners together, many let each run to its own optimum.
+    keep owners together, many let each run to its own optimum; an elastic net wants about ten to settle.
     """
 
     loss: Loss = "hinge"

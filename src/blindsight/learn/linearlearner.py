@@ -32,7 +32,12 @@ class LinearLearner:
     validation: tuple[Floats, NDArray[Any]] | None
 
     @property
-    def scores(self) -> bool:
+    def adds(self) -> bool:
+        """Tell whether the sum is added to the shared model, not a new one."""
+        return self.training.target == "update"
+
+    @property
+    def validated(self) -> bool:
         """Tell whether there are validation data."""
         return self.validation is not None
 
@@ -64,7 +69,7 @@ class LinearLearner:
     def combine(self, shared: Array, result: RoundResult) -> Array:
         """Return the mean of classifiers, or the shared one moved by the mean of the updates."""
         mean = result.average.reshape(self.shape)
-        return mean if self.training.target == "classifier" else shared + mean
+        return shared + mean if self.adds else mean
 
     def score(self, shared: Array) -> float | None:
         """Return the accuracy averaged over classes or attributes, if there are validation data."""

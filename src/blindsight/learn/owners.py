@@ -85,8 +85,18 @@ def check_samples(X: ArrayLike, dimensions: int | None = None) -> Floats:
     return features
 
 
-def fingerprint(*arrays: NDArray[Any]) -> str:
-    """Return a SHA-256 of some arrays, to recognise data by."""
+def survey(loads: Mapping[str, Load], check: Callable[[Any], tuple[NDArray[Any], ...]]) -> tuple[int, list[str]]:
+    """Check everybody's data before a run; return how many samples there are and a fingerprint of each one's data."""
+    samples, prints = 0, []
+    for name, load in loads.items():
+        with speaking_of(name):
+            arrays = check(load())
+        samples += len(arrays[0])
+        prints.append(_fingerprint(arrays))
+    return samples, prints
+
+
+def _fingerprint(arrays: tuple[NDArray[Any], ...]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         content = array if array.dtype.kind != "O" else array.astype(np.str_)

@@ -77,12 +77,9 @@ class EarlyStopping:
 
     def reached(self, history: Sequence[RoundReport]) -> bool:
         """Tell whether the last of these rounds was the last one worth making."""
-        if len(history) <= self.patience:
-            return False
-        recent = history[-self.patience :]
         if self.criterion == "step":
-            return all(report.step < self.tolerance for report in recent)
+            recent = history[-self.patience :]
+            return len(recent) == self.patience and all(report.step < self.tolerance for report in recent)
         scores = [report.score for report in history if report.score is not None]
-        if len(scores) != len(history):
-            raise InputError("stopping by score needs validation data. Give some, or stop by step.")
-        return max(scores[-self.patience :]) < max(scores[: -self.patience]) + self.tolerance
+        before, recently = scores[: -self.patience], scores[-self.patience :]
+        return bool(before) and max(recently) < max(before) + self.tolerance

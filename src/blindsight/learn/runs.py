@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -18,7 +19,6 @@ from blindsight.errors import InputError
 from blindsight.learn.aggregation import open_session
 from blindsight.learn.checkpoint import Checkpoint
 from blindsight.learn.federation import SLOT_BITS, Federation, FederationState, Learner, Memory, fraction_bits
-from blindsight.learn.linearmodel import Array
 from blindsight.learn.roleviews import RoleView, Witness
 from blindsight.learn.rounds import Criterion, EarlyStopping, RoundReport
 from blindsight.learn.session import Session
@@ -84,11 +84,10 @@ class RunSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task(Generic[L]):
-    """What a run is about: who learns what, where it starts, and what makes this run recognisable."""
+    """What a run is about: who learns what, what is sent, and what makes this run recognisable."""
 
     owners: Sequence[str]
     learner: L
-    first: Callable[[int], Array]  # the initial model, made from public data and a seed
     dimension: int  # the length of the vectors that are sent
     capacity: int
     largest: float  # the largest weight that is to be expected in them
@@ -115,8 +114,7 @@ def play(
 ) -> Run:
     """Play all rounds, or those that a checkpoint says are left."""
     witness = Witness() if settings.record else None
-    if settings.early_stopping == "score" and not task.learner.scores:
-        raise InputError("stopping by score needs validation data. Give some, or stop by step.")
+    _check(task, settings)
     session = _open(task, settings, witness)
     federation = Federation(
         session=session,
@@ -135,6 +133,13 @@ def play(
     return Run(state, _statement(session, len(state.history)), () if witness is None else witness.views)
 
 
+def _check(task: Task[L], settings: RunSettings) -> None:
+    if settings.early_stopping == "score" and not task.learner.validated:
+        raise InputError("stopping by score needs validation data. Give some, or stop by step.")
+    if settings.minimum_per_position > 1 and not task.learner.adds:
+        raise InputError("a mean of models with withheld weights is no model. Send target='update'.")
+
+
 def _open(task: Task[L], settings: RunSettings, witness: Witness | None) -> Session:
     return open_session(
         settings.scheme,
@@ -151,7 +156,7 @@ def _open(task: Task[L], settings: RunSettings, witness: Witness | None) -> Sess
 
 
 def _begin(task: Task[L], seed: int) -> FederationState:
-    shared = task.first(seed)
+    shared = task.learner.first(seed)
     memories = {name: Memory(None, None) for name in task.owners}
     return FederationState(shared, memories, (), seed, task.learner.score(shared))
 
@@ -161,7 +166,7 @@ def _fingerprint(task: Task[L], settings: RunSettings, random_state: Seed) -> st
     course = asdict(settings)
     for name in ("rounds", "early_stopping", "patience", "tolerance", "record"):
         del course[name]  # a finished run may be prolonged
-    repeatable = random_state if isinstance(random_state, int) else None
+    repeatable = int(random_state) if isinstance(random_state, Integral) else None
     whole = [list(task.owners), task.dimension, repeatable, course, dict(task.identity)]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 

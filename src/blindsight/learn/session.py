@@ -140,8 +140,8 @@ class Session(ABC):
     def round(self, updates: Mapping[str, ArrayLike], number: int) -> RoundResult:
         """Add up the updates of one round; users without one have dropped out.
 
-        Numbers go up from round to round. A round with too few users, or whose messages are spoilt, raises; it has given
-        away no more than its sum, and its number is used up.
+        Numbers go up from round to round. A round with too few users, or whose messages are spoilt, raises; it has
+        given away no more than its sum, and its number is used up.
         """
         self._check(updates, number)
         self._last = number

@@ -1,18 +1,21 @@
 """Whoever drops out, repeats, comes late, sends garbage or asks for too much never corrupts a sum."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.privatekey import PrivateKey
-from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.learn.dphe import Parties, User
-from blindsight.learn.dphe.messages import AggregatorSetup, Contribution, Request, Shard
+from blindsight.learn.dphe import Aggregator, Parties, User
+from blindsight.learn.dphe.answers import sign_answer
+from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Contribution, Request, Shard
 from blindsight.learn.dphe.receipts import vouch
 from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal
 from blindsight.learn.dphe.terms import AGGREGATOR
@@ -198,8 +201,9 @@ def test_a_user_counts_with_all_its_shards_or_not_at_all(new_run: NewRun, sparse
         for message in reversed(messages[: 2 if name == "anna" else 3]):
             parties.aggregator.receive(message)
     assert parties.aggregator.users == ("bert", "cleo", "dora")
+    anna, body = parties.users["anna"], encode(Shard(bytes(32), np.arange(6), zeros(parties, 6).to_matrix()))
     with pytest.raises(MessageError, match="'anna' has sent something else"):
-        parties.aggregator.receive(signed(parties.users["anna"], np.arange(6), zeros(parties, 6).to_matrix(), round=0))
+        parties.aggregator.receive(vouch(anna._key, "anna", [body] * 4, run=anna._agreement.digest, round=0)[3])
     np.testing.assert_array_equal(finish(parties), sum(updates[name] for name in ("bert", "cleo", "dora")))
 
 
@@ -312,6 +316,16 @@ def test_a_forged_count_of_contributors_is_noticed(new_run: NewRun, sparse_updat
         parties.generator.answer(asked(parties, receipts, four))
 
 
+def test_a_forged_weight_behind_the_last_one_is_noticed(new_run: NewRun, sparse_update: Sparse) -> None:
+    parties = new_run(slots=5, capacity=2)  # 24 weights leave one slot of five blocks unused
+    terms = parties.generator.terms
+    updates = {name: sparse_update(terms, 0, blocks=2) for name in terms.users}
+    receipts = receipts_of(parties, updates, "anna", "bert", "cleo")
+    everywhere = SlotPacking(32, 30).pack(np.ones(25, dtype=np.int64), terms=1)
+    with pytest.raises(MessageError, match="overflowed or was forged"):
+        parties.generator.answer(asked(parties, receipts, everywhere))
+
+
 def test_requests_and_answers_cannot_be_tampered_with(parties: Parties, updates: dict[str, Integers]) -> None:
     contribute(parties, updates, "anna", "bert", "cleo")
     request = parties.aggregator.close()
@@ -326,3 +340,21 @@ def test_requests_and_answers_cannot_be_tampered_with(parties: Parties, updates:
             reader(SigningKey.generate().sign(b"", author="key generator"))
     with pytest.raises(MessageError, match="not for round 4"):
         parties.users["anna"].read(answer, 4)
+    content = decode(decode(answer, Signed).body, Answer)
+    for changed, sentence in (({"run": bytes(32)}, "not for round 3"), ({"sums": content.sums[1:]}, "wrong number")):
+        with pytest.raises(MessageError, match=sentence):
+            parties.users["anna"].read(sign_answer(parties.generator._signing_key, replace(content, **changed)), 3)
+
+
+def test_an_aggregator_does_not_take_the_answer_to_another_request(
+    parties: Parties, updates: dict[str, Integers]
+) -> None:
+    other = Aggregator(parties.generator.terms)
+    other.accept(parties.generator.setup()[AGGREGATOR])
+    other.open(3)
+    sent = contribute(parties, updates, *updates)
+    for name in ("anna", "bert", "cleo"):
+        other.receive(sent[name])
+    parties.aggregator.close()
+    with pytest.raises(MessageError, match="names other users than the request did"):
+        parties.aggregator.read(parties.generator.answer(other.close()))

@@ -218,11 +218,12 @@ def test_state_is_private(disk: Disk) -> None:
 
 def test_new_roles_do_not_overwrite_old_ones(disk: Disk, key: PrivateKey) -> None:
     before = (disk.folder / "generator").read_bytes()
-    for make in (
+    roles: list[Callable[[Path], object]] = [
         lambda path: KeyGenerator(disk.terms, key=key, path=path),
         lambda path: Aggregator(disk.terms, path=path),
         lambda path: User("anna", disk.terms, path=path),
-    ):
+    ]
+    for make in roles:
         with pytest.raises(StorageError, match="generator exists already"):
             make(disk.folder / "generator")
     assert (disk.folder / "generator").read_bytes() == before
@@ -263,3 +264,15 @@ def test_a_torn_end_of_the_journal_is_cut_off(disk: Disk, updates: dict[str, Int
     assert aggregator.users == ()
     aggregator.receive(second)
     assert disk.aggregator.users == ("anna",)
+
+
+def test_a_journal_altered_before_its_end_is_refused(disk: Disk, updates: dict[str, Integers]) -> None:
+    disk.aggregator.open(0)
+    path = disk.folder / "aggregator"
+    begun = path.stat().st_size
+    for message in disk.user("anna").contribute_integers(updates["anna"], 0):
+        disk.aggregator.receive(message)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: begun + 500] + b"?" + whole[begun + 501 :])
+    with pytest.raises(CorruptFileError, match="was altered"):
+        Aggregator.load(path)

@@ -4,8 +4,8 @@
     number of shards F = max(1, ceil(n / M)) and fresh randomness alone: under a uniform phi, F shards of M places each
     are distributed alike for all updates with the same F.
     Proof. If F M <= B (the number of blocks), the shards are a uniformly random split of F M distinct blocks, and phi
-    sends any F M distinct blocks to uniformly random ones. Else all B blocks occur: F - 1 shards are a random split of
-    (F - 1) M of them, the last has the others and F M - B random ones of the first; again phi makes all cases alike. []
+    sends any F M distinct blocks to uniformly random ones. Else all B blocks occur in a uniformly random order, and the
+    first F M - B of them a second time, in the last shard; again phi makes all cases alike. []
 
 F itself is seen by whoever counts a user's messages. The paper leaves the split and the order open: shards filled in
 the order of the weights would tell the aggregator which permuted places come first in the model.
@@ -39,10 +39,9 @@ def decompose(integers: NDArray[np.int64], terms: Terms, *, source: ByteSource =
     order = _shuffled(np.arange(changed.size + padding.size), source)
     blocks = np.concatenate([changed, padding])[order]
     plaintexts = [packed[i] if i < changed.size else 0 for i in order.tolist()]
-    # More places than blocks: the last shard repeats some blocks of the others, with zeros.
-    repeated = _shuffled(blocks[: count - terms.capacity], source)[: count - blocks.size]
-    blocks = np.concatenate([blocks, repeated])
-    plaintexts += [0] * repeated.size
+    # More places than blocks: the last shard repeats some blocks of the first, with zeros.
+    plaintexts += [0] * (count - blocks.size)
+    blocks = np.concatenate([blocks, blocks[: count - blocks.size]])
     return [
         IndexedValues(blocks[start : start + terms.capacity], plaintexts[start : start + terms.capacity])
         for start in range(0, count, terms.capacity)

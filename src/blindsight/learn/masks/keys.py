@@ -6,7 +6,6 @@ All are drawn afresh for every round, because the secrets of one that drops out 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +17,13 @@ from blindsight.learn.dphe.sealing import seal, unseal
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.masks.expansion import agree, expand, public_half
 from blindsight.learn.masks.messages import Advertisement, Directory
-from blindsight.learn.masks.shamir import SHARE_BYTES, read_share, split
+from blindsight.learn.masks.shamir import SECRET_BYTES, SHARE_BYTES, read_share, split
 from blindsight.learn.residues import Residues, to_residues
 from blindsight.learn.roster import Roster
 from blindsight.rng import ByteSource
 
 Shares = tuple[bytes, bytes]
 """One holder's share of a user's mask key, and of its seed."""
-
-SECRETS: Final = 32
 
 
 def threshold(holders: int) -> int:
@@ -87,7 +84,7 @@ class RoundKeys(Secret):
     def __init__(self, name: str, roster: Roster, round: int, source: ByteSource) -> None:
         """Draw new ones."""
         self._name, self._roster, self._round = name, roster, round
-        self._channel, self._mask, self._seed = source(SECRETS), source(SECRETS), source(SECRETS)
+        self._channel, self._mask, self._seed = (source(SECRET_BYTES) for _ in range(3))
 
     def advertisement(self) -> Advertisement:
         """Return the public side."""

@@ -98,12 +98,14 @@ class MaskUser(Secret):
 
         def answer() -> RoundMessage:
             message, peers = self._from_server(delivery, Delivery), self._peers()
-            if len(set(message.senders)) != len(message.sealed) or not set(message.senders) < set(peers.keys):
-                raise MessageError("the delivery names senders twice, or such as are not in the directory.")
-            members = tuple(sorted({*message.senders, self.name}))
+            sealed = dict(zip(message.senders, message.sealed, strict=False))
+            if not len(sealed) == len(message.senders) == len(message.sealed):
+                raise MessageError("the delivery does not have one sealed share for each of its senders.")
+            if not set(sealed) <= set(peers.keys) - {self.name}:
+                raise MessageError("the delivery names senders that are not in the directory.")
+            members = tuple(sorted([*sealed, self.name]))
             self._check_enough(members, max(self.roster.terms.minimum, peers.threshold))
-            pairs = zip(message.senders, message.sealed, strict=True)
-            held = {sender: current.keys.unseal(sealed, sender, peers) for sender, sealed in pairs}
+            held = {sender: current.keys.unseal(share, sender, peers) for sender, share in sealed.items()}
             current.held = {self.name: current.held[self.name], **held}
             masked = current.keys.masked(integers, members, peers)
             return Upload(self.roster.digest, current.number, members, masked.tobytes())

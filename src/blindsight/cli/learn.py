@@ -1,0 +1,258 @@
+"""`blindsight learn`: owners train together, and nobody sees their data or their updates."""
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from blindsight.cli.terminal import DebugOption, JsonOption, LiveTable, SeedOption, show, table, terminal_progress
+from blindsight.data import extract, load, pipeline
+from blindsight.files import atomic_writer
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.comparison import compare
+from blindsight.learn.contest import ContestRow, contest, round_costs
+from blindsight.learn.kmeans import FederatedKMeans
+from blindsight.learn.rounds import RoundReport
+from blindsight.learn.study import Study
+from blindsight.report import write_report
+from blindsight.report.learning import LearningResult, learning_chapter
+from blindsight.statement import PrivacyStatement
+
+app = typer.Typer(help="Train together without seeing each other's data or updates.", no_args_is_help=True)
+
+DataOption = Annotated[str, typer.Option("--data", help="Name of the collection; see `blindsight data list`.")]
+PathOption = Annotated[
+    Path | None, typer.Option("--path", help="Where the collection lies, if it is read from a path.")
+]
+CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
+FeaturesOption = Annotated[str, typer.Option("--features", help="pixels, embedding, or the path of an ONNX model.")]
+AttributesOption = Annotated[str, typer.Option("--attributes", help="Learn these attributes instead of the classes.")]
+OwnersOption = Annotated[int, typer.Option("--owners", help="How many owners share the data out.", min=1)]
+SharingOption = Annotated[
+    Literal["equal", "by-class", "by-person"] | None,
+    typer.Option("--sharing", help="How; by default by person where persons are known, else equally."),
+]
+RoundsOption = Annotated[int, typer.Option("--rounds", help="How many rounds.", min=1)]
+SchemeOption = Annotated[str, typer.Option("--scheme", help="block-dphe, dphe, bfv, masks or plain.")]
+KeyOption = Annotated[int, typer.Option("--key-bits", help="Length of the Paillier key: 2048, 3072 or 4096.")]
+SparsityOption = Annotated[float, typer.Option("--sparsity", help="Share of weights an owner does not send.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of model, statement and report.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Keep checkpoints there, and go on from the last one.")]
+
+_COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
+
+
+@app.command("encrypted")
+def learn_encrypted(
+    data: DataOption = "digits",
+    path: PathOption = None,
+    count: CountOption = None,
+    features: FeaturesOption = "pixels",
+    attributes: AttributesOption = "",
+    owners: OwnersOption = 5,
+    sharing: SharingOption = None,
+    rounds: RoundsOption = 10,
+    scheme: SchemeOption = "block-dphe",
+    key_bits: KeyOption = 3072,
+    sparsity: SparsityOption = 0.9,
+    minimum_per_position: Annotated[
+        int, typer.Option("--minimum-per-position", help="Withhold weights that fewer owners changed.", min=1)
+    ] = 1,
+    out: OutOption = Path("out/learn"),
+    resume: ResumeOption = False,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
+    study = _study(data, path, count, features, attributes, owners, sharing, seed)
+    learner = FederatedClassifier(
+        scheme,
+        rounds=rounds,
+        sparsity=sparsity,
+        key_bits=key_bits,
+        multilabel=study.multilabel,
+        minimum_per_position=minimum_per_position,
+        random_state=seed,
+        record=True,
+    )
+    live = LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)
+    learner.fit(
+        study.owners,
+        public=study.public,
+        validation=study.test,
+        checkpoint=out / "checkpoint" if resume else None,
+        on_round=lambda report: live.row(_cells(report)),
+    )
+    learner.model_.save(out / "model.npz")
+    costs = round_costs(learner.model_.weights.size, owners, sparsity=sparsity, key_bits=key_bits, random_state=seed)
+    assert learner.public_score_ is not None  # there are test data
+    result = LearningResult(
+        scheme=scheme,
+        owners=owners,
+        weights=learner.model_.weights.size,
+        measure="accuracy over attributes" if study.multilabel else "accuracy over classes",
+        public_score=learner.public_score_,
+        history=learner.history_,
+        statement=learner.statement_,
+        views=learner.views_,
+        costs=compare(costs),
+    )
+    _write(out, f"Learning {data} together", learning_chapter(result), learner.statement_, seed)
+    final = learner.history_[-1]
+    document = {
+        "model": str(out / "model.npz"),
+        "report": str(out / "report.html"),
+        "public_score": learner.public_score_,
+        "score": final.score,
+        "history": [report.to_dict() for report in learner.history_],
+        "statement": learner.statement_.to_dict(),
+    }
+    show(
+        document,
+        f"\nFrom {result.public_score:.1%} (public data alone) to {final.score:.1%} in {len(learner.history_)} rounds.",
+        learner.statement_.headline(),
+        f"Model, statement and report are in {out}.",
+    )
+
+
+@app.command("cluster")
+def learn_clusters(
+    data: DataOption = "digits",
+    path: PathOption = None,
+    count: CountOption = None,
+    features: FeaturesOption = "pixels",
+    clusters: Annotated[int | None, typer.Option("--clusters", help="How many; default: the classes.", min=2)] = None,
+    owners: OwnersOption = 5,
+    rounds: RoundsOption = 10,
+    scheme: SchemeOption = "block-dphe",
+    key_bits: KeyOption = 3072,
+    sparsity: SparsityOption = 0.9,
+    out: OutOption = Path("out/cluster"),
+    resume: ResumeOption = False,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
+    study = _study(data, path, count, features, "", owners, None, seed)
+    learner = FederatedKMeans(
+        clusters or len(study.answers),
+        scheme=scheme,
+        rounds=rounds,
+        sparsity=sparsity,
+        key_bits=key_bits,
+        random_state=seed,
+    )
+    live = LiveTable(f"Clustering {data} from {owners} owners by {scheme}", _COLUMNS)
+    learner.fit(
+        {name: pair[0] for name, pair in study.owners.items()},
+        public=study.public[0],
+        validation=None if study.multilabel else study.test,
+        checkpoint=out / "checkpoint" if resume else None,
+        on_round=lambda report: live.row(_cells(report)),
+    )
+    learner.model_.save(out / "model.npz")
+    _write_statement(out, learner.statement_)
+    final = learner.history_[-1]
+    document = {
+        "model": str(out / "model.npz"),
+        "score": final.score,
+        "history": [report.to_dict() for report in learner.history_],
+        "statement": learner.statement_.to_dict(),
+    }
+    found = "" if final.score is None else f"\nAdjusted mutual information with the classes: {final.score:.3f}."
+    show(document, found, learner.statement_.headline(), f"Model and statement are in {out}.")
+
+
+@app.command("compare")
+def learn_compare(
+    epsilon: Annotated[float, typer.Option("--epsilon", help="What PRR10 and RA12 claim to spend.")],
+    delta: Annotated[float, typer.Option("--delta", help="Their delta.")],
+    data: DataOption = "digits",
+    path: PathOption = None,
+    count: CountOption = None,
+    features: FeaturesOption = "pixels",
+    attributes: AttributesOption = "",
+    owners: OwnersOption = 5,
+    rounds: RoundsOption = 10,
+    key_bits: KeyOption = 3072,
+    sparsity: SparsityOption = 0.9,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Learn the same data by every scheme and every baseline, and set accuracy, cost and privacy side by side."""
+    study = _study(data, path, count, features, attributes, owners, None, seed)
+    with terminal_progress() as progress:
+        rows = contest(
+            study,
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds,
+            sparsity=sparsity,
+            key_bits=key_bits,
+            random_state=seed,
+            progress=progress,
+        )
+    columns = ("method", "accuracy", "CPU s", "MB/owner", "privacy")
+    cells = [
+        (row.method, f"{row.score:.3f}", f"{row.seconds:.1f}", f"{row.megabytes:.2f}", _privacy(row)) for row in rows
+    ]
+    document = {"methods": [_contest_document(row) for row in rows]}
+    show(document, table(f"Learning {data}", columns, cells, numbers=columns[1:4]))
+
+
+def _study(
+    data: str,
+    path: Path | None,
+    count: int | None,
+    features: str,
+    attributes: str,
+    owners: int,
+    sharing: Literal["equal", "by-class", "by-person"] | None,
+    seed: int,
+) -> Study:
+    asked = [name.strip() for name in attributes.split(",") if name.strip()]
+    with terminal_progress() as progress:
+        dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
+        table_of_features = extract(dataset, pipeline(features, random_state=seed), progress=progress)
+    return Study.of(dataset, table_of_features, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
+
+
+def _cells(report: RoundReport) -> tuple[str, ...]:
+    return (
+        str(report.round),
+        "-" if report.score is None else f"{report.score:.3f}",
+        f"{report.sparsity:.1%}",
+        f"{report.sent['users'] / max(len(report.contributors), 1) / 1e3:.1f}",
+        *(f"{report.seconds[role]:.2f}" for role in ("training", "users", "aggregator", "key generator")),
+    )
+
+
+def _privacy(row: ContestRow) -> str:
+    return "-" if row.statement is None else row.statement.headline()
+
+
+def _contest_document(row: ContestRow) -> dict[str, Any]:
+    statement = None if row.statement is None else row.statement.to_dict()
+    return {
+        "method": row.method,
+        "score": row.score,
+        "cpu_seconds": row.seconds,
+        "megabytes_per_owner": row.megabytes,
+        "statement": statement,
+    }
+
+
+def _write(out: Path, title: str, chapter: Any, statement: PrivacyStatement, seed: int) -> None:
+    _write_statement(out, statement)
+    write_report(
+        out / "report.html", title, [chapter], facts={"Command": "blindsight learn encrypted", "Seed": str(seed)}
+    )
+
+
+def _write_statement(out: Path, statement: PrivacyStatement) -> None:
+    with atomic_writer(out / "statement.json") as stream:
+        stream.write(json_module.dumps(statement.to_dict(), indent=2, ensure_ascii=False).encode())

@@ -1,0 +1,156 @@
+"""The report's chapter on learning together: accuracy per round, what each scheme costs, and who sees what."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from blindsight.data import contact_sheet
+from blindsight.learn.comparison import ComparisonRow
+from blindsight.learn.contest import ContestRow
+from blindsight.learn.roleviews import RoleView
+from blindsight.learn.rounds import RoundReport
+from blindsight.report.blocks import Block, Chapter, Picture, Plot, StatementBlock, Table
+from blindsight.report.plots import INK, SERIES, drawing, to_svg
+from blindsight.statement import PrivacyStatement
+
+_SIDE = 220  # pixels of one view
+
+
+@dataclass(frozen=True)
+class LearningResult:
+    """What one run of learning together found; `measure` names the score."""
+
+    scheme: str
+    owners: int
+    weights: int
+    measure: str
+    public_score: float
+    history: Sequence[RoundReport]
+    statement: PrivacyStatement
+    views: Sequence[RoleView]
+    costs: Sequence[ComparisonRow] = ()
+    contest: Sequence[ContestRow] = ()
+
+
+def learning_chapter(result: LearningResult) -> Chapter:
+    """Show a run: what it reached, what it cost, what every role held, and what is proven."""
+    last = result.history[-1]
+    assert last.score is not None
+    blocks: list[Block] = [
+        Plot(
+            _rounds_plot(result),
+            caption=f"{result.measure} on people or pictures that nobody trained on. Round 0 is the public model.",
+            alt=f"{result.measure} rises from {result.public_score:.3f} to {last.score:.3f}.",
+        ),
+        _rounds_table(result),
+    ]
+    if result.views:
+        blocks.append(_views_picture(result.views))
+    if result.costs:
+        blocks.append(_costs_table(result.costs))
+    if result.contest:
+        blocks.append(contest_table(result.contest, result.measure))
+    return Chapter(
+        title="Learning together, unseen",
+        lead=f"{result.owners} owners train one classifier of {result.weights:,} weights. Neither the aggregator nor "
+        f"the other owners see an update, and {result.measure} rises from {result.public_score:.1%} to {last.score:.1%}.",
+        blocks=(*blocks, StatementBlock(result.statement)),
+    )
+
+
+def contest_table(rows: Sequence[ContestRow], measure: str) -> Table:
+    """Return all methods on the same data side by side."""
+    return Table(
+        columns=("method", measure, "CPU", "sent per owner", "what is known of its privacy"),
+        rows=tuple(
+            (row.method, f"{row.score:.3f}", f"{row.seconds:.1f} s", f"{row.megabytes:.2f} MB", _privacy(row))
+            for row in rows
+        ),
+        caption="The same owners and test data for every method. CPU is that of all parties and rounds.",
+    )
+
+
+def _privacy(row: ContestRow) -> str:
+    if row.statement is None:
+        return "nothing is shared" if row.method == "local" else "none: updates or data are seen"
+    return row.statement.headline()
+
+
+def _rounds_plot(result: LearningResult) -> str:
+    scores = [result.public_score, *(report.score or np.nan for report in result.history)]
+    with drawing(7.2, 3.2) as (figure, axes):
+        axes.plot(range(len(scores)), scores, marker="o", color=SERIES[0])
+        axes.axhline(result.public_score, color=INK, linewidth=1, linestyle="--")
+        axes.annotate("public model", (len(scores) - 1, result.public_score), ha="right", va="bottom", fontsize=10)
+        axes.set_xlabel("round")
+        axes.set_ylabel(result.measure)
+        axes.set_xticks(range(0, len(scores), max(1, len(scores) // 10)))
+        return to_svg(figure)
+
+
+def _rounds_table(result: LearningResult) -> Table:
+    rows = tuple(
+        (
+            str(report.round),
+            f"{report.score:.3f}",
+            f"{report.sparsity:.1%}",
+            f"{report.sent['users'] / len(report.contributors) / 1e3:.1f} kB",
+            *(f"{report.seconds[role]:.2f} s" for role in ("training", "users", "aggregator", "key generator")),
+        )
+        for report in result.history
+    )
+    return Table(
+        ("round", result.measure, "sparsity", "sent per owner", "training", "owners", "aggregator", "key generator"),
+        rows,
+        caption="CPU seconds by role (all owners together); sparsity is the share of weights an owner did not send.",
+    )
+
+
+def _views_picture(views: Sequence[RoleView]) -> Picture:
+    return Picture(
+        contact_sheet(
+            np.stack([_as_picture(view.picture) for view in views]),
+            columns=len(views),
+            captions=[view.role for view in views],
+            scale=1,
+        ),
+        caption="Who sees what, from the real messages of round 1: "
+        + "; ".join(f"{view.role}: {view.holds}" for view in views)
+        + ". Blue weights are positive, orange ones negative; bytes are grey.",
+        alt="The owner's weights show structure; what the aggregator and the key generator hold looks like noise.",
+    )
+
+
+def _as_picture(view: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a view as an RGB square: bytes as grey levels, weights from orange (negative) over white to blue."""
+    if view.dtype == np.uint8:
+        rgb = np.repeat(view[:, :, None], 3, axis=2).astype(np.uint8)
+    else:
+        strength = view / max(float(np.abs(view).max()), 1e-12)
+        strength = np.sign(strength) * np.sqrt(np.abs(strength))
+        blue, orange = np.array([31, 95, 139]), np.array([194, 87, 26])
+        ends = np.where(strength[:, :, None] > 0, blue, orange)
+        rgb = np.rint(255 + (ends - 255) * np.abs(strength)[:, :, None]).astype(np.uint8)
+    return np.asarray(Image.fromarray(rgb).resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
+
+
+def _costs_table(rows: Sequence[ComparisonRow]) -> Table:
+    return Table(
+        columns=("scheme", "encrypt", "aggregate", "decrypt", "per owner", "who learns what", "a drop-out"),
+        rows=tuple(
+            (
+                row.scheme,
+                f"{row.encrypt_seconds:.3f} s",
+                f"{row.aggregate_seconds:.3f} s",
+                f"{row.decrypt_seconds:.3f} s",
+                f"{row.megabytes_sent:.3f} MB",
+                row.who_learns,
+                row.drop_out,
+            )
+            for row in rows
+        ),
+        caption="One round of a model of this size with every scheme, measured in this run; encrypt is one owner's.",
+    )
