@@ -16,14 +16,22 @@ from sklearn.preprocessing import StandardScaler
 from blindsight.data import Dataset, PixelFeatures, extract, load
 from blindsight.data.partition import train_test
 from blindsight.dp import Census, Ledger, census
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.comparison import compare
+from blindsight.learn.contest import round_costs
+from blindsight.learn.study import Study
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Table, write_report
 from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
+from blindsight.report.learning import LearningResult, learning_chapter
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
 EPSILON = 1.0
 """What the demo's census spends per person."""
+
+LEARNED_COMPONENTS = 200
+"""Standardised features need components that carry more than noise: the first of those that are kept."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ def run_demo(
     readings, tested = _read_attributes(raw, dataset, random_state, progress)
     ledger = Ledger()
     result, truth = _take_census(dataset, ledger)
+    learned = _learn_together(raw, dataset, random_state, progress)
     assert dataset.images is not None
     chapters = [
         pictures_chapter(dataset, SHOWN),
@@ -55,6 +64,7 @@ def run_demo(
             tested=tested,
         ),
         census_chapter(result, truth, _spent_table(ledger)),
+        learning_chapter(learned),
     ]
     seconds = perf_counter() - begun
     findings = {
@@ -63,6 +73,7 @@ def run_demo(
         "balanced_accuracy": {r.attribute: r.balanced_accuracy for r in readings},
         "census": dict(result.shares),
         "statement": result.statement.to_dict(),
+        "learned": {"public": learned.public_score, "rounds": [report.score for report in learned.history]},
         "seconds": round(seconds, 1),
         "seed": random_state,
     }
@@ -106,6 +117,34 @@ def _take_census(dataset: Dataset, ledger: Ledger) -> tuple[Census, dict[str, fl
     pictures = np.bincount(index)
     truth = {name: float((np.bincount(index, weights=column) / pictures).mean()) for name, column in answers.items()}
     return result, truth
+
+
+def _learn_together(
+    features: NDArray[np.float32], dataset: Dataset, random_state: int, progress: Progress
+) -> LearningResult:
+    """Let five owners learn all attributes under encryption, each person's pictures with one owner."""
+    study = Study.of(dataset, features[:, :LEARNED_COMPONENTS], owners=5, random_state=random_state)
+    learner = FederatedClassifier(rounds=8, sparsity=0.7, multilabel=True, random_state=random_state, record=True)
+    learner.fit(
+        study.owners,
+        public=study.public,
+        validation=study.test,
+        on_round=lambda report: progress("learning together", report.round, learner.rounds),
+    )
+    weights = learner.model_.weights.size
+    costs = round_costs(weights, 5, sparsity=learner.sparsity, key_bits=learner.key_bits, random_state=random_state)
+    assert learner.public_score_ is not None
+    return LearningResult(
+        scheme=learner.scheme,
+        owners=5,
+        weights=weights,
+        measure="accuracy over attributes",
+        public_score=learner.public_score_,
+        history=learner.history_,
+        statement=learner.statement_,
+        views=learner.views_,
+        costs=compare(costs),
+    )
 
 
 def _spent_table(ledger: Ledger) -> Table:

@@ -14,7 +14,7 @@ from benchmarks.command import main, suite_names
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task, recorded, run
 from benchmarks.machine import commit, measured
 from benchmarks.results import Result, argument_text, parse_arguments, read_result, result_path, write_result
-from benchmarks.table import Row, Section, render
+from benchmarks.table import Grid, Row, Section, render
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -182,6 +182,16 @@ def test_only_one_method_is_run_when_only_one_is_asked_for(tmp_path):
         run(toy, Settings(), tmp_path, seeds=[0], only="anser")
 
 
+def test_a_task_may_ask_some_methods_only(tmp_path):
+    def picky(settings):
+        return [replace(task, methods=("answer",)) for task in tasks(settings)]
+
+    toy = replace(benchmark(method("answer"), method("broken")), tasks=picky)
+    assert [r.method for r in run(toy, Settings(), tmp_path, seeds=[0])] == ["answer"]
+    assert [r.method for r in recorded(toy, Settings(), tmp_path)] == ["answer"]
+    assert run(toy, Settings(), tmp_path, seeds=[0], only="broken") == []
+
+
 def test_a_file_that_is_no_result_is_refused(tmp_path):
     (path,) = [result_path(tmp_path, r) for r in run(benchmark(), Settings(), tmp_path, seeds=[0])]
     path.write_text("{}")
@@ -280,6 +290,13 @@ def test_a_section_without_figures_of_a_paper_has_no_columns_for_them():
     assert "No results yet.\n\n## Notes\n\n- Nothing is hidden." in page
 
 
+def test_a_grid_shows_several_figures_with_three_significant_digits():
+    cells = ("big", (12345.6,)), ("small", (0.00123, 0.00126)), ("none", ()), ("zero", (0.0,)), ("text", "yes")
+    page = render(replace(benchmark(), sections=lambda results: [Grid("Costs", ("", "s"), cells)]), [], [])
+    lines = "| big | 12346 |", "| small | 0.00125 ± 0.00002 |", "| none | - |", "| zero | 0 |", "| text | yes |"
+    assert "## Costs\n\n|  | s |\n| --- | ---: |\n" + "\n".join(lines) + "\n" in page
+
+
 def test_the_command_runs_a_suite_and_writes_its_table(tmp_path, monkeypatch, capsys):
     toy = benchmark(method("answer", flips=5), method("broken"))
     monkeypatch.setattr("benchmarks.command.load_suite", lambda name: toy)
@@ -298,7 +315,7 @@ def test_the_command_explains_itself(tmp_path, monkeypatch, capsys):
     assert main(["--list"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert listed == suite_names()
-    assert {"attributes", "noise"} <= set(listed)
+    assert {"attributes", "dphe-round", "noise"} <= set(listed)
     assert main(["atributes"]) == 2
     assert "Did you mean 'attributes'?" in capsys.readouterr().err
     assert main(["noise", "--runs", "0"]) == 2

@@ -25,8 +25,8 @@ BENCHMARK = Benchmark(
     ),
     sections=sections,
     notes=(
-        "The paper times the encryption alone, with a 1024-bit key, on one CPU of a MacBook Pro (2.9 GHz Core i7). Ours "
-        "are CPU seconds on the machine below; keys of 1024 bits serve that comparison only.",
+        "The paper times the encryption alone, with a 1024-bit key, on one CPU of a MacBook Pro (2.9 GHz Core i7). "
+        "Ours are CPU seconds on the machine below; keys of 1024 bits serve that comparison only.",
         "The weights are random numbers here, classifiers there; the cost of a round does not depend on them.",
         "A user sends a tenth of the weights per shard, as in the paper (M): 10, 3, 1 and 1 shards at 0, 79.1, 90 and "
         "95.6% zeros. So 95.6% costs as much as 90%.",

@@ -2,22 +2,18 @@
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from blindsight.cli.terminal import DebugOption, JsonOption, LiveTable, SeedOption, show, table, terminal_progress
-from blindsight.data import extract, load, pipeline
 from blindsight.files import atomic_writer
-from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.comparison import compare
-from blindsight.learn.contest import ContestRow, contest, round_costs
-from blindsight.learn.kmeans import FederatedKMeans
-from blindsight.learn.rounds import RoundReport
-from blindsight.learn.study import Study
-from blindsight.report import write_report
-from blindsight.report.learning import LearningResult, learning_chapter
-from blindsight.statement import PrivacyStatement
+
+if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
+    from blindsight.learn.contest import ContestRow
+    from blindsight.learn.rounds import RoundReport
+    from blindsight.learn.study import Sharing, Study
+    from blindsight.statement import PrivacyStatement
 
 app = typer.Typer(help="Train together without seeing each other's data or updates.", no_args_is_help=True)
 
@@ -27,6 +23,7 @@ PathOption = Annotated[
 ]
 CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
 FeaturesOption = Annotated[str, typer.Option("--features", help="pixels, embedding, or the path of an ONNX model.")]
+ComponentsOption = Annotated[int, typer.Option("--components", help="Principal components of pixels at most.", min=1)]
 AttributesOption = Annotated[str, typer.Option("--attributes", help="Learn these attributes instead of the classes.")]
 OwnersOption = Annotated[int, typer.Option("--owners", help="How many owners share the data out.", min=1)]
 SharingOption = Annotated[
@@ -49,6 +46,7 @@ def learn_encrypted(
     path: PathOption = None,
     count: CountOption = None,
     features: FeaturesOption = "pixels",
+    components: ComponentsOption = 200,
     attributes: AttributesOption = "",
     owners: OwnersOption = 5,
     sharing: SharingOption = None,
@@ -66,13 +64,20 @@ def learn_encrypted(
     debug: DebugOption = False,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
-    study = _study(data, path, count, features, attributes, owners, sharing, seed)
+    from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.learn.comparison import compare
+    from blindsight.learn.contest import round_costs
+    from blindsight.report import write_report
+    from blindsight.report.learning import LearningResult, learning_chapter
+
+    study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
     learner = FederatedClassifier(
         scheme,
         rounds=rounds,
         sparsity=sparsity,
         key_bits=key_bits,
         multilabel=study.multilabel,
+        classes=study.classes,
         minimum_per_position=minimum_per_position,
         random_state=seed,
         record=True,
@@ -99,7 +104,9 @@ def learn_encrypted(
         views=learner.views_,
         costs=compare(costs),
     )
-    _write(out, f"Learning {data} together", learning_chapter(result), learner.statement_, seed)
+    _write_statement(out, learner.statement_)
+    facts = {"Command": "blindsight learn encrypted", "Data": data, "Seed": str(seed)}
+    write_report(out / "report.html", f"Learning {data} together", [learning_chapter(result)], facts=facts)
     final = learner.history_[-1]
     document = {
         "model": str(out / "model.npz"),
@@ -123,6 +130,7 @@ def learn_clusters(
     path: PathOption = None,
     count: CountOption = None,
     features: FeaturesOption = "pixels",
+    components: ComponentsOption = 200,
     clusters: Annotated[int | None, typer.Option("--clusters", help="How many; default: the classes.", min=2)] = None,
     owners: OwnersOption = 5,
     rounds: RoundsOption = 10,
@@ -136,7 +144,9 @@ def learn_clusters(
     debug: DebugOption = False,
 ) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
-    study = _study(data, path, count, features, "", owners, None, seed)
+    from blindsight.learn.kmeans import FederatedKMeans
+
+    study = _study(data, path, count, (features, components), "", owners, None, seed)
     learner = FederatedKMeans(
         clusters or len(study.answers),
         scheme=scheme,
@@ -174,6 +184,7 @@ def learn_compare(
     path: PathOption = None,
     count: CountOption = None,
     features: FeaturesOption = "pixels",
+    components: ComponentsOption = 200,
     attributes: AttributesOption = "",
     owners: OwnersOption = 5,
     rounds: RoundsOption = 10,
@@ -184,7 +195,9 @@ def learn_compare(
     debug: DebugOption = False,
 ) -> None:
     """Learn the same data by every scheme and every baseline, and set accuracy, cost and privacy side by side."""
-    study = _study(data, path, count, features, attributes, owners, None, seed)
+    from blindsight.learn.contest import contest
+
+    study = _study(data, path, count, (features, components), attributes, owners, None, seed)
     with terminal_progress() as progress:
         rows = contest(
             study,
@@ -208,20 +221,24 @@ def _study(
     data: str,
     path: Path | None,
     count: int | None,
-    features: str,
+    features: tuple[str, int],
     attributes: str,
     owners: int,
-    sharing: Literal["equal", "by-class", "by-person"] | None,
+    sharing: "Sharing | None",
     seed: int,
-) -> Study:
+) -> "Study":
+    from blindsight.data import extract, load, pipeline
+    from blindsight.learn.study import Study
+
     asked = [name.strip() for name in attributes.split(",") if name.strip()]
+    kind, components = features
     with terminal_progress() as progress:
         dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
-        table_of_features = extract(dataset, pipeline(features, random_state=seed), progress=progress)
-    return Study.of(dataset, table_of_features, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
+        made = extract(dataset, pipeline(kind, components=components, random_state=seed), progress=progress)
+    return Study.of(dataset, made, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
 
 
-def _cells(report: RoundReport) -> tuple[str, ...]:
+def _cells(report: "RoundReport") -> tuple[str, ...]:
     return (
         str(report.round),
         "-" if report.score is None else f"{report.score:.3f}",
@@ -231,11 +248,11 @@ def _cells(report: RoundReport) -> tuple[str, ...]:
     )
 
 
-def _privacy(row: ContestRow) -> str:
+def _privacy(row: "ContestRow") -> str:
     return "-" if row.statement is None else row.statement.headline()
 
 
-def _contest_document(row: ContestRow) -> dict[str, Any]:
+def _contest_document(row: "ContestRow") -> dict[str, Any]:
     statement = None if row.statement is None else row.statement.to_dict()
     return {
         "method": row.method,
@@ -246,13 +263,6 @@ def _contest_document(row: ContestRow) -> dict[str, Any]:
     }
 
 
-def _write(out: Path, title: str, chapter: Any, statement: PrivacyStatement, seed: int) -> None:
-    _write_statement(out, statement)
-    write_report(
-        out / "report.html", title, [chapter], facts={"Command": "blindsight learn encrypted", "Seed": str(seed)}
-    )
-
-
-def _write_statement(out: Path, statement: PrivacyStatement) -> None:
+def _write_statement(out: Path, statement: "PrivacyStatement") -> None:
     with atomic_writer(out / "statement.json") as stream:
         stream.write(json_module.dumps(statement.to_dict(), indent=2, ensure_ascii=False).encode())

@@ -42,7 +42,7 @@ from blindsight.progress import Progress, silent
 LARGEST_WEIGHT = 64.0
 """Weights of standardised features stay far below; the fixed point has room for it."""
 
-_PASSES: dict[Target, int] = {"update": 3, "classifier": 20}
+_FEW_PASSES, _MANY_PASSES = 3, 20
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -63,7 +63,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes : all classes there are, where the public data do not have an example of each.
     balanced : give rare classes the weight of frequent ones.
     ridge : see `linear.LinearTraining`; None is that of all owners' data pooled.
-    passes : over an owner's data in a round; None is 3, and 20 for the classifier target.
+    passes : over an owner's data in a round; None is 3, and 20 where an elastic net makes updates sparse.
     minimum_per_position : withhold weights that fewer owners changed (dphe and block-dphe); they are sent later.
     early_stopping : "score" stops after `patience` rounds without a validation score better by `tolerance`, "step" when
         the model moved less than `tolerance` of its length in as many. The last round's model is kept, not the best.
@@ -234,7 +234,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             block_size=RunSettings.of(self).block_size,
             ridge=ridge,
             class_weight="balanced" if self.balanced else "equal",
-            passes=_PASSES.get(self.target, 1) if self.passes is None else self.passes,
+            passes=self.passes or (_MANY_PASSES if sparsify == "strength" else _FEW_PASSES),
             batch_size=self.batch_size,
         )
 

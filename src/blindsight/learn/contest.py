@@ -76,6 +76,7 @@ class _Contest:
             sparsity=self.sparsity if name.endswith("dphe") else 0.0,
             key_bits=self.key_bits,
             multilabel=self.study.multilabel,
+            classes=self.study.classes,
             random_state=self.random_state,
         )
         begun = process_time()
@@ -106,8 +107,8 @@ class _Contest:
         return ContestRow(name, float(np.mean(scores)), seconds, 0.0, statement)
 
     def _labels(self) -> Labels:
-        y = self.study.public[1]
-        return Attributes(y.shape[1]) if self.study.multilabel else Classes(np.unique(y))
+        classes = self.study.classes
+        return Attributes(len(self.study.answers)) if classes is None else Classes(classes)
 
     def _everyone(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return each owner's data with the public data added, so that all methods have seen the same pictures."""
@@ -124,7 +125,7 @@ def round_costs(
     """
     rng = science(random_state)
     users = tuple(f"owner {i}" for i in range(1, owners + 1))
-    costs = {}
+    costs: dict[str, Cost] = {}
     for scheme in SCHEMES:
         if scheme == "dphe" and (1 - sparsity) * dimension * owners > 20_000:
             continue

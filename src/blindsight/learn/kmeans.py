@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blindsight.errors import InputError
 from blindsight.learn.clustering import (
     ClusterTraining,
     Target,
@@ -53,7 +54,7 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n_clusters: int = 8,
         *,
         scheme: str = "block-dphe",
-        rounds: int = 10,
+        rounds: int = 20,
         sparsity: float = 0.9,
         key_bits: int = 3072,
         target: Target = "update",
@@ -152,8 +153,12 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _task(self, owners: Any, public: ArrayLike, validation: Any) -> Task[ClusterLearner]:
         with speaking_of("the public data"):
             X = check_samples(public)
+        if not 1 <= self.n_clusters <= len(X):
+            raise InputError(f"n_clusters must be in 1 ... {len(X)}, the public samples; got {self.n_clusters}.")
         loads, dimensions = name_owners(owners), X.shape[1]
-        samples, prints = survey({"the public data": lambda: X, **loads}, lambda data: (check_samples(data, dimensions),))
+        samples, prints = survey(
+            {"the public data": lambda: X, **loads}, lambda data: (check_samples(data, dimensions),)
+        )
         standardiser, held_out = Standardiser.fit(X), None
         if validation is not None:
             with speaking_of("the validation data"):

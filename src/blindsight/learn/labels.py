@@ -41,7 +41,10 @@ class Classes:
         except TypeError:
             strange = labels
         if strange.size:
-            raise InputError(f"there is no class {strange[0]!r}. Name all classes by the public data or by `classes`.")
+            raise InputError(
+                f"{len(strange)} labels are none of the {len(self.names)} classes, which are those of the public data "
+                "unless named by `classes`."
+            )
         return places.astype(np.int64)
 
     def signs(self, y: ArrayLike) -> Signs:

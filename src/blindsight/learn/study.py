@@ -31,6 +31,11 @@ class Study:
     answers: tuple[str, ...]  # names of the classes or attributes
     multilabel: bool
 
+    @property
+    def classes(self) -> NDArray[np.int64] | None:
+        """All classes there are, also those the public data lack; None for attributes."""
+        return None if self.multilabel else np.arange(len(self.answers))
+
     @classmethod
     def of(
         cls,

@@ -56,7 +56,7 @@ class Picture:
     def data_uri(self) -> str:
         """Return the picture as a PNG inside an address, so that the report stays one file."""
         buffer = BytesIO()
-        self.image.save(buffer, format="PNG", optimize=True)
+        self.image.save(buffer, format="PNG")
         return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
 
 

@@ -50,13 +50,13 @@ def learning_chapter(result: LearningResult) -> Chapter:
     if result.views:
         blocks.append(_views_picture(result.views))
     if result.costs:
-        blocks.append(_costs_table(result.costs))
+        blocks += _costs_tables(result.costs)
     if result.contest:
         blocks.append(contest_table(result.contest, result.measure))
     return Chapter(
         title="Learning together, unseen",
         lead=f"{result.owners} owners train one classifier of {result.weights:,} weights. Neither the aggregator nor "
-        f"the other owners see an update, and {result.measure} rises from {result.public_score:.1%} to {last.score:.1%}.",
+        f"the other owners see an update; {result.measure} goes from {result.public_score:.1%} to {last.score:.1%}.",
         blocks=(*blocks, StatementBlock(result.statement)),
     )
 
@@ -103,9 +103,9 @@ def _rounds_table(result: LearningResult) -> Table:
         for report in result.history
     )
     return Table(
-        ("round", result.measure, "sparsity", "sent per owner", "training", "owners", "aggregator", "key generator"),
+        ("round", "accuracy", "kept back", "per owner", "training", "owners", "aggregator", "key generator"),
         rows,
-        caption="CPU seconds by role (all owners together); sparsity is the share of weights an owner did not send.",
+        caption="What an owner sent, the share of weights it kept back, and CPU seconds by role (owners together).",
     )
 
 
@@ -137,20 +137,24 @@ def _as_picture(view: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.uin
     return np.asarray(Image.fromarray(rgb).resize((_SIDE, _SIDE), Image.Resampling.NEAREST))
 
 
-def _costs_table(rows: Sequence[ComparisonRow]) -> Table:
-    return Table(
-        columns=("scheme", "encrypt", "aggregate", "decrypt", "per owner", "who learns what", "a drop-out"),
-        rows=tuple(
-            (
-                row.scheme,
-                f"{row.encrypt_seconds:.3f} s",
-                f"{row.aggregate_seconds:.3f} s",
-                f"{row.decrypt_seconds:.3f} s",
-                f"{row.megabytes_sent:.3f} MB",
-                row.who_learns,
-                row.drop_out,
-            )
-            for row in rows
+def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
+    """Return what a round costs with every scheme, and what each means for the parties."""
+    numbers = tuple(
+        (
+            row.scheme,
+            f"{row.encrypt_seconds:.3f} s",
+            f"{row.aggregate_seconds:.3f} s",
+            f"{row.decrypt_seconds:.3f} s",
+            f"{row.megabytes_sent:.3f} MB",
+        )
+        for row in rows
+    )
+    meaning = tuple((row.scheme, row.who_learns, row.drop_out) for row in rows)
+    return (
+        Table(
+            ("scheme", "encrypt (one owner)", "aggregate", "decrypt", "sent per owner"),
+            numbers,
+            caption="CPU time of one round of a model of this size with every scheme, measured in this run.",
         ),
-        caption="One round of a model of this size with every scheme, measured in this run; encrypt is one owner's.",
+        Table(("scheme", "who learns what", "a drop-out"), meaning, caption="What each scheme means for the parties."),
     )

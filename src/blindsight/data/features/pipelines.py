@@ -8,14 +8,16 @@ from blindsight.data.features.pixels import PixelFeatures
 from blindsight.errors import UnknownNameError
 
 
-def pipeline(kind: str, *, random_state: int = 0) -> FeaturePipeline:
-    """Return the pipeline that `kind` names; `random_state` seeds the ones that learn from the pictures.
+def pipeline(kind: str, *, components: int | None = None, random_state: int = 0) -> FeaturePipeline:
+    """Return the pipeline that `kind` names.
+
+    Pixels are compressed to 95% of their energy, or to at most so many `components`; `random_state` seeds the fit.
 
     >>> pipeline("pixels").energy
     0.95
     """
     if kind == "pixels":
-        return PixelFeatures(random_state=random_state)
+        return PixelFeatures(max_components=components, random_state=random_state)
     if kind == "embedding":
         return Embedding()
     if Path(kind).suffix == ".onnx":

@@ -1,0 +1,204 @@
+"""The round of encrypted averaging: every method adds up right, wrong sums are refused, extrapolation and targets."""
+
+from dataclasses import replace
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+from benchmarks.harness import Settings
+from benchmarks.methods import python_paillier_round
+from benchmarks.methods.rounds import Measured, RoundAnswer
+from benchmarks.results import Result, check_name
+from benchmarks.suites.dphe_round import BENCHMARK
+from benchmarks.suites.dphe_round.cases import (
+    CROWD,
+    CROWD_SETTING,
+    WEIGHTS,
+    Case,
+    Setting,
+    full_cases,
+    quick_cases,
+    score,
+)
+from benchmarks.suites.dphe_round.tables import sections
+
+from blindsight.errors import InputError
+
+TINY = Setting(310, 90.0, 1024, users=3)
+
+
+@pytest.mark.parametrize("method", BENCHMARK.methods, ids=str)
+def test_every_method_adds_up_a_round(method):
+    case = Case(TINY, (method.name,), 310, block=31 if method.name.startswith("block") else 1)
+    given = case.round(4)
+    arguments = {name: 3 if name in ("rounds", "values") else value for name, value in method.arguments.items()}
+    answer = resolve_name(method.adapter)(given, seed=4, **arguments)
+    figures = score(case, sum(map(given.update, given.users)), answer)
+    assert (figures["error"] == 0) == (method.name != "TenSEAL-CKKS")
+    assert figures["encrypt"] > 0
+    assert figures["aggregate"] > 0
+    assert (figures["decrypt"] > 0) == (method.name != "plain")
+    assert figures["megabytes"] >= 31 * 4 / 1e6
+    assert (figures["peak megabytes"] > 10) == (method.name == CROWD)
+    assert (figures["share"] == 1) == (method.name != "python-paillier")
+
+
+def test_updates_are_repeatable_and_change_so_many_blocks():
+    given = Case(TINY, (), 310, block=31).round(0)
+    first, second = (given.update(user) for user in given.users[:2])
+    assert np.array_equal(first, given.update(given.users[0]))
+    assert [np.flatnonzero(update.reshape(10, 31).all(axis=1)).size for update in (first, second)] == [1, 1]
+    assert np.count_nonzero(first) == 31
+    assert np.array_equal(first * 2**20, np.rint(first * 2**20))
+    assert not np.array_equal(first, replace(given, seed=1).update(given.users[0]))
+    wide = Case(Setting(10_000, 90.0), (), 10_000).round(0)
+    own, shared = ([draw.update(user) != 0 for user in draw.users] for draw in (wide, replace(wide, shared=True)))
+    assert np.array_equal(shared[0], shared[1])
+    # Two supports of 1,000 in 10,000 share 100 on average; 30 deviations of 9 away in less than one draw in 10^100.
+    assert 0 < np.count_nonzero(own[0] & own[1]) < 400
+    assert not np.array_equal(wide.update(wide.users[0]), wide.update(wide.users[1]))
+
+
+@pytest.mark.parametrize(("sparsity", "shards"), [(0.0, 10), (79.1, 3), (90.0, 1), (95.6, 1)])
+def test_python_paillier_sends_as_many_shards_as_in_the_paper(sparsity, shards):
+    given = Case(Setting(2000, sparsity), (), 2000).round(0)
+    sent, touched = python_paillier_round._traffic(given, np.random.default_rng(0))
+    assert sent == shards * 200
+    union = np.any([given.update(user) != 0 for user in given.users], axis=0)
+    assert np.isin(np.flatnonzero(union), touched).all()
+    assert sent <= touched.size <= min(5 * sent, 2000)
+    shared, places = python_paillier_round._traffic(replace(given, shared=True), np.random.default_rng(0))
+    assert shared == sent
+    if sparsity == 90:  # nothing is padded
+        assert places.size == 200
+
+
+def answer(total, **changes):
+    steps = {"encrypt": Measured(2.0, 0.5), "aggregate": Measured(3.0), "decrypt": Measured(5.0, 0.25)}
+    known = RoundAnswer(
+        total=total, places=np.arange(len(total)), seconds=steps, sent=Measured(1e6, 0.5), peak_bytes=7_000_000
+    )
+    return known | changes
+
+
+def test_parts_are_extrapolated_in_proportion_and_tables_are_not():
+    truth = np.array([0.5, -0.25])
+    case = Case(Setting(8), (), 2)
+    assert score(case, truth, answer(truth)) == {
+        "table": 0,
+        "encrypt": 16,
+        "aggregate": 12,
+        "decrypt": 80,
+        "megabytes": 8,
+        "share": 0.0625,
+        "error": 0,
+        "peak megabytes": 7,
+    }
+    steps = answer(truth)["seconds"] | {"table": Measured(1.0)}
+    with_table = score(case, truth, answer(truth, seconds=steps))
+    assert (with_table["table"], with_table["encrypt"]) == (1, 17)
+    some = score(case, truth, answer(truth[1:], places=np.array([1])))
+    assert some["error"] == 0
+
+
+@pytest.mark.parametrize(
+    ("total", "places"),
+    [
+        (np.array([0.5, -0.25001]), np.arange(2)),
+        (np.array([0.5, np.nan]), np.arange(2)),
+        (np.array([-0.25, 0.5]), np.arange(2)),
+        (np.array([0.5]), np.arange(2)),
+        (np.empty(0), np.arange(0)),
+    ],
+)
+def test_wrong_sums_are_refused(total, places):
+    with pytest.raises(InputError, match="sum"):
+        score(Case(Setting(2), (), 2), np.array([0.5, -0.25]), answer(total, places=places))
+
+
+def result(setting, method, seed=0, session="monday", **figures):
+    (case,) = [case for case in (*full_cases(), *quick_cases()) if case.setting == setting and method in case.methods]
+    base = dict.fromkeys(
+        ("table", "encrypt", "aggregate", "decrypt", "decrypt all", "megabytes", "peak megabytes"), 0.0
+    )
+    return Result("dphe-round", case.dataset, method, {}, seed, score=base | {"share": 1.0} | figures, session=session)
+
+
+def rows(results, title):
+    return {row[0]: row[1:] for table in sections(results) if table.title.startswith(title) for row in table.rows}
+
+
+def test_targets_are_judged_run_by_run():
+    setting, name = (
+        Setting(WEIGHTS, 90.0),
+        "2048 bits, 90% zero, own supports: python-paillier, touched places / block-dphe",
+    )
+    results = [
+        result(setting, "python-paillier", encrypt=150.0, decrypt=50.0, **{"decrypt all": 450.0}),
+        result(setting, "block-dphe", encrypt=1.0, decrypt=1.0, megabytes=0.21),
+        result(setting, "python-paillier", seed=1, encrypt=150.0),
+        result(setting, "block-dphe", seed=1, encrypt=2.0, megabytes=0.19),
+        result(setting, "python-paillier", seed=2, encrypt=150.0),
+        result(setting, "block-dphe", seed=2, session="tuesday", encrypt=1.0, megabytes=0.19),
+    ]
+    found = rows(results, "Targets")
+    assert found[name] == ("at least 100", (100, 75), "in 1 of 2 runs")
+    assert found[name.replace("touched", "all")] == ("at least 150", (300, 75), "in 1 of 2 runs")
+    assert found["2048 bits, 90% zero, own supports: block-dphe, megabytes a user"][2] == "in 2 of 3 runs"
+    assert found[name.replace("2048", "3072")] == ("at least 100", (), "-")
+    assert rows(results[:2], "Targets")[name][-1] == "yes"
+    assert rows(results[2:4], "Targets")[name][-1] == "no"
+
+
+def test_the_other_targets():
+    dense = Setting(WEIGHTS)
+    growth = [result(Setting(size, 90.0), "block-dphe", decrypt=size / 1e5) for size in (100_000, 1_000_000)]
+    encryption = [
+        result(Setting(WEIGHTS, 90.0, 3072), method, encrypt=seconds)
+        for method, seconds in (("python-paillier", 700.0), ("dphe", 50.0))
+    ]
+    found = rows(
+        [
+            result(dense, "bfv", encrypt=1.2, decrypt=0.2),
+            result(dense, "TenSEAL-BFV", encrypt=1.0),
+            *growth,
+            *encryption,
+            result(CROWD_SETTING, CROWD, **{"peak megabytes": 150.0}),
+        ],
+        "Targets",
+    )
+    assert found["bfv / TenSEAL's BFV"] == ("at most 1.3", (pytest.approx(1.4),), "no")
+    assert found["block-dphe, 1,000,000 / 100,000 weights"] == ("at most 11", (10,), "yes")
+    assert found["block-dphe, 1,000,000 weights of 100 users, peak megabytes"] == ("at most 2000", (150,), "yes")
+    assert found["3072 bits, encryption a value: python-paillier / dphe"] == ("at least 15", (14,), "no")
+
+
+def test_the_papers_figures_stand_beside_the_full_size_only():
+    full, quick = Setting(WEIGHTS, 79.1, 1024), quick_cases()[1].setting
+    for setting, paper in ((full, 186), (quick, None)):
+        (table,) = [t for t in sections([result(setting, "python-paillier", encrypt=90.0)]) if "Table 2" in t.title]
+        assert [(row.name, row.ours, row.paper) for row in table.rows[:2]] == [
+            ("79.1% zero: python-paillier", (90,), paper),
+            ("79.1% zero: dphe", (), paper),
+        ]
+
+
+def test_costs_name_what_was_extrapolated():
+    setting = Setting(WEIGHTS, 90.0, 3072)
+    scores = {"encrypt": 4.0, "aggregate": 2.0, "decrypt": 1.0, "decrypt all": 3.0, "table": 0.5, "megabytes": 9.0}
+    found = rows([result(setting, "python-paillier", share=0.00155, **scores)], "A round with a 3072-bit key")
+    line = "90% zero, own supports: python-paillier"
+    assert found[f"{line}, all places"] == ((4,), (0.5,), (2,), (3,), (9,), (9,), "0.15%")
+    assert found[f"{line}, touched places"] == ((4,), (0.5,), (2,), (1,), (7,), (9,), "0.15%")
+    assert found["90% zero, own supports: block-dphe"][-1] == "-"
+
+
+def test_every_case_is_measured_under_a_name_of_its_own():
+    cases = {*full_cases(), *quick_cases()}
+    assert len({case.dataset for case in cases}) == len(cases)
+    measured = [(case.setting, method) for case in cases for method in case.methods]
+    assert len(set(measured)) == len(measured)
+    for case in cases:
+        check_name(case.dataset)
+    asked = {name for task in BENCHMARK.tasks(Settings()) for name in task.methods}
+    assert asked == {method.name for method in BENCHMARK.methods}

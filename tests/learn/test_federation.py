@@ -1,0 +1,377 @@
+"""Rounds of learning together: the same model whatever the scheme, and nothing an owner learned is ever lost."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+from blindsight.errors import DataError, InputError, PrivacyError
+from blindsight.learn.aggregation import SCHEMES, open_session
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.federation import ClippedWarning, Federation, FederationState, Memory, Proposal, fraction_bits
+from blindsight.learn.kmeans import FederatedKMeans
+from blindsight.learn.linear import LinearTraining, local_update, train
+from blindsight.learn.linearmodel import Standardiser, class_signs
+from blindsight.learn.rounds import EarlyStopping, RoundReport
+
+CLASSES, DIMENSIONS = 5, 24
+FAST = {"key_bits": 1024, "insecure": True, "rounds": 2, "sparsity": 0.6}
+
+
+def pictures(n=40, seed=0):
+    generator = np.random.default_rng(seed)
+    centres = 1.2 * np.random.default_rng(99).normal(size=(CLASSES, DIMENSIONS))
+    labels = np.concatenate([np.arange(CLASSES), generator.integers(CLASSES, size=n - CLASSES)])
+    return centres[labels] + 2 * generator.normal(size=(n, DIMENSIONS)), labels
+
+
+def owners(count=4, n=40):
+    return [pictures(n, seed) for seed in range(1, count + 1)]
+
+
+PUBLIC, TEST = pictures(15, 50), pictures(600, 51)
+
+
+@pytest.mark.parametrize("selection", ["blocks", "topk"])
+def test_every_scheme_gives_the_same_model_bit_for_bit(selection):
+    found = {}
+    for scheme in SCHEMES:
+        classifier = FederatedClassifier(scheme, selection=selection, **FAST)
+        found[scheme] = classifier.fit(owners(), public=PUBLIC, validation=TEST)
+        assert all(report.contributors == tuple(f"owner {i}" for i in (1, 2, 3, 4)) for report in classifier.history_)
+    for classifier in found.values():
+        assert (classifier.coef_ == found["plain"].coef_).all()
+        assert (classifier.intercept_ == found["plain"].intercept_).all()
+        assert [r.score for r in classifier.history_] == [r.score for r in found["plain"].history_]
+    assert found["plain"].statement_.status == "unproven"
+    assert found["masks"].statement_.status == found["bfv"].statement_.status == "proven"
+    assert any("2 rounds" in line for line in found["block-dphe"].statement_.not_protected)
+
+
+def test_one_dense_round_is_the_mean_of_what_owners_learn_by_themselves():
+    classifier = FederatedClassifier("plain", rounds=1, selection="none", batch_size=1000, ridge=0.1, passes=4)
+    classifier.fit(owners(3), public=PUBLIC)
+    standardiser, training = Standardiser.fit(PUBLIC[0]), LinearTraining(ridge=0.1, sparsify="none", passes=4)
+    training = replace(training, batch_size=1000)  # one batch: nothing depends on a seed
+    start = np.zeros((CLASSES, DIMENSIONS + 1))
+    start[:, -1] = -1
+    first = train(standardiser.apply(PUBLIC[0]), class_signs(PUBLIC[1], CLASSES), training, start=start)
+    learned = [local_update(first, standardiser.apply(X), class_signs(y, CLASSES), training) for X, y in owners(3)]
+    wanted = np.mean([done.weights for done in learned], axis=0)
+    np.testing.assert_allclose(np.column_stack([classifier.coef_, classifier.intercept_]), wanted, atol=2**-21)
+
+
+@pytest.mark.parametrize("selection", ["blocks", "topk", "strength"])
+def test_learning_together_comes_near_all_data_in_one_place(selection):
+    classifier = FederatedClassifier("plain", rounds=15, sparsity=0.7, selection=selection, ridge=0.1, key_bits=2048)
+    classifier.fit(owners(5), public=PUBLIC, validation=TEST)
+    X, y = (np.concatenate(parts) for parts in zip(PUBLIC, *owners(5), strict=True))
+    standardiser = Standardiser.fit(PUBLIC[0])
+    pooled = LinearSVC(C=1 / (0.1 * len(X))).fit(standardiser.apply(X), y)
+    together, alone = classifier.score(*TEST), FederatedClassifier().fit(*owners()[0]).score(*TEST)
+    assert together >= pooled.score(standardiser.apply(TEST[0]), TEST[1]) - 0.03
+    assert together > alone + 0.02
+    assert classifier.history_[-1].score > classifier.public_score_ + 0.05
+
+
+def test_the_papers_way_averages_sparse_classifiers():
+    classifier = FederatedClassifier("dphe", target="classifier", **FAST | {"sparsity": 0.5, "rounds": 3})
+    classifier.fit(owners(), public=PUBLIC, validation=TEST)
+    assert all(report.sparsity >= 0.5 for report in classifier.history_)
+    assert (classifier.coef_ == 0).mean() > 0.1  # a mean of sparse classifiers has zeros where all of them have
+    assert classifier.score(*TEST) > 0.6
+
+
+def test_the_history_tells_what_each_round_took():
+    seen, told = [], []
+    classifier = FederatedClassifier("block-dphe", **FAST)
+    classifier.fit(
+        owners(),
+        public=PUBLIC,
+        validation=TEST,
+        on_round=lambda report: seen.append(report.round),
+        progress=lambda what, done, total: told.append((what, done, total)),
+    )
+    assert seen == [1, 2]
+    assert ("rounds", 2, 2) in told
+    assert ("round 1: training", 0, 4) in told
+    for report in classifier.history_:
+        assert report.sparsity >= 0.5  # two of five blocks were sent, and the last is shorter
+        assert set(report.seconds) == {"training", "users", "aggregator", "key generator"}
+        assert min(report.seconds.values()) > 0
+        assert min(report.sent.values()) > 0
+        assert (report.withheld, report.clipped, report.absent) == (0, 0, {})
+        assert RoundReport.from_dict(report.to_dict()) == report
+
+
+class Constant:
+    """An owner learns the same vector in every round and sends what it holds, all of it or its first half."""
+
+    adds, validated = True, False
+
+    def __init__(self, learned, half=False):
+        self.learned, self.half = learned, half
+
+    def first(self, seed):
+        return np.zeros((2, 3))
+
+    def propose(self, owner, shared, memory, seed):
+        pending = self.learned[owner] + (0 if memory.held is None else memory.held)
+        sent = np.where(np.arange(6) < 3, pending, 0.0) if self.half else pending
+        return Proposal(sent, Memory(pending - sent, None))
+
+    def combine(self, shared, result):
+        return shared + result.average.reshape(2, 3)
+
+    def score(self, shared):
+        return None
+
+
+NAMES = ("ann", "bob", "cem", "dee")
+
+
+def play(learned, rounds=1, half=False, **options):
+    options = {"scheme": "plain", "fraction_bits": 10} | options
+    session = open_session(options.pop("scheme"), users=NAMES, dimension=6, **options)
+    federation = Federation(session=session, owners=NAMES, learner=Constant(learned, half), rounds=rounds)
+    state = FederationState(np.zeros((2, 3)), {name: Memory(None, None) for name in NAMES}, (), 0, None)
+    return federation.run(state, keep=lambda state: None)
+
+
+def accounted(state):
+    """All that arrived in the model and all that owners still hold."""
+    return state.shared.ravel() * len(NAMES) + sum(memory.held for memory in state.memories.values())
+
+
+def test_rounding_and_what_is_held_back_are_never_lost():
+    generator = np.random.default_rng(0)
+    learned = {name: generator.normal(size=6) for name in NAMES}
+    state = play(learned, rounds=5, half=True)
+    np.testing.assert_allclose(accounted(state), 5 * sum(learned.values()), atol=1e-12)
+    held = np.concatenate([memory.held for memory in state.memories.values()])
+    assert (np.abs(held.reshape(4, 6)[:, :3]) <= 2**-11).all()  # half a unit of the fixed point
+    assert (np.abs(held.reshape(4, 6)[:, 3:]) > 2**-11).all()
+
+
+def test_what_is_withheld_is_sent_later():
+    learned = {name: np.zeros(6) for name in NAMES}
+    learned["ann"][0] = learned["bob"][0] = 1.0
+    learned["cem"][5] = 1.0
+    paillier = {"key_bits": 1024, "insecure": True, "scheme": "dphe", "minimum_per_position": 2, "capacity": 6}
+    state = play(learned, rounds=2, **paillier)
+    np.testing.assert_allclose(accounted(state), 2 * sum(learned.values()), atol=1e-12)
+    assert state.shared[0, 0] == 1.0  # two rounds of two owners' 1, averaged over four
+    assert state.shared[1, 2] == 0.0
+    assert state.memories["cem"].held[5] == 2.0
+    assert state.history[0].withheld == 5
+
+
+def test_an_owner_whose_message_is_lost_keeps_everything():
+    learned = {name: np.full(6, place + 1.0) for place, name in enumerate(NAMES)}
+    lost = lambda sender, receiver, message: [] if sender == "bob" else [message]  # noqa: E731
+    state = play(learned, transit=lost)
+    assert state.history[0].contributors == ("ann", "cem", "dee")
+    assert (state.memories["bob"].held == 2.0).all()
+    assert (state.memories["ann"].held == 0.0).all()
+    np.testing.assert_allclose(state.shared, (1 + 3 + 4) / 3, atol=2**-10)
+
+
+def test_what_is_too_large_is_clipped_with_a_warning_and_sent_later():
+    learned = {name: np.zeros(6) for name in NAMES} | {"ann": np.array([1e6, 1, 0, 0, 0, 0.0])}
+    with pytest.warns(ClippedWarning, match="1 weights of round 1 were clipped to"):
+        state = play(learned)
+    assert state.history[0].clipped == 1
+    np.testing.assert_allclose(accounted(state), sum(learned.values()))
+
+
+def test_the_fixed_point_has_room_for_large_weights_of_all_owners():
+    for count in (3, 5, 100, 1024):
+        bits = fraction_bits(count, 64.0)
+        assert count * 64 * 2**bits < 2**31
+        assert count * 64 * 2 ** (bits + 2) > 2**31
+
+
+def failing_from(call, data):
+    calls = []
+
+    def load():
+        calls.append(None)
+        if len(calls) >= call:
+            raise RuntimeError("the disk is gone")
+        return data
+
+    return load
+
+
+def test_an_owner_that_fails_is_left_out_and_the_others_go_on():
+    people = owners()
+    people[1] = failing_from(3, people[1])  # loaded once to be checked, once in round 1
+    classifier = FederatedClassifier("plain", rounds=3).fit(people, public=PUBLIC)
+    assert [len(report.contributors) for report in classifier.history_] == [4, 3, 3]
+    assert "disk is gone" in classifier.history_[1].absent["owner 2"]
+
+
+def test_with_fewer_than_three_left_a_run_ends_with_a_sentence():
+    people = owners(3)
+    people[0] = failing_from(2, people[0])
+    with pytest.raises(PrivacyError, match="2 users; a sum needs 3") as caught:
+        FederatedClassifier("plain").fit(people, public=PUBLIC)
+    assert any("owner 1" in note for note in caught.value.__notes__)
+
+
+def test_an_owner_with_extreme_features_is_left_out_rather_than_spoiling_the_sum():
+    people = owners()
+    people[2] = (np.where(np.arange(DIMENSIONS) == 3, 1e200, people[2][0]), people[2][1])
+    with np.errstate(all="ignore"):
+        classifier = FederatedClassifier("plain", rounds=1).fit(people, public=PUBLIC)
+    assert set(classifier.history_[0].absent) == {"owner 3"}
+    assert np.isfinite(classifier.coef_).all()
+
+
+def history(*rows):
+    base = {"sparsity": 0.0, "seconds": {}, "sent": {}, "contributors": (), "absent": {}, "refused": {}}
+    return [
+        RoundReport(round=i, score=score, step=step, withheld=0, clipped=0, **base)
+        for i, (score, step) in enumerate(rows, start=1)
+    ]
+
+
+def test_stopping_waits_for_patience():
+    by_score = EarlyStopping("score", patience=2, tolerance=0.01)
+    rows = [(0.5, 1.0), (0.6, 1.0), (0.605, 1.0)]
+    assert not by_score.reached(history(*rows))
+    assert by_score.reached(history(*rows, (0.59, 1.0)))
+    assert not by_score.reached(history(*rows, (0.62, 1.0)))
+    by_step = EarlyStopping("step", patience=2, tolerance=0.01)
+    assert not by_step.reached(history((None, 0.001)))
+    assert by_step.reached(history((None, 0.5), (None, 0.001), (None, 0.002)))
+    assert not by_step.reached(history((None, 0.001), (None, 0.5), (None, 0.001)))
+    assert not EarlyStopping("score", 3, 0.0).reached([])
+
+
+def test_a_run_stops_when_the_model_no_longer_moves():
+    classifier = FederatedClassifier("plain", rounds=200, selection="none", early_stopping="step", tolerance=0.01)
+    classifier.fit(owners(), public=PUBLIC)
+    assert 3 <= len(classifier.history_) < 100
+    assert all(report.step < 0.01 for report in classifier.history_[-3:])
+
+
+def test_the_owner_of_a_single_class_gets_the_public_data_as_contrast():
+    X, y = pictures(200, 7)
+    people = [*owners(3), (X[y == 2], y[y == 2])]
+    with_it = FederatedClassifier("plain", rounds=1, selection="none").fit(people, public=PUBLIC)
+    without = FederatedClassifier("plain", rounds=1, selection="none").fit(people[:3], public=PUBLIC)
+    assert with_it.history_[0].contributors == tuple(f"owner {i}" for i in (1, 2, 3, 4))
+    moved = 4 * with_it.coef_ - 3 * without.coef_
+    start = FederatedClassifier("plain", rounds=1).fit(people, public=PUBLIC).coef_
+    assert np.linalg.norm(moved[2] - start[2]) > 0.01
+
+
+def test_a_class_without_public_examples_is_learned_from_owners():
+    seen = PUBLIC[1] != 3
+    public = PUBLIC[0][seen], PUBLIC[1][seen]
+    classifier = FederatedClassifier("plain", classes=range(CLASSES), rounds=10, sparsity=0.5)
+    classifier.fit(owners(), public=public)
+    guess = classifier.predict(TEST[0])
+    assert (guess[TEST[1] == 3] == 3).mean() > 0.6
+    assert classifier.classes_.tolist() == [0, 1, 2, 3, 4]
+
+
+def broken(change):
+    people = dict(zip(NAMES, owners(), strict=True))
+    people["cem"] = change(*people["cem"])
+    return people
+
+
+NAN = np.where(np.arange(DIMENSIONS) == 5, np.nan, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("people", "sentence"),
+    [
+        (owners(2), "at least 3 owners; got 2"),
+        ([], "at least 3 owners; got 0"),
+        (7, "a list with one entry per owner"),
+        (broken(lambda X, y: (X[:0], y[:0])), "cem: there are no samples"),
+        (broken(lambda X, y: (X + NAN, y)), "cem: features must be finite"),
+        (broken(lambda X, y: (X[:, :7], y)), "cem: features must have 24 columns as the public data; got 7"),
+        (broken(lambda X, y: (X, y + 1)), "cem: [0-9]+ labels are none of the 5 classes"),
+        (broken(lambda X, y: (X, [str(label) for label in y])), "cem: 40 labels are none of the 5 classes"),
+        (broken(lambda X, y: (X, y[:3])), "cem: there must be a label per sample"),
+        (broken(lambda X, y: (X, y * np.nan)), "cem: labels must be finite"),
+        (broken(lambda X, y: (X, np.column_stack([y, y]))), "cem: labels must be one per sample"),
+        (broken(lambda X, y: X), "cem: data must be a pair"),
+        ({**broken(lambda X, y: (X, y)), "aggregator": owners()[0]}, "is not 'aggregator'"),
+    ],
+)
+def test_bad_data_is_refused_with_the_name_of_its_owner(people, sentence):
+    with pytest.raises(InputError, match=sentence):
+        FederatedClassifier("plain").fit(people, public=PUBLIC)
+
+
+def test_an_owner_whose_data_cannot_be_loaded_at_all_is_named():
+    people = owners()
+    people[0] = failing_from(1, None)
+    with pytest.raises(DataError, match="owner 1: its data could not be loaded: the disk is gone"):
+        FederatedClassifier("plain").fit(people, public=PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"scheme": "plane"}, "Did you mean 'plain'"),
+        ({"scheme": "block-dphe", "key_bits": 1024}, "insecure"),
+        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"sparsity": 1.0}, "sparsity must be in"),
+        ({"selection": "random"}, "unknown sparsify 'random'"),
+        ({"target": "classifier", "selection": "topk"}, "needs sparsify='strength'"),
+        ({"target": "model"}, "unknown target 'model'"),
+        ({"loss": "zero-one"}, "unknown loss"),
+        ({"early_stopping": "score"}, "needs validation data"),
+        ({"early_stopping": "soon"}, "unknown early stopping 'soon'"),
+        ({"early_stopping": "step", "patience": 0}, "patience must be at least 1"),
+        ({"minimum_per_position": 2}, "does not count who changed a position"),
+        ({"scheme": "dphe", "minimum_per_position": 2, "target": "classifier"}, "Send target='update'"),
+        ({"random_state": -1}, "a seed must be"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_sent(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        FederatedClassifier(**{"scheme": "plain"} | options).fit(owners(), public=PUBLIC)
+
+
+def test_labels_or_public_data_in_the_wrong_place_are_refused():
+    with pytest.raises(InputError, match="brings its own labels"):
+        FederatedClassifier("plain").fit(owners(), PUBLIC[1], public=PUBLIC)
+    with pytest.raises(InputError, match="also need public"):
+        FederatedClassifier("plain").fit(owners())
+    with pytest.raises(InputError, match=r"the public data: .*got one class"):
+        FederatedClassifier("plain").fit(owners(), public=(PUBLIC[0], np.zeros(15, dtype=int)))
+    with pytest.raises(InputError, match="the validation data: features must have 24 columns"):
+        FederatedClassifier("plain").fit(owners(), public=PUBLIC, validation=(TEST[0][:, :3], TEST[1]))
+
+
+def test_a_recorded_round_shows_what_each_role_really_held():
+    views = {}
+    for scheme in ("plain", "block-dphe"):
+        classifier = FederatedClassifier(scheme, selection="blocks", record=True, **FAST)
+        views[scheme] = {view.role: view for view in classifier.fit(owners(), public=PUBLIC).views_}
+    assert list(views["plain"]) == ["owner 1", "aggregator", "everybody"]
+    assert list(views["block-dphe"]) == ["owner 1", "aggregator", "key generator", "everybody"]
+    update = views["plain"]["owner 1"].picture
+    assert update.shape == (CLASSES, DIMENSIONS + 1)
+    assert (update == views["block-dphe"]["owner 1"].picture).all()
+    bits = fraction_bits(4, 64.0)
+    largest = np.rint(np.ldexp(update[np.abs(update) == np.abs(update).max()][0], bits)).astype("<i4").tobytes()
+    assert largest in views["plain"]["aggregator"].picture.tobytes()
+    for role in ("aggregator", "key generator"):
+        assert largest not in views["block-dphe"][role].picture.tobytes()
+        assert views["block-dphe"][role].picture.dtype == np.uint8
+    assert not hasattr(FederatedClassifier("plain", rounds=1).fit(owners(), public=PUBLIC), "views_")
+
+
+@pytest.mark.parametrize("estimator", [FederatedClassifier, FederatedKMeans])
+def test_memories_and_proposals_do_not_show_what_they_hold(estimator):
+    assert "hidden" in repr(Proposal(np.ones(1), Memory(np.ones(1), None)))
+    assert "record" in estimator().get_params()

@@ -1,0 +1,209 @@
+"""The estimator's contract: scikit-learn's own checks, every kind of label, and a model that survives on disk."""
+
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from blindsight.errors import CorruptFileError, InputError
+from blindsight.learn.arrayfile import read_arrays, write_arrays
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.kmeans import FederatedKMeans
+from blindsight.learn.labels import Attributes, Classes
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import LinearModel
+from blindsight.metrics import average_precision, balanced_accuracy
+
+D = 10
+
+
+@parametrize_with_checks([FederatedClassifier(), FederatedKMeans(n_clusters=3)])
+def test_scikit_learns_contract(estimator, check):
+    check(estimator)
+
+
+def features(n, seed):
+    return np.random.default_rng(seed).normal(size=(n, D))
+
+
+def three_owners(label, n=80):
+    return [(X, label(X, seed)) for seed, X in ((seed, features(n, seed)) for seed in (1, 2, 3))]
+
+
+def test_one_owner_alone_shares_nothing_and_the_statement_says_so():
+    X = features(60, 0)
+    classifier = FederatedClassifier().fit(X, X[:, 0] > 0)
+    assert "shared nothing" in classifier.statement_.mechanism
+    assert classifier.history_ == []
+    assert classifier.score(X, X[:, 0] > 0) > 0.9
+
+
+def test_two_classes_are_one_question_whose_scores_rank():
+    def rare(X, seed):
+        return np.where(X[:, 0] + X[:, 1] > 2, "sensitive", "other")
+
+    public, X_test = features(60, 9), features(500, 10)
+    classifier = FederatedClassifier("plain", rounds=5, sparsity=0.5, loss="logistic", key_bits=2048)
+    classifier.fit(three_owners(rare), public=(public, rare(public, 0)))
+    scores = classifier.decision_function(X_test)
+    truth = rare(X_test, 0) == "sensitive"
+    assert classifier.coef_.shape == (1, D)
+    assert scores.shape == (500,)
+    assert classifier.classes_.tolist() == ["other", "sensitive"]
+    assert ((scores > 0) == (classifier.predict(X_test) == "sensitive")).all()
+    assert average_precision(truth, scores) > 0.8 > truth.mean() + 0.5
+
+
+def test_balancing_finds_more_of_a_rare_class():
+    def rare(X, seed):
+        return (X[:, 0] + np.random.default_rng(seed).normal(size=len(X)) > 2).astype(int)
+
+    public, X_test = features(100, 9), features(2000, 10)
+    found = {}
+    for balanced in (False, True):
+        classifier = FederatedClassifier("plain", rounds=5, sparsity=0.0, balanced=balanced)
+        classifier.fit(three_owners(rare, 300), public=(public, rare(public, 0)))
+        found[balanced] = balanced_accuracy(rare(X_test, 4), classifier.predict(X_test))
+    assert found[True] > found[False] + 0.1
+
+
+def attributes(X, seed):
+    """Three attributes, one in five of them unknown."""
+    known = (X[:, :3] > 0).astype(int)
+    return np.where(np.random.default_rng(seed).random(known.shape) < 0.2, -1, known)
+
+
+def test_attributes_are_learned_from_what_is_known():
+    public, X_test = features(40, 9), features(400, 10)
+    classifier = FederatedClassifier("plain", multilabel=True, rounds=5, sparsity=0.5)
+    validation = X_test, attributes(X_test, 5)
+    classifier.fit(three_owners(attributes), public=(public, attributes(public, 0)), validation=validation)
+    assert classifier.predict(X_test).shape == (400, 3)
+    truth = (X_test[:, :3] > 0).astype(int)
+    right = (classifier.predict(X_test) == truth)[validation[1] >= 0]
+    assert classifier.score(*validation) == pytest.approx(right.mean(), abs=0.01)  # columns have nearly equal counts
+    assert classifier.history_[-1].score == classifier.score(*validation)
+    assert classifier.score(X_test, truth) > 0.85
+    assert not hasattr(classifier, "classes_")
+    with pytest.raises(InputError, match="without sample weights"):
+        classifier.score(*validation, sample_weight=np.ones(400))
+
+
+def test_attributes_that_do_not_fit_are_refused_by_the_owners_name():
+    public = features(40, 9)
+    people = three_owners(attributes)
+    people[1] = people[1][0], people[1][1][:, :2]
+    with pytest.raises(InputError, match=r"owner 2: attributes must have 3 columns; got shape \(80, 2\)"):
+        FederatedClassifier("plain", multilabel=True).fit(people, public=(public, attributes(public, 0)))
+    with pytest.raises(InputError, match="the public data: attributes have one column each"):
+        FederatedClassifier("plain", multilabel=True).fit(people, public=(public, np.zeros(40, dtype=int)))
+
+
+def test_unknown_attributes_do_not_count_in_the_score():
+    scores, y = np.array([[1.0, -1.0], [1.0, 1.0]]), [[1, -1], [0, -1]]
+    assert Attributes(2).quality(scores, y) == 0.5
+    with pytest.raises(InputError, match="nothing can be scored"):
+        Attributes(2).quality(scores, np.full((2, 2), -1))
+
+
+def a_model(names=("cat", "dog", "owl")):
+    generator = np.random.default_rng(0)
+    standardiser = Standardiser.fit(generator.normal(size=(20, D)).astype(np.float32))
+    rows = 1 if len(names) == 2 else len(names)
+    return LinearModel(generator.normal(size=(rows, D + 1)), standardiser, Classes(np.array(names)))
+
+
+@pytest.mark.parametrize("names", [("cat", "dog", "owl"), (0, 1), (-1.0, 2.0, 7.0), (False, True)])
+def test_a_saved_model_answers_as_before(tmp_path, names):
+    model = a_model(names)
+    model.save(tmp_path / "model.npz")
+    read = LinearModel.load(tmp_path / "model.npz")
+    X = features(30, 1)
+    assert (read.decision_function(X) == model.decision_function(X)).all()
+    assert (read.predict(X) == model.predict(X)).all()
+    assert read.predict(X).dtype == model.predict(X).dtype
+    assert read.digest == model.digest
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as members:  # any tool that reads npz can use it
+        assert (members["weights"] == model.weights).all()
+
+
+def test_attribute_models_and_fitted_ones_are_saved_too(tmp_path):
+    X = features(60, 0)
+    fitted = FederatedClassifier(multilabel=True).fit(X, attributes(X, 1))
+    fitted.model_.save(tmp_path / "a.npz")
+    assert (LinearModel.load(tmp_path / "a.npz").predict(X) == fitted.predict(X)).all()
+    words = FederatedClassifier().fit(X, np.where(X[:, 0] > 0, "yes", "no").astype(object))
+    words.model_.save(tmp_path / "b.npz")
+    assert (LinearModel.load(tmp_path / "b.npz").predict(X) == words.predict(X)).all()
+    assert LinearModel.load(tmp_path / "b.npz").digest == words.model_.digest != fitted.model_.digest
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "model.npz"
+    a_model().save(path)
+    return path.read_bytes()
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_no_damaged_model_is_ever_used(tmp_path_factory, whole, data):
+    path = tmp_path_factory.getbasetemp() / "damaged.npz"
+    place = data.draw(st.integers(0, len(whole) - 1))
+    if data.draw(st.booleans()):
+        blob = whole[:place]
+    else:
+        blob = bytearray(whole)
+        blob[place] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(blob)
+    try:
+        read = LinearModel.load(path)
+    except CorruptFileError:
+        return
+    assert read.digest == a_model().digest  # the flip was in bytes that mean nothing, such as a date in the archive
+
+
+def test_pickles_bombs_and_strangers_are_refused(tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez(path, document=np.array([{"kind": "x"}], dtype=object))
+    with pytest.raises(CorruptFileError):
+        LinearModel.load(path)
+    a_model().save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(CorruptFileError):
+        LinearModel.load(path)
+    ClusterModel(np.zeros((2, D)), a_model().standardiser).save(path)
+    with pytest.raises(CorruptFileError, match=r"a 'blindsight/linear-model\.1' was expected"):
+        LinearModel.load(path)
+    with pytest.raises(OSError, match="it does not exist"):
+        LinearModel.load(tmp_path / "none.npz")
+
+
+def test_a_well_formed_file_with_the_wrong_arrays_is_refused(tmp_path):
+    path = tmp_path / "model.npz"
+    write_arrays(path, "blindsight/linear-model.1", {"attributes": True}, {"weights": np.ones((2, 3))})
+    with pytest.raises(CorruptFileError, match="no usable model"):
+        LinearModel.load(path)
+    document, arrays = read_arrays(path, "blindsight/linear-model.1")
+    assert document == {"attributes": True}
+    assert arrays["weights"].shape == (2, 3)
+    with pytest.raises(InputError, match="only numbers and text"):
+        write_arrays(path, "x", {}, {"a": np.array([None])})
+
+
+def test_labels_of_other_kinds_are_refused():
+    classes = Classes(np.array(["a", "b", "c"]))
+    with pytest.raises(InputError, match="labels are none of the 3 classes"):
+        classes.signs(["a", "z"])
+    with pytest.raises(InputError, match="labels are none of the 3 classes"):
+        classes.signs([1, 2])
+    assert Classes(np.array([-1, 1])).signs([1, -1]).tolist() == [[1], [-1]]
+    assert classes.quality(np.eye(3), ["a", "a", "a"]) == pytest.approx(1 / 3)  # one class: plain accuracy
