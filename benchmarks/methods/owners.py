@@ -1,4 +1,4 @@
-"""What the methods that learn from several owners share: everybody's data come in, scores of the test pictures go out."""
+"""What methods that learn from several owners share: everybody's data come in, scores of test pictures go out."""
 
 from dataclasses import dataclass
 

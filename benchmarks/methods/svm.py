@@ -5,30 +5,22 @@ from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from benchmarks.methods.owners import Floats, OwnersData, Pair
-from blindsight.learn.labels import Labels
+from benchmarks.methods.owners import OwnersData, Pair
 
 
 def pooled(given: OwnersData, *, seed: int, C: float) -> NDArray[np.float64]:
     """Learn from everything: no privacy."""
-    return _scores(given.everyone, given.test, given.labels, C, seed)
+    return _scores(given, given.everyone, C, seed)
 
 
 def alone(given: OwnersData, *, seed: int, C: float) -> NDArray[np.float64]:
     """Let every owner learn from its own and the public data, and share nothing: one model per owner."""
-    return np.stack([_scores(pair, given.test, given.labels, C, seed) for pair in given.with_public])
+    return np.stack([_scores(given, pair, C, seed) for pair in given.with_public])
 
 
-def _scores(train: Pair, test: Floats, labels: Labels, C: float, seed: int) -> NDArray[np.float64]:
-    """Return the scores (n, rows); a question to which all answers are alike is answered so."""
-    scaler = StandardScaler().fit(train[0])
-    X, unseen = scaler.transform(train[0]), scaler.transform(test)
-    columns = []
-    for signs in labels.signs(train[1]).T:
-        known = signs != 0
-        if len(np.unique(signs[known])) < 2:
-            columns.append(np.full(len(test), float(signs[known][0])))
-        else:
-            machine = LinearSVC(C=C, random_state=seed).fit(X[known], signs[known])
-            columns.append(machine.decision_function(unseen))
-    return np.stack(columns, axis=1)
+def _scores(given: OwnersData, train: Pair, C: float, seed: int) -> NDArray[np.float64]:
+    """Return the scores (n, classes or attributes); the public data have examples of every class."""
+    scaler, y = StandardScaler().fit(train[0]), train[1]
+    X, unseen = scaler.transform(train[0]), scaler.transform(given.test)
+    machines = [LinearSVC(C=C, random_state=seed).fit(X, answers) for answers in (y.T if given.multilabel else [y])]
+    return np.column_stack([machine.decision_function(unseen) for machine in machines])

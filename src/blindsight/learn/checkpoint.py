@@ -2,6 +2,10 @@
 
 One file, replaced atomically after each round and readable by its owner alone: it holds what owners have not sent yet.
 In this simulation all owners share a process, hence one file; between real parties each would keep its own.
+
+A round that was interrupted is played again with the same updates. Were its sum read before, and an owner missing the
+second time, the two sums would differ by what that owner sent. Here nobody reads a sum but the process that was killed;
+between real parties the key generator (`dphe.keygenerator`) never decrypts a round for two sets of users.
 """
 
 from dataclasses import dataclass

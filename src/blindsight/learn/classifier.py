@@ -36,7 +36,7 @@ from blindsight.learn.linearmodel import Floats, Standardiser
 from blindsight.learn.model import LinearModel
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion
-from blindsight.learn.runs import OnRound, RunSettings, Seed, Selection, Task, alone, play
+from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Task, alone, play
 from blindsight.progress import Progress, silent
 
 LARGEST_WEIGHT = 64.0
@@ -76,9 +76,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ : the classes, sorted; absent for attributes.
     model_ : the `LinearModel`, which can be saved.
     history_ : a `RoundReport` per round.
-    public_score_ : the validation score of the public model, before any round.
+    public_score_ : the validation score of the public model, before any round; None without validation data.
     statement_ : the `PrivacyStatement`.
-    views_ : what each role held, if recorded.
+    views_ : a `RoleView` of what each role held, if recorded.
     n_features_in_ : the number of features.
     """
 
@@ -158,13 +158,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             on_round=on_round,
             progress=progress,
         )
-        learner = task.learner
-        self._adopt(LinearModel(run.state.shared, learner.standardiser, learner.labels))
-        self.history_, self.public_score_ = list(run.state.history), run.state.first_score
-        self.statement_ = run.statement
-        if self.record:
-            self.views_ = run.views
-        return self
+        return self._adopt(LinearModel(run.state.shared, task.learner.standardiser, task.learner.labels), run)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of every sample, or its attributes as 1 and 0."""
@@ -192,12 +186,17 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return validate_data(self, X, reset=False)
 
-    def _adopt(self, model: LinearModel) -> None:
+    def _adopt(self, model: LinearModel, run: Run | None) -> Self:
         self.model_ = model
         self.coef_, self.intercept_ = model.weights[:, :-1], model.weights[:, -1]
         self.n_features_in_ = model.weights.shape[1] - 1
         if isinstance(model.labels, Classes):
             self.classes_ = model.labels.names
+        self.history_ = [] if run is None else list(run.state.history)
+        self.public_score_ = None if run is None else run.state.first_score
+        self.statement_ = alone() if run is None else run.statement
+        self.views_ = () if run is None else run.views
+        return self
 
     def _fit_alone(self, X: Any, y: ArrayLike | None) -> Self:
         if y is None:
@@ -211,12 +210,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = train(
             standardiser.apply(X),
             labels.signs(y),
-            self._training("none", self.ridge),
+            self._training("update", "none", self.ridge),
             random_state=self.random_state,
         )
-        self._adopt(LinearModel(weights, standardiser, labels))
-        self.history_, self.statement_ = [], alone()
-        return self
+        return self._adopt(LinearModel(weights, standardiser, labels), None)
 
     def _labels(self, y: NDArray[Any]) -> Labels:
         if self.multilabel:
@@ -225,16 +222,17 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return Attributes(y.shape[1])
         return Classes(np.unique(y if self.classes is None else np.asarray(self.classes)))
 
-    def _training(self, sparsify: Any, ridge: float | None) -> LinearTraining:
+    def _training(self, target: Target, sparsify: Any, ridge: float | None) -> LinearTraining:
+        passes = _MANY_PASSES if sparsify == "strength" else _FEW_PASSES
         return LinearTraining(
             loss=self.loss,
-            target="update" if sparsify == "none" else self.target,
+            target=target,
             sparsify=sparsify,
             sparsity=self.sparsity,
             block_size=RunSettings.of(self).block_size,
             ridge=ridge,
             class_weight="balanced" if self.balanced else "equal",
-            passes=self.passes or (_MANY_PASSES if sparsify == "strength" else _FEW_PASSES),
+            passes=passes if self.passes is None else self.passes,
             batch_size=self.batch_size,
         )
 
@@ -257,7 +255,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held_out = standardiser.apply(features), answers
         settings = RunSettings.of(self)
         sparsify = settings.sparsified(self.selection, by_penalty=self.target == "classifier")
-        training = self._training(sparsify, dimensions / samples if self.ridge is None else self.ridge)
+        ridge = dimensions / samples if self.ridge is None else self.ridge
+        training = self._training(self.target, sparsify, ridge)
         start = standardiser.apply(X), labels.signs(y)
         learner = LinearLearner(loads, labels, standardiser, training, start, held_out)
         size = learner.shape[0] * learner.shape[1]

@@ -14,7 +14,7 @@ from blindsight.learn.session import RoundResult
 from blindsight.metrics import adjusted_mutual_information
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterLearner:
     """Moves shared centroids; public and validation features are standardised already, owners' are when loaded."""
 

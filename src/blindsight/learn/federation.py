@@ -113,10 +113,6 @@ class Federation:
     stopping: EarlyStopping | None = None
     witness: Witness | None = None
 
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InputError(f"rounds must be at least 1; got {self.rounds}.")
-
     def run(
         self,
         state: FederationState,

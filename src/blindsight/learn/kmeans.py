@@ -30,7 +30,7 @@ from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.owners import Owners, check_pair, check_samples, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion
-from blindsight.learn.runs import OnRound, RunSettings, Seed, Selection, Task, alone, play
+from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Task, alone, play
 from blindsight.metrics import adjusted_mutual_information
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
@@ -113,12 +113,7 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             on_round=on_round,
             progress=progress,
         )
-        self._adopt(ClusterModel(run.state.shared, task.learner.standardiser))
-        self.history_, self.public_score_ = list(run.state.history), run.state.first_score
-        self.statement_ = run.statement
-        if self.record:
-            self.views_ = run.views
-        return self
+        return self._adopt(ClusterModel(run.state.shared, task.learner.standardiser), run)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the nearest cluster of every sample."""
@@ -130,9 +125,14 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Return the adjusted mutual information of the clusters with known groups."""
         return adjusted_mutual_information(y, self.predict(X))
 
-    def _adopt(self, model: ClusterModel) -> None:
+    def _adopt(self, model: ClusterModel, run: Run | None) -> Self:
         self.model_, self.cluster_centers_ = model, model.centroids
         self.n_features_in_ = model.centroids.shape[1]
+        self.history_ = [] if run is None else list(run.state.history)
+        self.public_score_ = None if run is None else run.state.first_score
+        self.statement_ = alone() if run is None else run.statement
+        self.views_ = () if run is None else run.views
+        return self
 
     def _fit_alone(self, X: Any) -> Self:
         """Lloyd's algorithm from k-means++ centroids, until no centroid moves."""
@@ -145,10 +145,8 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             before, centroids = centroids, next_centroids(centroids, sent, training)
             if np.array_equal(before, centroids):
                 break
-        self._adopt(ClusterModel(centroids, standardiser))
         self.labels_ = assign(centroids, features)
-        self.history_, self.statement_ = [], alone()
-        return self
+        return self._adopt(ClusterModel(centroids, standardiser), None)
 
     def _task(self, owners: Any, public: ArrayLike, validation: Any) -> Task[ClusterLearner]:
         with speaking_of("the public data"):

@@ -16,7 +16,7 @@ from blindsight.learn.session import RoundResult
 from blindsight.learn.sparsity import Residual
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearLearner:
     """Refines shared weights; public and validation features are standardised already, owners' are when loaded.
 

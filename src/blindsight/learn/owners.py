@@ -36,7 +36,7 @@ def name_owners(owners: Owners) -> dict[str, Load]:
             f"a federation needs at least {LEAST_OWNERS} owners; got {len(named)}. With fewer, each reads the others' "
             "update from the sum; one alone is trained by fit without public data."
         )
-    return {name: _loader(owner) for name, owner in named.items()}
+    return {str(name): _loader(owner) for name, owner in named.items()}
 
 
 def _loader(owner: Owner) -> Load:

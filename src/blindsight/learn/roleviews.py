@@ -75,9 +75,12 @@ def _role_views(messages: Mapping[str, list[bytes]], owner: str, update: Array, 
         AGGREGATOR: "one contribution as it was received, byte by byte",
         KEY_GENERATOR: "the request for decryption as it was received, byte by byte",
     }
-    for role, holds in held.items():
-        if messages.get(role):
-            views.append(RoleView(role, holds, as_square(max(messages[role], key=len))))
+    requested = messages.get(KEY_GENERATOR, [])
+    received = messages.get(AGGREGATOR, [])
+    contributions = received[:-1] if requested else received  # last comes the answer, the sum that everybody gets
+    for (role, holds), seen in zip(held.items(), (contributions, requested), strict=True):
+        if seen:
+            views.append(RoleView(role, holds, as_square(max(seen, key=len))))
     views.append(RoleView("everybody", "the sum of all updates", total))
     return tuple(views)
 

@@ -47,6 +47,12 @@ class RunSettings:
     tolerance: float
     record: bool
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played before any key is made."""
+        if self.rounds < 1:
+            raise InputError(f"rounds must be at least 1; got {self.rounds}.")
+        _ = self.stopping
+
     @classmethod
     def of(cls, estimator: object) -> Self:
         """Return the settings among an estimator's parameters."""
@@ -76,6 +82,8 @@ class RunSettings:
     def capacity(self, dimension: int, sparsify: str) -> int:
         """Return how many weights an owner may change per message, so that its updates fit into one."""
         kept = 1 - self.sparsity
+        if sparsify == "none":
+            return dimension
         if sparsify != "blocks":
             return max(1, math.ceil(kept * dimension - 1e-9))
         block = min(self.block_size, dimension)
@@ -124,7 +132,7 @@ def play(
         stopping=settings.stopping,
         witness=witness,
     )
-    kept = None if checkpoint is None else Checkpoint(checkpoint, _fingerprint(task, settings, random_state))
+    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), _fingerprint(task, settings, random_state))
     state = None if kept is None else kept.load()
     if state is None:
         state = _begin(task, int(science(random_state).integers(2**63)))

@@ -42,7 +42,7 @@ def learning_chapter(result: LearningResult) -> Chapter:
     blocks: list[Block] = [
         Plot(
             _rounds_plot(result),
-            caption=f"{result.measure} on people or pictures that nobody trained on. Round 0 is the public model.",
+            caption=f"{result.measure.capitalize()} on pictures that nobody trained on. Round 0 is the public model.",
             alt=f"{result.measure} rises from {result.public_score:.3f} to {last.score:.3f}.",
         ),
         _rounds_table(result),

@@ -1,0 +1,27 @@
+"""The pictures of who held what are made of the right messages."""
+
+import numpy as np
+
+from blindsight.learn.roleviews import Witness, listening
+
+
+def test_the_aggregators_picture_is_a_contribution_and_not_the_answer() -> None:
+    witness = Witness()
+    with listening(witness):
+        witness("aggregator", b"contribution of one")
+        witness("aggregator", b"contribution")
+        witness("key generator", b"request")
+        witness("aggregator", b"the answer, which is the plain sum and longer than any contribution")
+    witness.look(("ann", np.ones(4)), np.full(4, 3.0), (2, 2))
+    held = {view.role: view.picture.tobytes().rstrip(b"\0") for view in witness.views}
+    assert held["aggregator"] == b"contribution of one"
+    assert held["key generator"] == b"request"
+
+
+def test_a_witness_hears_nothing_outside_its_round() -> None:
+    witness = Witness()
+    witness("aggregator", b"keys at set-up")
+    with listening(witness):
+        witness("aggregator", b"contribution")
+    witness.look(("ann", np.ones(4)), np.full(4, 3.0), (2, 2))
+    assert b"keys" not in b"".join(view.picture.tobytes() for view in witness.views)
