@@ -1,6 +1,6 @@
 """The accuracy tables of the DPHE paper on data we have: Tables 1 to 4, Figure 4 and the supplement's Tables 1 and 2.
 
-`collections` reads the data, `cases` says who has which of them and how answers are judged, `tables` sets them beside
+`collections` reads the data, `cases` says who has which of them, `scores` judges the answers, `tables` sets them beside
 the paper's figures and says which of the expected relations hold.
 """
 

@@ -1,8 +1,7 @@
-"""Who has which pictures, what is asked, and how the answers are judged."""
+"""Who has which pictures and what is asked, in the paper's proportions."""
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +10,18 @@ from benchmarks.harness import Problem, Settings, Task
 from benchmarks.methods.encryption import Plaintexts
 from benchmarks.methods.owners import OwnersData, Pair
 from benchmarks.suites.dphe_tables.collections import ATTRIBUTES, Collections
-from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.paillier import Ciphertexts
-from blindsight.crypto.privatekey import PrivateKey, generate_keys
-from blindsight.data import partition
-from blindsight.errors import InputError
-from blindsight.metrics import (
-    adjusted_mutual_information,
-    average_precision,
-    balanced_accuracy,
-    mean_average_precision,
-    mean_label_accuracy,
+from benchmarks.suites.dphe_tables.scores import (
+    Labels,
+    score_attributes,
+    score_classes,
+    score_clusters,
+    score_detection,
+    score_encryption,
+    score_model,
 )
+from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.privatekey import generate_keys
+from blindsight.data import partition
 from blindsight.rng import science
 
 KEY_BITS = 2048
@@ -32,14 +31,12 @@ SAMPLE = 6500
 SPARSITIES = (0, 79.1, 90, 95.6)  # per cent
 OWNERS = 5
 CROWDS = (10, 25, 50, 100)
-TOPS = (10, 50, 100)
+_FEW = 10  # classes of the comparison with real ciphertexts
 
 NOISY = ("ra12", "ra12-clipped", "prr10", "prr10-clipped")
 CLASSIFIERS = ("pooled", "dphe", "block-dphe", "topk", *NOISY, "alone")
 SPARSER = tuple(f"{name}-{sparsity}" for name in ("dphe", "block-dphe") for sparsity in (0, 79.1, 95.6))
 CLUSTERERS = ("pooled-k-means", "dphe-k-means", "block-dphe-k-means")
-Labels = NDArray[np.int64]
-Scores = NDArray[np.floating[Any]]
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -73,7 +70,7 @@ def _crowd_tasks(data: Collections, name: str) -> list[Task]:
             said = f"as {name}, but {owners} owners, each picture with {count} of them."
             pose = partial(_pose_objects, data, name, owners=owners, copies=count)
             posed.append(Task(f"{name}-{kind}-{owners}", said, pose, methods))
-    said = f"ten classes of {name}; the answer is the model, encrypted or not."
+    said = f"{_FEW} classes of {name}; the answer is the model, encrypted or not."
     return [*posed, Task(f"{name}-ten", said, partial(_pose_model, data, name), ("dphe-model", "block-dphe-model"))]
 
 
@@ -121,33 +118,24 @@ def weights_sent(sparsity: float) -> int:
 
 def _pose_objects(data: Collections, name: str, seed: int, *, owners: int = OWNERS, copies: int = 1) -> Problem:
     """Pick 30 training and at most 50 test pictures of every class (section 3.2)."""
-    features, labels = data.load(name)
-    given, answers = _shared_out(features, labels, np.arange(labels.max() + 1), owners, copies, seed)
-    return Problem(given, partial(score_classes, answers, np.bincount(labels)))
+    given, answers = _shared_out(data.load(name), seed, owners=owners, copies=copies)
+    return Problem(given, partial(score_classes, answers, np.bincount(data.load(name)[1])))
 
 
 def _pose_model(data: Collections, name: str, seed: int) -> Problem:
-    given, _ = _shared_out(*data.load(name), np.arange(10), OWNERS, 1, seed)
-    shape = (10, given.test.shape[1] + 1)
-    return Problem(given, partial(score_model, shape))
+    features, labels = data.load(name)
+    given, _ = _shared_out((features[labels < _FEW], labels[labels < _FEW]), seed)
+    return Problem(given, partial(score_model, (_FEW, features.shape[1] + 1)))
 
 
 def _pose_clusters(data: Collections, name: str, seed: int) -> Problem:
-    features, labels = data.load(name)
-    given, answers = _shared_out(features, labels, np.arange(labels.max() + 1), OWNERS, 1, seed)
+    given, answers = _shared_out(data.load(name), seed)
     return Problem(given, partial(score_clusters, answers))
 
 
-def _shared_out(
-    features: NDArray[np.float32],
-    labels: Labels,
-    classes: Labels,
-    owners: int,
-    copies: int,
-    seed: int,
-) -> tuple[OwnersData, Labels]:
-    rng = science(seed)
-    rows = [rng.permutation(np.flatnonzero(labels == number)) for number in classes]
+def _shared_out(pictures: Pair, seed: int, *, owners: int = OWNERS, copies: int = 1) -> tuple[OwnersData, Labels]:
+    (features, labels), rng = pictures, science(seed)
+    rows = [rng.permutation(np.flatnonzero(labels == number)) for number in range(labels.max() + 1)]
     train, test = np.concatenate([part[:30] for part in rows]), np.concatenate([part[30:80] for part in rows])
     public, private = (train[part] for part in partition.split(labels[train], (0.1, 0.9), random_state=rng))
     shares = partition.overlapping(len(private), owners, copies=copies, random_state=rng)
@@ -188,58 +176,3 @@ def _pose_encryption(count: int, seed: int) -> Problem:
     key, rng = generate_keys(KEY_BITS), science(seed)
     values = tuple(int.from_bytes(rng.bytes(KEY_BITS // 8 - 4), "big") for _ in range(count))
     return Problem(Plaintexts(key.public, values), partial(score_encryption, key, values))
-
-
-def score_classes(answers: Labels, frequency: Labels, scores: Scores) -> dict[str, float]:
-    """Return the accuracy averaged over classes, and the mean average precision over the most frequent of them."""
-    truth = answers[:, None] == np.arange(len(frequency))
-    found: dict[str, list[float]] = {}
-    for model in _models(scores, truth.shape):
-        found.setdefault("class_average", []).append(balanced_accuracy(answers, model.argmax(axis=1)))
-        for top in (top for top in TOPS if top <= len(frequency)):
-            value = mean_average_precision(truth, model, top=top, frequency=frequency)
-            found.setdefault(f"map{top}", []).append(value)
-    return {name: float(np.mean(values)) for name, values in found.items()}
-
-
-def score_attributes(answers: Labels, scores: Scores) -> dict[str, float]:
-    """Return the accuracy averaged over attributes."""
-    values = [mean_label_accuracy(answers, model > 0) for model in _models(scores, answers.shape)]
-    return {"accuracy": float(np.mean(values))}
-
-
-def score_detection(answers: Labels, scores: Scores) -> dict[str, float]:
-    """Return the average precision."""
-    values = [average_precision(answers, model[:, 0]) for model in _models(scores, (len(answers), 1))]
-    return {"average_precision": float(np.mean(values))}
-
-
-def score_clusters(answers: Labels, clusters: Labels) -> dict[str, float]:
-    """Return the adjusted mutual information with the hidden classes."""
-    return {"ami": adjusted_mutual_information(answers, clusters)}
-
-
-def score_model(shape: tuple[int, int], weights: NDArray[np.float64]) -> dict[str, float]:
-    """Count the weights; whether two models are the same is told by the checksums that the harness keeps."""
-    if weights.shape != shape:
-        raise InputError(f"the model must have shape {shape}; got {weights.shape}.")
-    return {"weights": float(weights.size)}
-
-
-def score_encryption(key: PrivateKey, values: tuple[int, ...], matrix: NDArray[np.uint8]) -> dict[str, float]:
-    """Count the ciphertexts, after a check of some of them and that no two are the same."""
-    some = np.unique(np.linspace(0, len(values) - 1, 16).astype(np.int64))
-    if len(matrix) != len(values) or len({row.tobytes() for row in matrix}) < len(values):
-        raise InputError(f"{len(values)} different ciphertexts were wanted.")
-    read = key.decrypt(Ciphertexts.from_matrix(key.public, matrix[some]))
-    if [int(value) for value in read] != [values[place] for place in some]:
-        raise InputError("the ciphertexts do not hold the values.")
-    return {"ciphertexts": float(len(matrix))}
-
-
-def _models(scores: Scores, shape: tuple[int, ...]) -> Scores:
-    """Return the scores of all models, the first axis theirs."""
-    models = scores if scores.ndim == 3 else scores[None]
-    if models.shape[1:] != shape:
-        raise InputError(f"scores must have shape {shape}, or one such array per model; got {scores.shape}.")
-    return models

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from benchmarks.results import Result
-from benchmarks.suites.dphe_tables.cases import CROWDS, OWNERS, SPARSITIES, TOPS, blocks_sent, weights_sent
+from benchmarks.suites.dphe_tables.cases import CROWDS, OWNERS, SPARSITIES, blocks_sent, weights_sent
 from benchmarks.suites.dphe_tables.collections import FILES
+from benchmarks.suites.dphe_tables.scores import TOPS
 from benchmarks.table import Cell, Grid, Row, Section
 
 NAMES = {

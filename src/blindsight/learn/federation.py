@@ -1,11 +1,11 @@
 """Rounds of learning together: every owner improves the shared model on its own data, a session adds up, all go on.
 
-*The guarantee.* What leaves an owner leaves through the session (`aggregation`) and in no other way. Which scheme that
-is changes the cost and who sees what, never the model: all add the same integers. Nothing an owner has learned is lost:
-what does not fit into a round, is rounded off, clipped, withheld or lost on its way stays with the owner and is
-sent later (`sparsity.Residual`). An owner that cannot take part in a round is left out of it, and the others go on
-while there are three. A round is a function of the state before it, the owners' data and the seed alone, so a run that
-was interrupted and resumed ends with the same model as one that was not.
+*The guarantee.* What leaves an owner leaves through the session (`aggregation`) and in no other way. Given the same
+proposals, the scheme changes the cost and who sees what, never the model: all add the same integers. What an owner
+learned and did not get into the sum (it did not fit, was rounded off, clipped, withheld or lost on its way) stays in
+its `Memory` and is sent later; a learner that keeps no residual learns it anew. An owner that cannot take part in a
+round is left out of it, and the others go on while there are three. A round is a function of the state before it, the
+owners' data and the seed alone, so a run that was interrupted and resumed ends with the same model as one that was not.
 
 Yonetani et al., ICCV 2017, section 2.1: steps (1) to (3) of its Figure 1 are one call of `Federation.round`.
 """

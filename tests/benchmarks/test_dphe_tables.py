@@ -1,0 +1,127 @@
+"""The tables of learning together: who gets which pictures, what is refused, and how verdicts are reached."""
+
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+from benchmarks.harness import Settings
+from benchmarks.results import Result
+from benchmarks.suites.dphe_tables import BENCHMARK, cases, collections, scores
+from benchmarks.suites.dphe_tables.tables import sections
+
+from blindsight.crypto.privatekey import generate_keys
+from blindsight.errors import InputError
+
+QUICK = Settings(quick=True)
+
+
+def task(name):
+    return next(task for task in cases.tasks(QUICK) if task.dataset == name)
+
+
+def result(dataset, method, value, *, seed=0, output=None, **arguments):
+    score = {"class_average": value}
+    return Result("dphe-tables", dataset, method, arguments, seed, score=score, output=output)
+
+
+def test_pictures_are_shared_out_as_in_the_paper():
+    given = task("caltech101-1280").pose(0).given
+    train = len(given.everyone[0])
+    assert train == 12 * 30
+    assert np.bincount(given.everyone[1]).tolist() == [30] * 12
+    assert np.bincount(given.public[1]).tolist() == [3] * 12
+    assert [len(X) for X, _ in given.owners] == [65, 65, 65, 65, 64]
+    assert len(np.unique(np.concatenate([given.everyone[0], given.test]), axis=0)) == 12 * 45  # nothing on two sides
+
+
+def test_owners_with_copies_keep_their_number_of_pictures_and_others_do_not():
+    copied = task("caltech101-1280-copied-25").pose(0).given
+    split = task("caltech101-1280-split-25").pose(0).given
+    assert {len(X) for X, _ in copied.owners} == {64, 65}
+    assert {len(X) for X, _ in split.owners} == {12, 13}
+    assert len(np.unique(copied.everyone[0], axis=0)) == len(np.unique(split.everyone[0], axis=0)) == 360
+
+
+@pytest.mark.parametrize("name", ["pooled", "dphe", "block-dphe", "topk", "ra12", "alone"])
+def test_every_classifier_answers_for_classes(name):
+    problem = task("caltech101-1280").pose(0)
+    (method,) = (method for method in BENCHMARK.methods if method.name == name)
+    answer = resolve_name(method.adapter)(problem.given, seed=0, **method.arguments)
+    assert problem.score(answer)["class_average"] > 0.8  # chance is 1/12
+
+
+@pytest.mark.parametrize("name", ["pooled", "block-dphe", "prr10", "dphe-75"])
+def test_every_classifier_answers_for_attributes(name):
+    problem = task("utkface").pose(0)
+    (method,) = (method for method in BENCHMARK.methods if method.name == name)
+    answer = resolve_name(method.adapter)(problem.given, seed=0, **method.arguments)
+    assert problem.score(answer)["accuracy"] > 0.8  # saying no to everything gives 0.7
+
+
+def test_several_models_are_scored_by_their_mean():
+    answers, frequency = np.arange(12), np.ones(12, dtype=np.int64)
+    right, wrong = np.eye(12), np.roll(np.eye(12), 1, axis=1)
+    assert scores.score_classes(answers, frequency, right) == {"class_average": 1.0, "map10": 1.0}
+    assert scores.score_classes(answers, frequency, np.stack([right, wrong]))["class_average"] == 0.5
+    with pytest.raises(InputError, match=r"scores must have shape \(12, 12\)"):
+        scores.score_classes(answers, frequency, right[:, :5])
+
+
+def test_ciphertexts_must_be_different_and_hold_the_values():
+    key, values = generate_keys(1024, insecure=True), (5, 5, -7)
+    honest = key.public.encrypt(values).to_matrix()
+    assert scores.score_encryption(key, values, honest) == {"ciphertexts": 3.0}
+    with pytest.raises(InputError, match="3 different ciphertexts"):
+        scores.score_encryption(key, values, honest[[0, 0, 2]])
+    with pytest.raises(InputError, match="do not hold the values"):
+        scores.score_encryption(key, values, key.public.encrypt((5, 5, 7)).to_matrix())
+
+
+def test_what_dphe_encrypts_grows_as_in_table_2():
+    shards = [cases.weights_sent(sparsity) // cases.SHARD for sparsity in (0, 79.1, 95.6)]
+    assert shards == [10, 3, 1]  # 620, 186 and 62 seconds
+    assert cases.blocks_sent(0) == 3284
+    assert cases.blocks_sent(90) == 328
+
+
+def test_missing_data_are_named_and_skipped(tmp_path, capsys):
+    with pytest.raises(InputError, match=r"no --data-dir was given\. dphe-tables needs some of caltech101-eff"):
+        cases.tasks(Settings())
+    with pytest.raises(InputError, match=r"lacks caltech101-efficientnet1280.npz, caltech101-resnet2048.npz, utkface"):
+        cases.tasks(Settings(tmp_path))
+    (tmp_path / "utkface64.npz").touch()
+    names = [task.dataset for task in cases.tasks(Settings(tmp_path))]
+    assert names[:2] == ["utkface", "utkface-over-59"]
+    assert all(name.startswith("encryption") for name in names[2:])
+    assert "lacks caltech101-efficientnet1280.npz, caltech101-resnet2048.npz: " in capsys.readouterr().err
+    assert set(collections.FILES) - {"utkface"} == {"caltech101-1280", "caltech101-2048"}
+
+
+def test_relations_are_judged_within_runs():
+    data = "caltech101-1280"
+    results = [
+        result(data, "pooled", 0.93),
+        result(data, "dphe", 0.90),
+        result(data, "block-dphe", 0.92),
+        result(data, "block-dphe", 0.10, seed=1),  # without a pooled SVM of the same seed
+    ]
+    held = {row[0]: row[1:] for row in sections(results)[0].rows}
+    assert held["DPHE within 1.5 points of pooled"] == (pytest.approx((-3.0,)), "no")
+    assert held["block DPHE within 1.5 points of pooled"] == (pytest.approx((-1.0,)), "yes")
+    assert held["block DPHE at least 91.5%"][1] == "no"
+    assert held["DPHE above RA12, clipped"] == ((), "not measured")
+
+
+def test_models_are_compared_by_their_checksums():
+    def model(method, scheme, digest, seed=0):
+        return result("caltech101-1280-ten", method, 0.0, seed=seed, output={"sha256": digest}, scheme=scheme)
+
+    results = [
+        model("dphe-model", "plain", "a"),
+        model("dphe-model", "dphe", "a"),
+        model("dphe-model", "plain", "b", seed=1),
+        model("dphe-model", "dphe", "c", seed=1),
+        model("block-dphe-model", "plain", "a"),
+    ]
+    identical = next(part for part in sections(results) if part.title.startswith("Encrypted"))
+    assert identical.rows == (("dphe", "1 of 2"), ("block-dphe", "not measured"))
