@@ -1,5 +1,6 @@
 """Clusters in several owners' pictures, found together under encryption or in one place."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -7,18 +8,29 @@ from numpy.typing import NDArray
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.methods.owners import OwnersData
+from benchmarks.methods.owners import Floats
 from blindsight.learn.kmeans import FederatedKMeans
 
 
-def federated(given: OwnersData, *, seed: int, **parameters: Any) -> NDArray[np.int64]:
-    """Find as many clusters as there are classes, without a look at labels; return those of the test pictures."""
-    learner = FederatedKMeans(given.labels.rows, random_state=seed, **parameters)
-    return learner.fit([X for X, _ in given.owners], public=given.public[0]).predict(given.test)
+@dataclass(frozen=True)
+class Unlabelled:
+    """Everybody's features without any label, and how many clusters to find."""
+
+    public: Floats
+    owners: tuple[Floats, ...]
+    test: Floats
+    clusters: int
 
 
-def pooled(given: OwnersData, *, seed: int) -> NDArray[np.int64]:
+def federated(given: Unlabelled, *, seed: int, **parameters: Any) -> NDArray[np.int64]:
+    """Find them together; return those of the test pictures."""
+    learner = FederatedKMeans(given.clusters, random_state=seed, **parameters)
+    return learner.fit(list(given.owners), public=given.public).predict(given.test)
+
+
+def pooled(given: Unlabelled, *, seed: int) -> NDArray[np.int64]:
     """Find them by scikit-learn's mini-batch k-means in all training data: no privacy."""
-    scaler = StandardScaler().fit(given.everyone[0])
-    learner = MiniBatchKMeans(given.labels.rows, n_init=3, random_state=seed).fit(scaler.transform(given.everyone[0]))
+    everything = np.concatenate([given.public, *given.owners])
+    scaler = StandardScaler().fit(everything)
+    learner = MiniBatchKMeans(given.clusters, n_init=3, random_state=seed).fit(scaler.transform(everything))
     return np.asarray(learner.predict(scaler.transform(given.test)), dtype=np.int64)

@@ -125,3 +125,11 @@ def test_models_are_compared_by_their_checksums():
     ]
     identical = next(part for part in sections(results) if part.title.startswith("Encrypted"))
     assert identical.rows == (("dphe", "1 of 2"), ("block-dphe", "not measured"))
+
+
+@pytest.mark.parametrize("name", cases.CLUSTERERS)
+def test_every_clusterer_finds_the_hidden_classes(name):
+    problem = task("caltech101-1280-clusters").pose(0)
+    (method,) = (method for method in BENCHMARK.methods if method.name == name)
+    clusters = resolve_name(method.adapter)(problem.given, seed=0, **method.arguments)
+    assert problem.score(clusters)["ami"] > 0.6  # chance is 0

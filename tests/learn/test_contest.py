@@ -54,5 +54,10 @@ def test_costs_of_one_round_by_scheme() -> None:
     assert rows["block-dphe"].total_seconds < rows["dphe"].total_seconds
 
 
+def test_a_scheme_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blindsight.learn.contest.find_spec", lambda name: None)
+    assert set(round_costs(100, 3, sparsity=0.5, key_bits=2048)) == {"plain", "dphe", "block-dphe", "masks"}
+
+
 def test_unpacked_encryption_of_a_large_model_is_left_out() -> None:
     assert "dphe" not in round_costs(30_000, 3, sparsity=0.7, key_bits=2048)

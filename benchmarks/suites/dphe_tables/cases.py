@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Problem, Settings, Task
+from benchmarks.methods.clusters import Unlabelled
 from benchmarks.methods.encryption import Plaintexts
 from benchmarks.methods.owners import OwnersData, Pair
 from benchmarks.suites.dphe_tables.collections import ATTRIBUTES, Collections
@@ -54,8 +55,8 @@ def _object_tasks(data: Collections, name: str) -> list[Task]:
     said = f"{data.describe(name)} 30 training and at most 50 test pictures a class, a tenth public, {OWNERS} owners"
     methods = (*CLASSIFIERS, *SPARSER) if name == "caltech101-2048" else CLASSIFIERS
     return [
-        Task(name, f"{said}; Tables 1 and 2.", partial(_pose_objects, data, name), methods),
-        Task(f"{name}-clusters", f"{said}; labels hidden.", partial(_pose_clusters, data, name), CLUSTERERS),
+        Task(name, f"{said}.", partial(_pose_objects, data, name), methods),
+        Task(f"{name}-clusters", f"{said}; no labels.", partial(_pose_clusters, data, name), CLUSTERERS),
     ]
 
 
@@ -129,7 +130,9 @@ def _pose_model(data: Collections, name: str, seed: int) -> Problem:
 
 
 def _pose_clusters(data: Collections, name: str, seed: int) -> Problem:
-    given, answers = _shared_out(data.load(name), seed)
+    shared, answers = _shared_out(data.load(name), seed)
+    owners = tuple(X for X, _ in shared.owners)
+    given = Unlabelled(shared.public[0], owners, shared.test, len(np.unique(answers)))
     return Problem(given, partial(score_clusters, answers))
 
 

@@ -25,29 +25,25 @@ class Collections:
 
     def __init__(self, settings: Settings) -> None:
         """Look which files are there; say once which are not."""
-        self.drawn = settings.quick
-        self._folder = settings.data_dir
-        missing = () if self.drawn else tuple(name for name in FILES if not self._path(name).is_file())
-        self.names = tuple(name for name in FILES if name not in missing)
+        self.drawn, folder = settings.quick, settings.data_dir
+        paths = {} if folder is None else {name: folder / file for name, file in FILES.items()}
+        self._paths = {name: path for name, path in paths.items() if path.is_file()}
+        self.names = tuple(FILES if self.drawn else self._paths)
+        missing = tuple(file for name, file in FILES.items() if name not in self.names)
         if missing:
-            _tell_missing(settings.data_dir, tuple(FILES[name] for name in missing), bool(self.names))
-
-    def _path(self, name: str) -> Path:
-        return Path("nowhere" if self._folder is None else self._folder) / FILES[name]
+            _tell_missing(folder, missing, bool(self.names))
 
     def load(self, name: str) -> Pair:
         """Return the features, and the classes (n,) or attributes (n, a)."""
         if self.drawn:
             return _drawn_faces() if name == "utkface" else _drawn_objects()
-        return _faces(self._path(name)) if name == "utkface" else _objects(self._path(name))
+        return _faces(self._paths[name]) if name == "utkface" else _objects(self._paths[name])
 
     def describe(self, name: str) -> str:
         """Tell a reader what the data are."""
         if self.drawn:
             return f"drawn numbers in place of {FILES[name]}, to see whether everything works."
-        what = (
-            f"{FACES:,} faces, EfficientNet-lite0 features" if name == "utkface" else "Caltech-101 without background"
-        )
+        what = f"{FACES:,} faces by EfficientNet-lite0" if name == "utkface" else "Caltech-101 without background"
         return f"{what} ({FILES[name]})."
 
 

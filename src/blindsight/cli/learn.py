@@ -194,7 +194,7 @@ def learn_compare(
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Learn the same data by every scheme and every baseline, and set accuracy, cost and privacy side by side."""
+    """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
     from blindsight.learn.contest import contest
 
     study = _study(data, path, count, (features, components), attributes, owners, None, seed)

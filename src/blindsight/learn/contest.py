@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from time import process_time
 
 import numpy as np
@@ -39,7 +40,7 @@ class ContestRow:
 def contest(
     study: Study,
     *,
-    methods: Sequence[str] = (*SCHEMES, *BASELINES),
+    methods: Sequence[str] | None = None,
     epsilon: float,
     delta: float,
     rounds: int = 10,
@@ -48,7 +49,12 @@ def contest(
     random_state: int = 0,
     progress: Progress = silent,
 ) -> list[ContestRow]:
-    """Learn from the study's owners by every method. `epsilon` and `delta` are what PRR10 and RA12 claim to spend."""
+    """Learn from the study's owners by every method, or by those named.
+
+    `epsilon` and `delta` are what PRR10 and RA12 claim to spend.
+    """
+    if methods is None:
+        methods = (*installed_schemes(), *BASELINES)
     play = _Contest(study, epsilon, delta, rounds, sparsity, key_bits, random_state)
     rows = []
     for done, method in enumerate(methods):
@@ -116,17 +122,23 @@ class _Contest:
         return [(np.concatenate([X0, X]), np.concatenate([y0, y])) for X, y in self.study.owners.values()]
 
 
+def installed_schemes() -> tuple[str, ...]:
+    """Return the schemes that can run here: all, but for those whose extra is not installed."""
+    lattice = find_spec("tenseal") is not None
+    return tuple(scheme for scheme in SCHEMES if scheme != "bfv" or lattice)
+
+
 def round_costs(
     dimension: int, owners: int, *, sparsity: float, key_bits: int, random_state: int = 0
 ) -> dict[str, Cost]:
-    """Measure one round of every scheme on random updates of this size, sparse in whole blocks for the sparse schemes.
+    """Measure one round of every installed scheme on random updates of this size, sparse in whole blocks for the sparse schemes.
 
     Unpacked DPHE is left out beyond 20,000 changed weights in all, which would take minutes.
     """
     rng = science(random_state)
     users = tuple(f"owner {i}" for i in range(1, owners + 1))
     costs: dict[str, Cost] = {}
-    for scheme in SCHEMES:
+    for scheme in installed_schemes():
         if scheme == "dphe" and (1 - sparsity) * dimension * owners > 20_000:
             continue
         session = open_session(scheme, users=users, dimension=dimension, key_bits=key_bits)

@@ -154,7 +154,7 @@ def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
         Table(
             ("scheme", "encrypt (one owner)", "aggregate", "decrypt", "sent per owner"),
             numbers,
-            caption="CPU time of one round of a model of this size with every scheme, measured in this run.",
+            caption="CPU time of one round of a model of this size with every scheme installed, measured in this run.",
         ),
         Table(("scheme", "who learns what", "a drop-out"), meaning, caption="What each scheme means for the parties."),
     )
