@@ -132,7 +132,14 @@ def _learn_together(
         on_round=lambda report: progress("learning together", report.round, learner.rounds),
     )
     weights = learner.model_.weights.size
-    costs = round_costs(weights, 5, sparsity=learner.sparsity, key_bits=learner.key_bits, random_state=random_state)
+    costs = round_costs(
+        weights,
+        5,
+        sparsity=learner.sparsity,
+        key_bits=learner.key_bits,
+        random_state=random_state,
+        progress=progress,
+    )
     assert learner.public_score_ is not None
     return LearningResult(
         scheme=learner.scheme,

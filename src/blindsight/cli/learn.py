@@ -91,7 +91,15 @@ def learn_encrypted(
         on_round=lambda report: live.row(_cells(report)),
     )
     learner.model_.save(out / "model.npz")
-    costs = round_costs(learner.model_.weights.size, owners, sparsity=sparsity, key_bits=key_bits, random_state=seed)
+    with terminal_progress() as progress:
+        costs = round_costs(
+            learner.model_.weights.size,
+            owners,
+            sparsity=sparsity,
+            key_bits=key_bits,
+            random_state=seed,
+            progress=progress,
+        )
     assert learner.public_score_ is not None  # there are test data
     result = LearningResult(
         scheme=scheme,

@@ -129,16 +129,23 @@ def installed_schemes() -> tuple[str, ...]:
 
 
 def round_costs(
-    dimension: int, owners: int, *, sparsity: float, key_bits: int, random_state: int = 0
+    dimension: int,
+    owners: int,
+    *,
+    sparsity: float,
+    key_bits: int,
+    random_state: int = 0,
+    progress: Progress = silent,
 ) -> dict[str, Cost]:
-    """Measure one round of every installed scheme on random updates of this size, sparse in whole blocks for the sparse schemes.
+    """Measure one round of every installed scheme on random updates, sparse in whole blocks where the scheme is.
 
     Unpacked DPHE is left out beyond 20,000 changed weights in all, which would take minutes.
     """
     rng = science(random_state)
     users = tuple(f"owner {i}" for i in range(1, owners + 1))
     costs: dict[str, Cost] = {}
-    for scheme in installed_schemes():
+    for done, scheme in enumerate(schemes := installed_schemes()):
+        progress("costs of every scheme", done, len(schemes))
         if scheme == "dphe" and (1 - sparsity) * dimension * owners > 20_000:
             continue
         session = open_session(scheme, users=users, dimension=dimension, key_bits=key_bits)
