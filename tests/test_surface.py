@@ -15,6 +15,7 @@ PACKAGES = [
     "blindsight.metrics",
     "blindsight.report",
     "blindsight.crypto",
+    "blindsight.learn",
 ]
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 

@@ -1,1 +1,24 @@
 """Learning together without showing anything: encrypted federated averaging, its mathematics and its baselines."""
+
+from blindsight.learn.aggregation import SCHEMES, open_session
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.comparison import compare
+from blindsight.learn.contest import contest
+from blindsight.learn.kmeans import FederatedKMeans
+from blindsight.learn.model import LinearModel
+from blindsight.learn.rounds import RoundReport
+from blindsight.learn.study import Study
+
+__all__ = [
+    "SCHEMES",
+    "ClusterModel",
+    "FederatedClassifier",
+    "FederatedKMeans",
+    "LinearModel",
+    "RoundReport",
+    "Study",
+    "compare",
+    "contest",
+    "open_session",
+]
