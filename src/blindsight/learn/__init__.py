@@ -1,6 +1,6 @@
 """Learning together without showing anything: encrypted federated averaging, its mathematics and its baselines."""
 
-from blindsight.learn.aggregation import SCHEMES, open_session
+from blindsight.learn.aggregation import open_session
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.comparison import compare
@@ -11,7 +11,6 @@ from blindsight.learn.rounds import RoundReport
 from blindsight.learn.study import Study
 
 __all__ = [
-    "SCHEMES",
     "ClusterModel",
     "FederatedClassifier",
     "FederatedKMeans",
