@@ -215,11 +215,19 @@ def _relations(figures: Figures) -> Grid:
         ]
     rows = tuple((relation.said, relation.values, _verdict(relation)) for relation in expected)
     return Grid(
-        "Expected relations, caltech101-1280 (points of class-average accuracy)", ("", "measured", "holds"), rows
+        "Expected relations, caltech101-1280 (per cent or points of class-average accuracy)",
+        ("", "measured", "holds"),
+        rows,
+        "20 points are our reading of far, 2 of nearly flat; the paper itself loses 1.5 between 0 and 95.6%.",
     )
 
 
 def _verdict(relation: Relation) -> str:
+    """Compare the mean, and say where that is little evidence."""
     if not relation.values:
         return "not measured"
-    return "yes" if statistics.fmean(relation.values) >= relation.least else "no"
+    margin = statistics.fmean(relation.values) - relation.least
+    verdict = "yes" if margin >= 0 else "no"
+    if len(relation.values) == 1:
+        return f"{verdict} (one run)"
+    return f"{verdict} (within the spread of runs)" if abs(margin) < statistics.stdev(relation.values) else verdict
