@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from blindsight.data import Dataset, PixelFeatures, extract, load
 from blindsight.data.partition import train_test
@@ -96,7 +94,7 @@ def _read_attributes(
     for done, name in enumerate(dataset.attribute_names):
         progress("reading attributes", done, len(dataset.attribute_names))
         truth = dataset.attribute(name)
-        classifier = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, class_weight="balanced", max_iter=300))
+        classifier = LogisticRegression(C=1e-3, class_weight="balanced", max_iter=300)
         guess = classifier.fit(features[train], truth[train]).predict(features[test])
         interval = balanced_accuracy_interval(
             truth[test], guess, confidence=0.95, comparisons=len(dataset.attribute_names)

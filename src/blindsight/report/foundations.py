@@ -11,7 +11,7 @@ from blindsight.data import Dataset, attribute_sheet, contact_sheet
 from blindsight.dp import Census
 from blindsight.metrics import Interval
 from blindsight.report.blocks import Chapter, Picture, Plot, StatementBlock, Table, Text
-from blindsight.report.plots import GRID, INK, SERIES, drawing, to_svg
+from blindsight.report.plots import INK, SERIES, drawing, to_svg
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def _census_plot(result: Census, truth: Mapping[str, float]) -> str:
             shares, rows, xerr=result.margin, fmt="o", color=SERIES[0], ecolor=SERIES[0], capsize=3, label="released"
         )
         axes.scatter([truth[name] for name in names], rows, marker="|", s=160, color=SERIES[1], label="true", zorder=3)
-        axes.axvline(0, color=GRID)
+        axes.set_xlim(left=0)
         axes.set_yticks(rows, [_words(name) for name in names])
         axes.set_xlabel("share of people with the attribute")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
