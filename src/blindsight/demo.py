@@ -15,7 +15,6 @@ from blindsight.data import Dataset, PixelFeatures, extract, load
 from blindsight.data.partition import train_test
 from blindsight.dp import Census, Ledger, census
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.comparison import compare
 from blindsight.learn.contest import round_costs
 from blindsight.learn.study import Study
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
@@ -138,18 +137,7 @@ def _learn_together(
         random_state=random_state,
         progress=progress,
     )
-    assert learner.public_score_ is not None
-    return LearningResult(
-        scheme=learner.scheme,
-        owners=5,
-        weights=weights,
-        measure="accuracy over attributes",
-        public_score=learner.public_score_,
-        history=learner.history_,
-        statement=learner.statement_,
-        views=learner.views_,
-        costs=compare(costs),
-    )
+    return LearningResult.of(learner, owners=5, costs=costs)
 
 
 def _spent_table(ledger: Ledger) -> Table:

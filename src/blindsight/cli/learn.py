@@ -65,7 +65,6 @@ def learn_encrypted(
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
     from blindsight.learn.classifier import FederatedClassifier
-    from blindsight.learn.comparison import compare
     from blindsight.learn.contest import round_costs
     from blindsight.report import write_report
     from blindsight.report.learning import LearningResult, learning_chapter
@@ -100,18 +99,7 @@ def learn_encrypted(
             random_state=seed,
             progress=progress,
         )
-    assert learner.public_score_ is not None  # there are test data
-    result = LearningResult(
-        scheme=scheme,
-        owners=owners,
-        weights=learner.model_.weights.size,
-        measure="accuracy over attributes" if study.multilabel else "accuracy over classes",
-        public_score=learner.public_score_,
-        history=learner.history_,
-        statement=learner.statement_,
-        views=learner.views_,
-        costs=compare(costs),
-    )
+    result = LearningResult.of(learner, owners=owners, costs=costs)
     _write_statement(out, learner.statement_)
     facts = {"Command": "blindsight learn encrypted", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"Learning {data} together", [learning_chapter(result)], facts=facts)

@@ -4,7 +4,6 @@ from blindsight.learn.aggregation import open_session
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.comparison import compare
-from blindsight.learn.contest import contest
 from blindsight.learn.kmeans import FederatedKMeans
 from blindsight.learn.model import LinearModel
 from blindsight.learn.rounds import RoundReport
@@ -18,6 +17,5 @@ __all__ = [
     "RoundReport",
     "Study",
     "compare",
-    "contest",
     "open_session",
 ]

@@ -7,22 +7,24 @@ below 2^(slot_bits - 1), which is within the slots of Paillier plaintexts (`cryp
 """
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.encoding import FixedPoint, SlotPacking
 from blindsight.errors import InputError
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.fixedpoint import FixedPointTerms
 
 MAX_DIMENSION = 1 << 24
 MAX_USERS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumTerms:
-    """The terms of one run; `minimum` users must contribute to a round before anybody learns its sum."""
+class SumTerms(FixedPointTerms):
+    """The terms of one run; `minimum` users must contribute to a round before anybody learns its sum.
+
+    >>> terms = SumTerms(run="a", users=("ann", "bob", "cem"), dimension=3, fraction_bits=4)
+    >>> terms.integers([1.0, -0.5, 0.03125]).tolist()
+    [16, -8, 0]
+    """
 
     run: str
     users: tuple[str, ...]
@@ -60,39 +62,3 @@ class SumTerms:
     def max_integer(self) -> int:
         """The largest absolute value of an encoded weight."""
         return SlotPacking(self.slot_bits, 1).max_value(len(self.users))
-
-    def integers(self, update: ArrayLike) -> NDArray[np.int64]:
-        """Encode an update of real weights in fixed point, exactly as every scheme does.
-
-        >>> terms = SumTerms(run="a", users=("ann", "bob", "cem"), dimension=3, fraction_bits=4)
-        >>> terms.integers([1.0, -0.5, 0.03125]).tolist()
-        [16, -8, 0]
-        """
-        try:
-            values = np.asarray(update, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError("an update is a vector of real numbers.") from None
-        self._check_shape(values)
-        return self.checked(FixedPoint(self.fraction_bits).encode(values))
-
-    def checked(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return encoded weights that are fit to be contributed; others raise `InputError`."""
-        self._check_shape(integers)
-        if integers.dtype.kind not in "iu":
-            raise InputError(f"encoded weights are whole numbers; got {integers.dtype}.")
-        outside = np.flatnonzero((integers > self.max_integer) | (integers < -self.max_integer))
-        if outside.size:
-            raise InputError(
-                f"weight {outside[0]} is beyond +-{self.max_integer / 2**self.fraction_bits:g}, the most that "
-                f"{len(self.users)} users may add in {self.slot_bits}-bit slots at {self.fraction_bits} fraction bits. "
-                "Clip it, use fewer fraction bits or wider slots."
-            )
-        return integers.astype(np.int64)
-
-    def values(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the weights that encoded integers, or sums of them, stand for."""
-        return FixedPoint(self.fraction_bits).decode(integers)
-
-    def _check_shape(self, values: NDArray[Any]) -> None:
-        if values.shape != (self.dimension,):
-            raise InputError(f"an update is a vector of {self.dimension} weights; got shape {values.shape}.")

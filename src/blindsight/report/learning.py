@@ -1,15 +1,17 @@
 """The report's chapter on learning together: accuracy per round, what each scheme costs, and who sees what."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.data import contact_sheet
-from blindsight.learn.comparison import ComparisonRow
-from blindsight.learn.contest import ContestRow
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.comparison import ComparisonRow, compare
+from blindsight.learn.costs import Cost
 from blindsight.learn.roleviews import RoleView
 from blindsight.learn.rounds import RoundReport
 from blindsight.report.blocks import Block, Chapter, Picture, Plot, StatementBlock, Table
@@ -23,7 +25,6 @@ _SIDE = 220  # pixels of one view
 class LearningResult:
     """What one run of learning together found; `measure` names the score."""
 
-    scheme: str
     owners: int
     weights: int
     measure: str
@@ -31,8 +32,22 @@ class LearningResult:
     history: Sequence[RoundReport]
     statement: PrivacyStatement
     views: Sequence[RoleView]
-    costs: Sequence[ComparisonRow] = ()
-    contest: Sequence[ContestRow] = ()
+    costs: Sequence[ComparisonRow]
+
+    @classmethod
+    def of(cls, learner: FederatedClassifier, *, owners: int, costs: Mapping[str, Cost]) -> Self:
+        """Gather what a fitted classifier tells; it must have been fitted with validation data."""
+        assert learner.public_score_ is not None
+        return cls(
+            owners=owners,
+            weights=learner.model_.weights.size,
+            measure="accuracy over attributes" if learner.multilabel else "accuracy over classes",
+            public_score=learner.public_score_,
+            history=learner.history_,
+            statement=learner.statement_,
+            views=learner.views_,
+            costs=compare(costs),
+        )
 
 
 def learning_chapter(result: LearningResult) -> Chapter:
@@ -51,32 +66,12 @@ def learning_chapter(result: LearningResult) -> Chapter:
         blocks.append(_views_picture(result.views))
     if result.costs:
         blocks += _costs_tables(result.costs)
-    if result.contest:
-        blocks.append(contest_table(result.contest, result.measure))
     return Chapter(
         title="Learning together, unseen",
         lead=f"{result.owners} owners train one classifier of {result.weights:,} weights. Neither the aggregator nor "
         f"the other owners see an update; {result.measure} goes from {result.public_score:.1%} to {last.score:.1%}.",
         blocks=(*blocks, StatementBlock(result.statement)),
     )
-
-
-def contest_table(rows: Sequence[ContestRow], measure: str) -> Table:
-    """Return all methods on the same data side by side."""
-    return Table(
-        columns=("method", measure, "CPU", "sent per owner", "what is known of its privacy"),
-        rows=tuple(
-            (row.method, f"{row.score:.3f}", f"{row.seconds:.1f} s", f"{row.megabytes:.2f} MB", _privacy(row))
-            for row in rows
-        ),
-        caption="The same owners and test data for every method. CPU is that of all parties and rounds.",
-    )
-
-
-def _privacy(row: ContestRow) -> str:
-    if row.statement is None:
-        return "nothing is shared" if row.method == "local" else "none: updates or data are seen"
-    return row.statement.headline()
 
 
 def _rounds_plot(result: LearningResult) -> str:

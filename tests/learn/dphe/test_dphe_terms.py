@@ -78,7 +78,7 @@ def test_an_unfit_update_is_refused_and_the_round_is_still_free(
 
 
 def test_encoded_updates_must_be_whole_numbers(new_run: Callable[..., Parties]) -> None:
-    with pytest.raises(InputError, match=r"whole numbers; got float64. Use Terms.integers"):
+    with pytest.raises(InputError, match=r"whole numbers; got float64. Use `integers`"):
         new_run().users["anna"].contribute_integers(np.zeros(24), 0)  # type: ignore[arg-type]
 
 

@@ -8,16 +8,14 @@ consecutive weights in one plaintext; with ``slots=1`` a block is a weight, as i
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import Literal, get_args
 
 from blindsight.crypto.encoding import FixedPoint, SlotPacking
 from blindsight.crypto.paillier import check_key_bits
 from blindsight.crypto.wire import MAX_BYTES, decode, encode
 from blindsight.errors import InputError
 from blindsight.learn.dphe.messages import TermsMessage
+from blindsight.learn.fixedpoint import FixedPointTerms
 
 AGGREGATOR, KEY_GENERATOR = "aggregator", "key generator"
 
@@ -28,7 +26,7 @@ _MAX_DIMENSION = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(FixedPointTerms):
     """The terms of one run.
 
     `min_users` contributions of different users are needed for a sum; a block that fewer than `min_per_block` users
@@ -137,34 +135,6 @@ class Terms:
     def contribution_bytes(self) -> int:
         """A bound on the length of one contribution message."""
         return self.capacity * (self.key_bits // 4 + 8) + 4096
-
-    def integers(self, update: ArrayLike) -> NDArray[np.int64]:
-        """Encode an update of real weights in fixed point, exactly as every scheme of this run does."""
-        values = np.asarray(update, dtype=np.float64)
-        self._check_shape(values)
-        return self.checked(FixedPoint(self.fraction_bits).encode(values))
-
-    def checked(self, integers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return integers that are fit to be contributed; others raise `InputError`."""
-        self._check_shape(integers)
-        if integers.dtype.kind not in "iu":
-            raise InputError(f"encoded weights are whole numbers; got {integers.dtype}. Use Terms.integers.")
-        outside = np.flatnonzero((integers > self.max_integer) | (integers < -self.max_integer))
-        if outside.size:
-            raise InputError(
-                f"weight {outside[0]} is beyond +-{self.max_integer / 2**self.fraction_bits:g}, the most that "
-                f"{len(self.users)} users may add in {self.slot_bits}-bit slots at {self.fraction_bits} fraction bits. "
-                "Clip it, use fewer fraction bits or wider slots."
-            )
-        return integers.astype(np.int64)
-
-    def values(self, integers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the weights that encoded integers, or sums of them, stand for."""
-        return FixedPoint(self.fraction_bits).decode(integers)
-
-    def _check_shape(self, values: NDArray[Any]) -> None:
-        if values.shape != (self.dimension,):
-            raise InputError(f"an update is a vector of {self.dimension} weights; got shape {values.shape}.")
 
     def to_bytes(self) -> bytes:
         """Return the terms as a message."""
