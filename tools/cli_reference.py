@@ -29,11 +29,18 @@ def describe(path: str, command: click.Command) -> str:
         "",
         f"    {path} {' '.join(command.collect_usage_pieces(context))}",
     ]
-    options = [record for item in command.get_params(context) if (record := item.get_help_record(context))]
+    options = [record for item in command.get_params(context) if (record := help_record(item, context))]
     if options:
         lines += ["", "| option | meaning |", "| --- | --- |"]
         lines += [f"| `{' '.join(name.split())}` | {' '.join(text.split())} |" for name, text in options]
     return "\n".join(lines) + "\n"
+
+
+def help_record(item: click.Parameter, context: click.Context) -> tuple[str, str] | None:
+    """Return a parameter's name and meaning; click itself knows no help of arguments, typer does."""
+    if isinstance(item, click.Argument):
+        return str(item.human_readable_name), getattr(item, "help", None) or ""
+    return item.get_help_record(context)
 
 
 def reference() -> str:

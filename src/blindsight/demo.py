@@ -16,7 +16,7 @@ from blindsight.data.partition import train_test
 from blindsight.dp import Census, Ledger, census
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.contest import round_costs
-from blindsight.learn.study import Study
+from blindsight.learn.study import Study, divide
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Table, write_report
@@ -28,7 +28,7 @@ EPSILON = 1.0
 """What the demo's census spends per person."""
 
 LEARNED_COMPONENTS = 200
-"""Standardised features need components that carry more than noise: the first of those that are kept."""
+"""Standardised features need components that carry more than noise: only the first ones are learned from."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,16 @@ def run_demo(
     """Run every chapter on `pictures` drawn faces and write `out`/report.html."""
     begun = perf_counter()
     dataset = load("faces", count=pictures, random_state=random_state, pictures_per_person=5, progress=progress)
-    raw, pipeline = _features(dataset, random_state, cache, progress)
-    readings, tested = _read_attributes(raw, dataset, random_state, progress)
+    train, test = train_test(dataset, test=0.3, random_state=random_state)
+    assert dataset.images is not None
+    pipeline = PixelFeatures(random_state=random_state)
+    progress("fitting the features", 0, None)
+    pipeline.fit(dataset.images[train])
+    raw = extract(dataset, pipeline, cache=cache, progress=progress)
+    readings = _read_attributes(raw, dataset, train, test, progress)
     ledger = Ledger()
     result, truth = _take_census(dataset, ledger)
-    learned = _learn_together(raw, dataset, random_state, progress)
-    assert dataset.images is not None
+    learned = _learn_together(dataset, random_state, cache, progress)
     chapters = [
         pictures_chapter(dataset, SHOWN),
         features_chapter(
@@ -58,7 +62,7 @@ def run_demo(
             dimensions=raw.shape[1],
             raw=6 * dataset.images[0, :, :, 0].size,
             energy=pipeline.energy_,
-            tested=tested,
+            tested=len(test),
         ),
         census_chapter(result, truth, _spent_table(ledger)),
         learning_chapter(learned),
@@ -77,18 +81,14 @@ def run_demo(
     return Demo(_write(out, chapters, random_state, seconds), findings)
 
 
-def _features(
-    dataset: Dataset, random_state: int, cache: Path | None, progress: Progress
-) -> tuple[NDArray[np.float32], PixelFeatures]:
-    pipeline = PixelFeatures(random_state=random_state)
-    return extract(dataset, pipeline, cache=cache, progress=progress), pipeline
-
-
 def _read_attributes(
-    features: NDArray[np.float32], dataset: Dataset, random_state: int, progress: Progress
-) -> tuple[list[Reading], int]:
+    features: NDArray[np.float32],
+    dataset: Dataset,
+    train: NDArray[np.int64],
+    test: NDArray[np.int64],
+    progress: Progress,
+) -> list[Reading]:
     """Train a plain classifier per attribute on some people and test it on others."""
-    train, test = train_test(dataset, test=0.3, random_state=random_state)
     readings = []
     for done, name in enumerate(dataset.attribute_names):
         progress("reading attributes", done, len(dataset.attribute_names))
@@ -102,7 +102,7 @@ def _read_attributes(
             Reading(name, balanced_accuracy(truth[test], guess), interval, mean_precision(truth[test], guess))
         )
     progress("reading attributes", len(readings), len(readings))
-    return readings, len(test)
+    return readings
 
 
 def _take_census(dataset: Dataset, ledger: Ledger) -> tuple[Census, dict[str, float]]:
@@ -116,11 +116,11 @@ def _take_census(dataset: Dataset, ledger: Ledger) -> tuple[Census, dict[str, fl
     return result, truth
 
 
-def _learn_together(
-    features: NDArray[np.float32], dataset: Dataset, random_state: int, progress: Progress
-) -> LearningResult:
+def _learn_together(dataset: Dataset, random_state: int, cache: Path | None, progress: Progress) -> LearningResult:
     """Let five owners learn all attributes under encryption, each person's pictures with one owner."""
-    study = Study.of(dataset, features[:, :LEARNED_COMPONENTS], owners=5, random_state=random_state)
+    division = divide(dataset, owners=5, random_state=random_state)
+    pipeline = PixelFeatures(max_components=LEARNED_COMPONENTS, random_state=random_state)
+    study = Study.prepare(dataset, division, pipeline, cache=cache, progress=progress)
     learner = FederatedClassifier(rounds=8, sparsity=0.7, multilabel=True, random_state=random_state, record=True)
     learner.fit(
         study.owners,

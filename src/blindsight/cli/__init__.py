@@ -68,7 +68,7 @@ def _run(arguments: list[str] | None) -> int:
     except InputError as error:
         return show_error(error, str(error), code=2)
     except BlindsightError as error:
-        return show_error(error, str(error), code=1)
+        return show_error(error, " ".join([str(error), *getattr(error, "__notes__", ())]), code=1)
     except Exception as error:
         return show_error(error, f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
     if code == _INTERRUPTED:

@@ -133,7 +133,7 @@ def make_features(
     """Turn pictures into features: SensorSift's pixel pipeline, a pretrained embedding, or your own ONNX model."""
     dataset = _load(name, path, count, size, seed, option)
     with terminal_progress() as progress:
-        features = extract(dataset, pipeline(kind, random_state=seed), progress=progress)
+        features = extract(dataset, pipeline(kind, random_state=seed), cache=cache_folder(), progress=progress)
     with atomic_writer(out, private=True) as stream:
         np.savez_compressed(stream, features=features, names=np.array(dataset.names, dtype=np.str_))
     document = {"features": str(out), "rows": features.shape[0], "dimensions": features.shape[1], "kind": kind}

@@ -1,13 +1,15 @@
 """`blindsight learn`: owners train together, and nobody sees their data or their updates."""
 
 import json as json_module
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from blindsight.cli.terminal import DebugOption, JsonOption, LiveTable, SeedOption, show, table, terminal_progress
-from blindsight.files import atomic_writer
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.files import atomic_writer, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from blindsight.learn.contest import ContestRow
@@ -69,6 +71,7 @@ def learn_encrypted(
     from blindsight.report import write_report
     from blindsight.report.learning import LearningResult, learning_chapter
 
+    _prepare(out, scheme, key_bits, sparsity)
     study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
     learner = FederatedClassifier(
         scheme,
@@ -102,7 +105,9 @@ def learn_encrypted(
     result = LearningResult.of(learner, owners=owners, costs=costs)
     _write_statement(out, learner.statement_)
     facts = {"Command": "blindsight learn encrypted", "Data": data, "Seed": str(seed)}
-    write_report(out / "report.html", f"Learning {data} together", [learning_chapter(result)], facts=facts)
+    write_report(
+        out / "report.html", f"Learning {data} together", [learning_chapter(result)], facts=facts, private=True
+    )
     final = learner.history_[-1]
     document = {
         "model": str(out / "model.npz"),
@@ -142,7 +147,10 @@ def learn_clusters(
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.kmeans import FederatedKMeans
 
+    _prepare(out, scheme, key_bits, sparsity)
     study = _study(data, path, count, (features, components), "", owners, None, seed)
+    if clusters is None and study.multilabel:
+        raise InputError(f"{data} has attributes and no classes: say how many clusters to find (--clusters).")
     learner = FederatedKMeans(
         clusters or len(study.answers),
         scheme=scheme,
@@ -191,8 +199,13 @@ def learn_compare(
     debug: DebugOption = False,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
+    from blindsight.dp.losses import check_positive
     from blindsight.learn.contest import contest
 
+    check_positive("epsilon", epsilon)
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be in (0, 1); got {delta}.")
+    _check_wishes("block-dphe", key_bits, sparsity)
     study = _study(data, path, count, (features, components), attributes, owners, None, seed)
     with terminal_progress() as progress:
         rows = contest(
@@ -206,11 +219,29 @@ def learn_compare(
             progress=progress,
         )
     columns = ("method", "accuracy", "CPU s", "MB/owner", "privacy")
-    cells = [
-        (row.method, f"{row.score:.3f}", f"{row.seconds:.1f}", f"{row.megabytes:.2f}", _privacy(row)) for row in rows
-    ]
+    cells = [(row.method, f"{row.score:.3f}", f"{row.seconds:.1f}", _megabytes(row), _privacy(row)) for row in rows]
     document = {"methods": [_contest_document(row) for row in rows]}
     show(document, table(f"Learning {data}", columns, cells, numbers=columns[1:4]))
+
+
+def _prepare(out: Path, scheme: str, key_bits: int, sparsity: float) -> None:
+    """Refuse wishes that cannot be met, and a folder that cannot be written, before anything is computed."""
+    _check_wishes(scheme, key_bits, sparsity)
+    with storage_errors("write into", out):
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+
+
+def _check_wishes(scheme: str, key_bits: int, sparsity: float) -> None:
+    from blindsight.crypto.paillier import check_key_bits
+    from blindsight.learn.aggregation import SCHEMES
+
+    if scheme not in SCHEMES:
+        raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
+    check_key_bits(key_bits)
+    if not 0 <= sparsity < 1:
+        raise InputError(f"sparsity must be in [0, 1); got {sparsity}.")
 
 
 def _study(
@@ -223,15 +254,16 @@ def _study(
     sharing: "Sharing | None",
     seed: int,
 ) -> "Study":
-    from blindsight.data import extract, load, pipeline
-    from blindsight.learn.study import Study
+    from blindsight.data import load, pipeline
+    from blindsight.learn.study import Study, divide
 
     asked = [name.strip() for name in attributes.split(",") if name.strip()]
     kind, components = features
     with terminal_progress() as progress:
         dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
-        made = extract(dataset, pipeline(kind, components=components, random_state=seed), progress=progress)
-    return Study.of(dataset, made, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
+        division = divide(dataset, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
+        made = pipeline(kind, components=components, random_state=seed)
+        return Study.prepare(dataset, division, made, cache=cache_folder(), progress=progress)
 
 
 def _cells(report: "RoundReport") -> tuple[str, ...]:
@@ -242,6 +274,10 @@ def _cells(report: "RoundReport") -> tuple[str, ...]:
         f"{report.sent['users'] / max(len(report.contributors), 1) / 1e3:.1f}",
         *(f"{report.seconds[role]:.2f}" for role in ("training", "users", "aggregator", "key generator")),
     )
+
+
+def _megabytes(row: "ContestRow") -> str:
+    return "-" if row.megabytes is None else f"{row.megabytes:.2f}"
 
 
 def _privacy(row: "ContestRow") -> str:

@@ -27,13 +27,14 @@ BASELINES = ("pooled", "local", "prr10", "ra12")
 class ContestRow:
     """One way to learn. `score` is the accuracy averaged over classes or attributes of the test data.
 
-    `seconds` of CPU are those of all parties and rounds, `megabytes` those one owner sent in all of them.
+    `seconds` of CPU are those of all parties and rounds, `megabytes` those one owner sent in all of them, None where
+    that was not measured.
     """
 
     method: str
     score: float
     seconds: float
-    megabytes: float
+    megabytes: float | None
     statement: PrivacyStatement | None  # None where nothing is hidden and nothing claimed
 
 
@@ -100,7 +101,8 @@ class _Contest:
         statement = None
         begun = process_time()
         if name == "pooled":
-            models = [baselines.pooled(pairs, training, random_state=self.random_state)]
+            everything = [(standardiser.apply(X), labels.signs(y)) for X, y in self._once()]
+            models = [baselines.pooled(everything, training, random_state=self.random_state)]
         elif name == "local":
             models = baselines.local_only(pairs, training, random_state=self.random_state)
         else:
@@ -110,11 +112,15 @@ class _Contest:
             models, statement = [private.weights], private.statement
         seconds = process_time() - begun
         scores = [LinearModel(weights, standardiser, labels).quality(*self.study.test) for weights in models]
-        return ContestRow(name, float(np.mean(scores)), seconds, 0.0, statement)
+        return ContestRow(name, float(np.mean(scores)), seconds, 0.0 if name == "local" else None, statement)
 
     def _labels(self) -> Labels:
         classes = self.study.classes
         return Attributes(len(self.study.answers)) if classes is None else Classes(classes)
+
+    def _once(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the public data and each owner's, every picture once."""
+        return [self.study.public, *self.study.owners.values()]
 
     def _everyone(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return each owner's data with the public data added, so that all methods have seen the same pictures."""

@@ -73,7 +73,7 @@ def _role_views(messages: Mapping[str, list[bytes]], owner: str, update: Array, 
     views = [RoleView(owner, "its own update, before it was encoded", update)]
     held = {
         AGGREGATOR: "one contribution as it was received, byte by byte",
-        KEY_GENERATOR: "the request for decryption as it was received, byte by byte",
+        KEY_GENERATOR: "the request for decryption, unsealed, byte by byte",
     }
     requested = messages.get(KEY_GENERATOR, [])
     received = messages.get(AGGREGATOR, [])

@@ -1,11 +1,14 @@
 """Who has what in a study of learning together: public data, owners and test data, cut from one collection.
 
 A tenth of the training data is public and gives the initial model, the rest is shared out among the owners, as in
-section 3.2 of Yonetani et al. 2017. Wherever persons are known, nobody is on two sides.
+section 3.2 of Yonetani et al. 2017. Wherever persons are known, nobody is on two sides, unless the classes to be
+learned are the persons themselves. Rows are divided first, so that features which learn from pictures learn from the
+public ones alone: what is fitted to private pictures would leave their owners by another way than the protocol.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
@@ -13,12 +16,24 @@ from numpy.typing import NDArray
 
 from blindsight.data import partition
 from blindsight.data.dataset import Dataset
+from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
 from blindsight.errors import DataError, InputError
+from blindsight.progress import Progress, silent
 
 Sharing = Literal["equal", "by-class", "by-person"]
 """How the private part is shared out: at random, skewed by class (Dirichlet), or each person to one owner."""
 
 Pair = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """The rows of a collection that are public, each owner's, and kept for the test; `attributes` are to be learned."""
+
+    public: NDArray[np.int64]
+    owners: tuple[NDArray[np.int64], ...]
+    test: NDArray[np.int64]
+    attributes: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,37 +52,59 @@ class Study:
         return None if self.multilabel else np.arange(len(self.answers))
 
     @classmethod
-    def of(
+    def prepare(
         cls,
         dataset: Dataset,
-        features: NDArray[np.float32],
+        division: Division,
+        pipeline: FeaturePipeline,
         *,
-        owners: int,
-        attributes: Sequence[str] = (),
-        sharing: Sharing | None = None,
-        concentration: float = 0.5,
-        public: float = 0.1,
-        test: float = 0.3,
-        random_state: int = 0,
+        cache: Path | None = None,
+        progress: Progress = silent,
     ) -> Self:
-        """Cut a collection: its classes are learned, or the named attributes (all, where it has no classes)."""
-        targets, names = _targets(dataset, attributes)
-        classes = targets.ndim == 1
-        opened, private, tested = partition.split(
-            targets if classes else targets[:, 0],
-            ((1 - test) * public, (1 - test) * (1 - public), test),
-            persons=dataset.persons,
-            stratify=classes,
-            random_state=random_state,
-        )
-        shares = _shares(dataset, targets, private, owners, sharing, concentration, random_state)
+        """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""
+        if dataset.images is not None and isinstance(pipeline, LearningPipeline):
+            pipeline.fit(dataset.images[division.public])
+        return cls.of(dataset, extract(dataset, pipeline, cache=cache, progress=progress), division)
+
+    @classmethod
+    def of(cls, dataset: Dataset, features: NDArray[np.float32], division: Division) -> Self:
+        """Put a collection's features where its rows belong."""
+        targets, names = _targets(dataset, division.attributes)
         return cls(
-            public=(features[opened], targets[opened]),
-            owners={f"owner {i}": (features[rows], targets[rows]) for i, rows in enumerate(shares, start=1)},
-            test=(features[tested], targets[tested]),
+            public=(features[division.public], targets[division.public]),
+            owners={f"owner {i}": (features[rows], targets[rows]) for i, rows in enumerate(division.owners, start=1)},
+            test=(features[division.test], targets[division.test]),
             answers=names,
             multilabel=targets.ndim == 2,
         )
+
+
+def divide(
+    dataset: Dataset,
+    *,
+    owners: int,
+    attributes: Sequence[str] = (),
+    sharing: Sharing | None = None,
+    concentration: float = 0.5,
+    public: float = 0.1,
+    test: float = 0.3,
+    random_state: int = 0,
+) -> Division:
+    """Divide a collection, whose classes are to be learned, or the named attributes (all, where it has no classes)."""
+    targets, _ = _targets(dataset, attributes)
+    classes = targets.ndim == 1
+    persons = dataset.persons
+    if classes and persons is not None and len(np.unique(np.stack([targets, persons]), axis=1)[0]) == targets.max() + 1:
+        persons = None  # the classes are the persons: who is tested must have been learned
+    opened, private, tested = partition.split(
+        targets if classes else targets[:, 0],
+        ((1 - test) * public, (1 - test) * (1 - public), test),
+        persons=persons,
+        stratify=classes,
+        random_state=random_state,
+    )
+    shares = _shares(dataset.name, persons, targets, private, owners, sharing, concentration, random_state)
+    return Division(opened, tuple(shares), tested, tuple(attributes))
 
 
 def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -75,6 +112,8 @@ def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.in
     if dataset.labels is not None and not attributes:
         return dataset.labels, dataset.label_names
     if dataset.attributes is None:
+        if attributes:
+            raise InputError(f"{dataset.name} has no attributes; it has classes. Leave the attributes out.")
         raise DataError(f"{dataset.name} has neither classes nor attributes to learn.")
     names = tuple(attributes) or dataset.attribute_names
     columns = np.stack([dataset.attribute(name) for name in names], axis=1).astype(np.int64)
@@ -82,7 +121,8 @@ def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.in
 
 
 def _shares(
-    dataset: Dataset,
+    name: str,
+    persons: NDArray[np.int64] | None,
     targets: NDArray[np.int64],
     rows: NDArray[np.int64],
     owners: int,
@@ -91,11 +131,11 @@ def _shares(
     random_state: int,
 ) -> list[NDArray[np.int64]]:
     """Return each owner's rows; without a wish persons stay together where they are known."""
-    chosen = sharing or ("equal" if dataset.persons is None else "by-person")
+    chosen = sharing or ("equal" if persons is None else "by-person")
     if chosen == "by-person":
-        if dataset.persons is None:
-            raise InputError(f"{dataset.name} does not say who is on its pictures; share equally or by class.")
-        places = partition.by_person(dataset.persons[rows], owners, random_state=random_state)
+        if persons is None:
+            raise InputError(f"{name} does not say who is on its pictures; share equally or by class.")
+        places = partition.by_person(persons[rows], owners, random_state=random_state)
     elif chosen == "by-class":
         if targets.ndim != 1:
             raise InputError("sharing by class needs classes; attributes are shared equally or by person.")

@@ -67,15 +67,26 @@ def learning_chapter(result: LearningResult) -> Chapter:
     if result.costs:
         blocks += _costs_tables(result.costs)
     return Chapter(
-        title="Learning together, unseen",
-        lead=f"{result.owners} owners train one classifier of {result.weights:,} weights. Neither the aggregator nor "
-        f"the other owners see an update; {result.measure} goes from {result.public_score:.1%} to {last.score:.1%}.",
+        title="Learning together, unseen" if _encrypted(result) else "Learning together, in the open",
+        lead=f"{result.owners} owners train one classifier of {result.weights:,} weights; {result.measure} goes from "
+        f"{result.public_score:.1%} to {last.score:.1%}. {_secrecy(result)}",
         blocks=(*blocks, StatementBlock(result.statement)),
     )
 
 
+def _encrypted(result: LearningResult) -> bool:
+    return result.statement.guarantee == "cryptographic"
+
+
+def _secrecy(result: LearningResult) -> str:
+    """Return in one sentence what the run hides; the statement below it has the rest."""
+    if not _encrypted(result):
+        return "Nothing is hidden: the aggregator reads every update."
+    return "Updates are added up unseen; only their sum is opened, and what the sum itself tells is not hidden."
+
+
 def _rounds_plot(result: LearningResult) -> str:
-    scores = [result.public_score, *(report.score or np.nan for report in result.history)]
+    scores = [result.public_score, *(np.nan if report.score is None else report.score for report in result.history)]
     with drawing(7.2, 3.2) as (figure, axes):
         axes.plot(range(len(scores)), scores, marker="o", color=SERIES[0])
         axes.axhline(result.public_score, color=INK, linewidth=1, linestyle="--")
@@ -112,10 +123,11 @@ def _views_picture(views: Sequence[RoleView]) -> Picture:
             captions=[view.role for view in views],
             scale=1,
         ),
-        caption="Who sees what, from the real messages of round 1: "
+        caption="Who sees what, from the real messages of one round: "
         + "; ".join(f"{view.role}: {view.holds}" for view in views)
-        + ". Blue weights are positive, orange ones negative; bytes are grey.",
-        alt="The owner's weights show structure; what the aggregator and the key generator hold looks like noise.",
+        + ". Blue weights are positive, orange ones negative; bytes are grey. The first picture is "
+        "one owner's real update, shown for demonstration only.",
+        alt="Panels, one for each of: " + ", ".join(view.role for view in views) + ".",
     )
 
 

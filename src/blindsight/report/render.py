@@ -19,9 +19,11 @@ def render_report(title: str, chapters: Sequence[Chapter], *, facts: Mapping[str
     return pages.get_template("report.html").render(title=title, chapters=chapters, facts=facts, css=css)
 
 
-def write_report(path: Path, title: str, chapters: Sequence[Chapter], *, facts: Mapping[str, str]) -> Path:
-    """Write the report to `path`, whole or not at all, and return the path."""
+def write_report(
+    path: Path, title: str, chapters: Sequence[Chapter], *, facts: Mapping[str, str], private: bool = False
+) -> Path:
+    """Write the report to `path`, whole or not at all, and return the path; a `private` one only its owner can read."""
     page = render_report(title, chapters, facts=facts)
-    with atomic_writer(path) as stream:
+    with atomic_writer(path, private=private) as stream:
         stream.write(page.encode())
     return path
