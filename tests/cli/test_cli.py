@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from blindsight.cli import run
-from blindsight.dp import LaplaceMechanism, Ledger
+from blindsight.dp import GaussianMechanism, LaplaceMechanism, Ledger
 
 Capture = pytest.CaptureFixture[str]
 
@@ -174,6 +174,43 @@ def test_missing_ledger_gets_a_sentence_and_is_not_made(capsys: Capture, tmp_pat
     assert run(["ledger", "show", str(tmp_path / "none"), "--delta", "1e-6"]) == 1
     assert "there is no ledger" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize("garbage", [b"\xff\xd8\xff\xe0 a photo\nof several\0lines", b"one line", b"a\n\0\0\n", b""])
+def test_showing_what_is_no_ledger_leaves_it_alone(capsys: Capture, tmp_path: Path, garbage: bytes) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(garbage)
+    assert run(["ledger", "show", str(path), "--delta", "1e-6"]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+    assert files_in(tmp_path) == {"photo.jpg": garbage}
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"kind":"spend","loss":{"epsi', b"\0" * 30 + b"}\n"])
+def test_showing_a_ledger_writes_nothing(capsys: Capture, tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "privacy.ledger"
+    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=0.5)
+    Ledger(path).release(mechanism, [1.0], scope="album", unit="person", neighbours="replace", purpose="a test")
+    (tmp_path / "privacy.ledger.lock").unlink(missing_ok=True)
+    path.write_bytes(path.read_bytes() + torn)
+    before = files_in(tmp_path)
+    assert run(["ledger", "show", str(path), "--delta", "1e-6", "--json"]) == 0
+    shown = document(capsys)
+    assert (shown["recovered"] is not None) == bool(torn)
+    assert shown["scopes"][0]["releases"] == 1
+    assert files_in(tmp_path) == before
+
+
+def test_infinite_epsilon_is_a_word_in_json(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "privacy.ledger"
+    mechanism = GaussianMechanism(sensitivity=1.0, sigma=2.0)
+    Ledger(path).release(mechanism, [1.0], scope="album", unit="person", neighbours="replace", purpose="a test")
+    assert run(["ledger", "show", str(path), "--delta", "0", "--json"]) == 0
+    scope = document(capsys)["scopes"][0]
+    assert (scope["epsilon"], scope["epsilon_basic"]) == ("infinity", "infinity")
 
 
 def test_program_can_be_started_as_users_start_it() -> None:

@@ -66,3 +66,44 @@ def test_folder_is_read_from_its_path(tmp_path: Path) -> None:
 def test_no_pictures_at_all_is_not_an_answer() -> None:
     with pytest.raises(InputError, match="at least 1 picture; got 0"):
         load("digits", count=0)
+
+
+@pytest.mark.parametrize("count", [True, "5", 5.0])
+def test_count_is_a_whole_number(count: object) -> None:
+    with pytest.raises(InputError, match="count must be a whole number"):
+        load("digits", count=count)
+
+
+def test_count_may_come_from_an_array() -> None:
+    assert len(load("digits", count=np.int64(5))) == 5
+
+
+@pytest.mark.parametrize("name", [5, None, ["faces"]])
+def test_a_name_is_text(name: object) -> None:
+    with pytest.raises(InputError, match="opened by its name"):
+        load(name)
+
+
+def test_cache_may_be_text(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not in the cache"):
+        load("orl", cache=str(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "option"), [("faces", "n"), ("folder", "limit")])
+def test_what_load_sets_itself_is_neither_taken_nor_offered_as_an_option(
+    tmp_path: Path, name: str, option: str
+) -> None:
+    with pytest.raises(InputError, match=f"{name} takes no option '{option}'") as refusal:
+        load(name, path=tmp_path if name == "folder" else None, count=5, **{option: 5})
+    offered = str(refusal.value).split("it takes: ")[1].rstrip(".").split(", ")
+    assert offered
+    assert not {"size", "random_state", "progress", "cache", "limit", "n", "count", "path"} & set(offered)
+
+
+def test_an_option_of_the_wrong_type_gets_a_sentence_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="pictures_per_person"):
+        load("faces", count=4, pictures_per_person="x")
+    table = tmp_path / "table.csv"
+    table.write_text("path,label\none.png,cat\n")
+    with pytest.raises(InputError, match="label_column"):
+        load("csv", path=table, label_column=5)

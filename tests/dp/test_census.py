@@ -77,3 +77,30 @@ def test_unknown_attribute_suggests_the_nearest() -> None:
     result = census(ANSWERS, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x")
     with pytest.raises(UnknownNameError, match="Did you mean 'beard'"):
         result.share("bear")
+
+
+@pytest.mark.parametrize(
+    "persons", [[5, 5, -1, -1], [5, 5, np.nan, np.nan], ["ann", "ann", np.nan, "bob"], ["ann", None, None, "bob"], 5]
+)
+def test_unknown_persons_are_refused_not_merged_into_one(persons: object) -> None:
+    ledger = Ledger()
+    with pytest.raises(InputError, match="Leave out pictures whose person is unknown"):
+        census(ANSWERS, persons=persons, epsilon=1.0, ledger=ledger, scope="x")
+    assert ledger.table(delta=0.0) == ()
+
+
+def test_persons_may_be_names() -> None:
+    names = np.array(["ann", "ann", "bob", "cid"], dtype=object)
+    assert census(ANSWERS, persons=names, epsilon=1.0, ledger=Ledger(), scope="x").persons == 3
+
+
+@pytest.mark.parametrize("answers", [1, [1, 0, 1, 1], {"hat": 1}, {"hat": ["1", "0", "1", "1"]}])
+def test_answers_that_are_no_columns_get_a_sentence(answers: object) -> None:
+    with pytest.raises(InputError, match="answers"):
+        census(answers, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x")
+
+
+@pytest.mark.parametrize("epsilon", ["1", None, True, [1.0], 1j, np.nan, 0.0])
+def test_epsilon_that_is_no_positive_number_gets_a_sentence(epsilon: object) -> None:
+    with pytest.raises(InputError, match="epsilon must be"):
+        census(ANSWERS, persons=PERSONS, epsilon=epsilon, ledger=Ledger(), scope="x")

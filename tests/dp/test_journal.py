@@ -151,6 +151,34 @@ def test_what_is_no_journal_is_refused_and_kept(tmp_path: Path, content: bytes) 
     assert path.read_bytes() == content
 
 
+def test_nothing_is_repaired_before_every_whole_line_was_verified(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path, {"epsilon": 1.5}, {"epsilon": 2.5})
+    altered = path.read_bytes().replace(b"2.5", b"2.4") + b'{"half":'
+    for content in (altered, b"first line of a letter\nlast line, without its newline"):
+        path.write_bytes(content)
+        with pytest.raises(CorruptFileError):
+            read(path)
+        assert path.read_bytes() == content
+    assert not list(tmp_path.glob("*.torn-*"))
+
+
+def test_a_read_only_journal_leaves_a_torn_end_and_reads_it_once_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    write(path, {"n": 1}, {"n": 2})
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    journal, found = Journal(path, header=HEADER, readonly=True), []
+    journal.catch_up(found.append)
+    assert journal.recovered is not None
+    assert "not whole" in journal.recovered
+    assert path.read_bytes() == whole[:-5]
+    path.write_bytes(whole)
+    journal.catch_up(found.append)
+    assert found[1:] == [{"n": 1}, {"n": 2}]
+    assert journal.recovered is None
+
+
 def test_another_kind_or_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     Journal(path, header=HEADER | {"version": 2})

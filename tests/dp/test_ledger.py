@@ -259,6 +259,30 @@ def test_a_torn_last_line_is_reported_and_was_never_spent(tmp_path: Path) -> Non
     assert again.remaining("photos", "person") == pytest.approx(0.6)
 
 
+def test_a_read_only_ledger_tells_and_records_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    limited(1.0, path=path).spend(LaplaceLoss(0.4), **PERSON, **WHY)
+    before = path.read_bytes()
+    ledger = Ledger(path, readonly=True)
+    assert ledger.remaining("photos", "person") == pytest.approx(0.6)
+    with pytest.raises(StorageError, match="opened for reading only"):
+        ledger.spend(LaplaceLoss(0.1), **PERSON, **WHY)
+    with pytest.raises(StorageError, match="opened for reading only"):
+        ledger.set_budget(**PERSON, epsilon=0.5, delta=0.0)
+    with pytest.raises(StorageError, match="opened for reading only"):
+        ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=0.1), [1.0], **PERSON, purpose="a count")
+    assert path.read_bytes() == before
+    assert ledger.remaining("photos", "person") == pytest.approx(0.6)
+
+
+def test_a_read_only_ledger_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot read"):
+        Ledger(tmp_path / "none", readonly=True)
+    with pytest.raises(InputError, match="in memory"):
+        Ledger(readonly=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_lowered_number_in_the_file_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     limited(1.0, path=path).spend(LaplaceLoss(0.9), **PERSON, **WHY)

@@ -1,9 +1,11 @@
-"""`blindsight ledger`: what was spent, by whom, and what is left."""
+"""`blindsight ledger`: what was spent, by whom, and what is left. It only reads: no file is made or changed."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from blindsight.cli.terminal import DebugOption, JsonOption, show, table
 from blindsight.errors import StorageError
@@ -25,7 +27,7 @@ def show_ledger(
 
     if not path.is_file():
         raise StorageError(f"there is no ledger at {path}.")
-    ledger = Ledger(path)
+    ledger = Ledger(path, readonly=True)
     rows = ledger.table(delta=delta)
     document = {
         "ledger": str(path),
@@ -36,8 +38,8 @@ def show_ledger(
                 "unit": row.unit,
                 "neighbours": row.neighbours,
                 "releases": row.releases,
-                "epsilon_basic": row.spent.basic,
-                "epsilon": row.spent.epsilon,
+                "epsilon_basic": _plain(row.spent.basic),
+                "epsilon": _plain(row.spent.epsilon),
                 "budget": None if row.budget is None else row.budget.epsilon,
             }
             for row in rows
@@ -53,5 +55,10 @@ def show_ledger(
     ]
     columns = ("scope", "unit", "neighbours", "releases", "basic", "epsilon", "budget")
     numbers = ("releases", "basic", "epsilon", "budget")
-    notice = [f"[yellow]{ledger.recovered}[/]"] if ledger.recovered else []
-    show(document, *notice, table(f"Ledger {path}", columns, cells, numbers=numbers))
+    notice = [f"[yellow]{escape(ledger.recovered)}[/]"] if ledger.recovered else []
+    show(document, *notice, table(f"Ledger {escape(str(path))}", columns, cells, numbers=numbers))
+
+
+def _plain(epsilon: float) -> float | str:
+    """Return a number as strict JSON can hold it, as a `PrivacyStatement` does: infinity by its name."""
+    return "infinity" if epsilon == math.inf else epsilon

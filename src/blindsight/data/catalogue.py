@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from blindsight.data import collections
 from blindsight.data.dataset import Dataset
 from blindsight.data.faces import faces
@@ -73,7 +75,7 @@ def load(
     name: str,
     *,
     path: str | Path | None = None,
-    cache: Path | None = None,
+    cache: str | Path | None = None,
     count: int | None = None,
     size: int | None = None,
     random_state: int = 0,
@@ -90,23 +92,40 @@ def load(
     >>> load("digits", count=100)
     Dataset('digits', 100 pictures, 8x8x3, labels)
     """
-    if count is not None and count < 1:
-        raise InputError(f"count must be at least 1 picture; got {count}.")
+    _check_count(count)
+    cache = None if cache is None else Path(cache)
     reader, start = _reader(name, path, cache)
     shared = {"size": size, "random_state": random_state, "progress": progress, "cache": cache}
     asked = {**shared, "limit": count, "n": count}
     taken = _options_of(reader)
     given = {key: value for key, value in asked.items() if key in taken and value is not None}
-    refused = sorted((options.keys() - taken) | ({"size"} if size is not None and "size" not in taken else set()))
+    free = taken - asked.keys()
+    refused = sorted((options.keys() - free) | ({"size"} if size is not None and "size" not in taken else set()))
     if refused:
-        raise InputError(f"{name} takes no option {refused[0]!r}; it takes: {', '.join(sorted(taken)) or 'none'}.")
-    dataset = reader(*start, **given, **options)
+        raise InputError(f"{name} takes no option {refused[0]!r}; it takes: {', '.join(sorted(free)) or 'none'}.")
+    try:
+        dataset = reader(*start, **given, **options)
+    except (TypeError, AttributeError) as error:
+        if not options:
+            raise
+        raise InputError(f"{name} cannot use an option's value ({', '.join(sorted(options))}): {error}.") from error
     if count is not None and len(dataset) > count:
         dataset = dataset.take(some_rows(len(dataset), count, random_state))
     return dataset
 
 
+def _check_count(count: int | None) -> None:
+    if count is None:
+        return
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+        raise InputError(f"count must be a whole number of pictures; got {count!r}.")
+    if count < 1:
+        raise InputError(f"count must be at least 1 picture; got {count}.")
+
+
 def _reader(name: str, path: str | Path | None, cache: Path | None) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
+    if not isinstance(name, str):
+        raise InputError(f"a collection is opened by its name, such as 'faces'; got {name!r}.")
     if name not in {*_BUNDLED, *_FETCHED, *_READ}:
         raise UnknownNameError("collection", name, {*_BUNDLED, *_FETCHED, *_READ})
     if path is not None:

@@ -10,6 +10,8 @@ number of people is taken as public; it does not change when one is exchanged.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,9 +52,12 @@ def census(
 ) -> Census:
     """Release the share of people with each attribute, protecting every person, and record it in the ledger.
 
-    `answers` holds 0 or 1 for each picture and attribute; `persons` tells who is on each picture. `scope` is the name
-    under which the ledger counts what is spent on these people.
+    `answers` holds 0 or 1 for each picture and attribute; `persons` tells who is on each picture, by a number from 0 on
+    or a name. Unknown persons are refused: taken for one person, they would share the protection of one. `scope` is the
+    name under which the ledger counts what is spent on these people.
     """
+    if isinstance(epsilon, bool) or not isinstance(epsilon, Real):
+        raise InputError(f"epsilon must be a positive number; got {epsilon!r}.")
     sums, people = _person_sums(answers, persons)
     mechanism = LaplaceMechanism(sensitivity=float(len(answers)), epsilon=epsilon)
     noisy = ledger.release(
@@ -69,14 +74,16 @@ def census(
 
 def _person_sums(answers: Mapping[str, ArrayLike], persons: ArrayLike) -> tuple[NDArray[np.float64], int]:
     """Return for each attribute the exact sum over people of their share of pictures that have it."""
-    who, index = np.unique(np.asarray(persons), return_inverse=True)
+    if not isinstance(answers, Mapping):
+        raise InputError(f"answers must map each attribute to its column of 0 and 1; got {type(answers).__name__}.")
+    who, index = np.unique(_known_persons(persons), return_inverse=True)
     if not answers or not who.size:
         raise InputError("a census needs at least one attribute and one person; got none.")
     pictures = np.bincount(index)
     sums = np.empty(len(answers))
     for row, (name, column) in enumerate(answers.items()):
         values = np.asarray(column)
-        if values.shape != index.shape or not np.isin(values, (0, 1)).all():
+        if values.dtype.kind not in "biuf" or values.shape != index.shape or not np.isin(values, (0, 1)).all():
             raise InputError(
                 f"the answers for {name!r} must be 0 or 1, one for each of {index.size} pictures. "
                 "Leave out pictures whose answer is unknown."
@@ -84,6 +91,21 @@ def _person_sums(answers: Mapping[str, ArrayLike], persons: ArrayLike) -> tuple[
         shares = np.bincount(index, weights=values) / pictures
         sums[row] = np.rint(shares * _FINENESS).astype(np.int64).sum() / _FINENESS
     return sums, who.size
+
+
+def _known_persons(persons: ArrayLike) -> NDArray[Any]:
+    """Return the persons as an array after checking that each is known."""
+    who = np.asarray(persons)
+    if who.dtype.kind in "biuf":
+        known = bool(np.all(np.isfinite(who) & (who >= 0)))
+    else:
+        known = all(isinstance(person, str | bytes) for person in np.asarray(persons, dtype=object).flat)
+    if who.ndim != 1 or not known:
+        raise InputError(
+            "persons must be one number from 0 on, or one name, for each picture; got another shape or an unknown "
+            "person. Leave out pictures whose person is unknown."
+        )
+    return who
 
 
 def _statement(mechanism: LaplaceMechanism, attributes: int, source: ByteSource) -> PrivacyStatement:

@@ -3,8 +3,9 @@
 *The guarantee.* A record whose `Journal.append` returned is on disk, and every later reader gets it back; one whose
 `append` raised was not acknowledged. A line that was changed, removed or inserted is noticed, because each line carries
 the SHA-256 of the line before and of itself. What an interrupted append leaves at the end (a line without its newline,
-or with blocks of zero bytes) is copied aside, cut off and reported; a last line that is whole but does not match its
-checksum was altered, and is refused like any other.
+or with blocks of zero bytes) is copied aside, cut off and reported, after every line before it was verified; a last
+line that is whole but does not match its checksum was altered, and is refused like any other. So a file that is no
+journal is never changed, and with `readonly` no file is: then the end is reported only.
 
 The chain is no signature: whoever may write the file may also rewrite all of it or cut off its end.
 """
@@ -24,16 +25,20 @@ from blindsight.files import atomic_writer, exclusive_lock, storage_errors
 class Journal:
     """The records in one file, for one process; others may append to the same file."""
 
-    def __init__(self, path: Path, *, header: Mapping[str, Any]) -> None:
-        """Open the file or create it (readable by its owner only); its first line must hold `header`."""
+    def __init__(self, path: Path, *, header: Mapping[str, Any], readonly: bool = False) -> None:
+        """Open the file or create it (readable by its owner only); its first line must hold `header`.
+
+        With `readonly` nothing is created, locked, repaired or appended.
+        """
         self.path = path
         self.recovered: str | None = None
         self._heads: list[str] = []
         self._size = 0  # bytes read and verified so far
         self._broken = False
         self._header = dict(header)
+        self._readonly = readonly
         with self.locked():
-            if not path.exists():
+            if not readonly and not path.exists():
                 with atomic_writer(path, private=True) as stream:
                     stream.write(_line(self._header, "")[0])
 
@@ -48,7 +53,10 @@ class Journal:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from reading or appending."""
+        """Keep other processes from reading or appending; a read-only journal needs no lock, as whole lines stay."""
+        if self._readonly:
+            yield
+            return
         with exclusive_lock(self.path.with_name(self.path.name + ".lock")):
             yield
 
@@ -61,9 +69,11 @@ class Journal:
             added = stream.read()
         if size < max(self._size, 1):
             raise CorruptFileError(f"{self.path} is empty or shorter than it was: records are missing.")
+        whole, torn = _split_torn_end(added)
         try:
-            for line in self._without_torn_end(added).splitlines(keepends=True):
+            for line in whole.splitlines(keepends=True):
                 apply(self._verified(line))
+            self._set_aside(torn)
         except BaseException:
             self._broken = True  # else the next call would go on behind a record that was not passed on
             raise
@@ -74,6 +84,8 @@ class Journal:
         After a failure the file is cut back to its last whole line where possible, and this object refuses to go on:
         whether the record reached the disk can only be told by opening the file anew.
         """
+        if self._readonly:
+            raise StorageError(f"{self.path} was opened for reading only: nothing was recorded or may be released.")
         self._refuse_if_broken()
         line, check = _line(record, self.head)
         with storage_errors("append to", self.path, remedy="Nothing may be released."):
@@ -110,7 +122,7 @@ class Journal:
             record = json.loads(line)
             del record["check"]
             expected, check = _line(record, before)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise CorruptFileError(f"{self.path}, line {number} is not a record.") from None
         if line != expected:
             raise CorruptFileError(f"{self.path} was altered: line {number} does not match its checksum.")
@@ -120,26 +132,35 @@ class Journal:
         self._size += len(line)
         return dict(record)
 
-    def _without_torn_end(self, added: bytes) -> bytes:
-        """Return the whole lines of `added`; move aside what an interrupted append left behind them."""
-        last = added.rfind(b"\n", 0, max(len(added) - 1, 0)) + 1  # where the last line begins
-        torn = added[last:]
-        if not torn or (torn.endswith(b"\n") and b"\0" not in torn):
-            return added
-        keep = self._size + last
-        if keep == 0:
+    def _set_aside(self, torn: bytes) -> None:
+        """Move away what an interrupted append left behind the verified lines; if read-only, tell of it."""
+        if not self._heads:
             raise CorruptFileError(f"{self.path} is not whole: its first line is cut off.")
+        if self._readonly:
+            notice = f"the last line of {self.path} is not whole; its {len(torn)} bytes are left as they are, unread."
+            self.recovered = notice if torn else None
+            return
+        if not torn:
+            return
         aside = self.path.with_name(f"{self.path.name}.torn-{hashlib.sha256(torn).hexdigest()[:12]}")
         with atomic_writer(aside, private=True) as stream:
             stream.write(torn)
         with storage_errors("repair", self.path), self.path.open("r+b") as stream:
-            stream.truncate(keep)
+            stream.truncate(self._size)
             os.fsync(stream.fileno())
         self.recovered = (
             f"the last line of {self.path} was cut off before it was acknowledged; "
             f"its {len(torn)} bytes were moved to {aside.name}."
         )
-        return added[:last]
+
+
+def _split_torn_end(added: bytes) -> tuple[bytes, bytes]:
+    """Return the whole lines and what an interrupted append left behind them: no newline, or blocks of zeros."""
+    last = added.rfind(b"\n", 0, max(len(added) - 1, 0)) + 1  # where the last line begins
+    torn = added[last:]
+    if torn.endswith(b"\n") and b"\0" not in torn:
+        return added, b""
+    return added[:last], torn
 
 
 def _line(record: Mapping[str, Any], before: str) -> tuple[bytes, str]:

@@ -128,18 +128,26 @@ class Row:
 class Ledger:
     """What was spent, in a file or (without a path) in memory. See the module's text for the rules it keeps."""
 
-    def __init__(self, path: Path | None = None, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        """Open the ledger at `path`, made if need be."""
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        readonly: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Open the ledger at `path`, made if need be; with `readonly` it must exist and no file is written."""
+        if readonly and path is None:
+            raise InputError("a ledger in memory has nothing to read. Give the path of a ledger's file.")
         self._accounts: dict[str, Account] = {}
         self._clock = clock
         self._mutex = threading.Lock()
-        self._journal = None if path is None else Journal(path, header=HEADER)
+        self._journal = None if path is None else Journal(path, header=HEADER, readonly=readonly)
         with self._current():
             pass
 
     @property
     def recovered(self) -> str | None:
-        """What was found and repaired after an interrupted write, or None."""
+        """What an interrupted write left behind and what was done about it, or None."""
         return None if self._journal is None else self._journal.recovered
 
     @property
