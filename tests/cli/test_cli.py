@@ -243,3 +243,11 @@ def test_reader_options_can_be_given(capsys: Capture, tmp_path: Path) -> None:
 def test_malformed_reader_option_gets_a_sentence(capsys: Capture) -> None:
     assert run(["data", "info", "faces", "-o", "label"]) == 2
     assert "must look like KEY=VALUE; got 'label'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["random_state=3", "size=5", "n=3", "pictures_per_person=x"])
+def test_options_that_are_not_a_readers_get_a_sentence(option: str, capsys: Capture) -> None:
+    assert run(["data", "info", "faces", "-n", "5", "-o", option]) == 2
+    captured = capsys.readouterr()
+    assert "unexpected" not in captured.err
+    assert option.split("=")[0] in captured.err

@@ -75,3 +75,23 @@ def test_bad_wishes_get_a_sentence(arguments: list[str], sentence: str, tmp_path
     assert run(asked) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "model.npz").exists()
+
+
+def test_open_learning_is_not_called_unseen(tmp_path: Path) -> None:
+    assert run(["learn", "encrypted", *QUICK, "--scheme", "plain", "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "Nothing is hidden: the aggregator reads every update." in page
+    assert "unseen" not in page
+
+
+def test_report_with_an_owners_update_is_private(tmp_path: Path) -> None:
+    assert run(["learn", "encrypted", *QUICK, "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "report.html").stat().st_mode & 0o077 == 0
+
+
+def test_unwritable_folder_is_found_before_any_work(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "file").write_text("")
+    assert run(["learn", "encrypted", *QUICK, "--out", str(tmp_path / "file" / "run")]) == 1
+    captured = capsys.readouterr()
+    assert "a part of the path is a file" in captured.err
+    assert "fitting" not in captured.err

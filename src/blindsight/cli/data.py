@@ -144,6 +144,8 @@ def _load(
     name: str, path: Path | None, count: int | None, size: int | None, seed: int, options: list[str] | None
 ) -> Dataset:
     given = dict(_option(text) for text in options or ())
+    for key in given.keys() & {"name", "path", "cache", "count", "size", "random_state", "progress"}:
+        raise InputError(f"{key} is no option of a reader; the command has options of its own (see --help).")
     with terminal_progress() as progress:
         return load(name, path=path, count=count, size=size, random_state=seed, progress=progress, **given)
 
