@@ -40,9 +40,11 @@ def test_interrupted_run_goes_on(tmp_path: Path, capsys: Capture) -> None:
     asked = ["learn", "encrypted", *QUICK[:-4], "--scheme", "plain", "--out", str(tmp_path), "--resume", "--json"]
     assert run([*asked, "--rounds", "3"]) == 0
     first = json.loads(capsys.readouterr().out)
+    page = (tmp_path / "report.html").read_bytes()
     assert run([*asked, "--rounds", "3"]) == 0  # nothing is left to do, and nothing is done twice
     again = json.loads(capsys.readouterr().out)
     assert again["history"] == first["history"]
+    assert (tmp_path / "report.html").read_bytes() == page  # with the picture of who saw what
 
 
 def test_clustering(tmp_path: Path, capsys: Capture) -> None:

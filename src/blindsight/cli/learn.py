@@ -12,6 +12,7 @@ from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import atomic_writer, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
+    from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.contest import ContestRow
     from blindsight.learn.rounds import RoundReport
     from blindsight.learn.study import Sharing, Study
@@ -67,9 +68,6 @@ def learn_encrypted(
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
     from blindsight.learn.classifier import FederatedClassifier
-    from blindsight.learn.contest import round_costs
-    from blindsight.report import write_report
-    from blindsight.report.learning import LearningResult, learning_chapter
 
     _prepare(out, scheme, key_bits, sparsity)
     study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
@@ -93,21 +91,9 @@ def learn_encrypted(
         on_round=lambda report: live.row(_cells(report)),
     )
     learner.model_.save(out / "model.npz")
-    with terminal_progress() as progress:
-        costs = round_costs(
-            learner.model_.weights.size,
-            owners,
-            sparsity=sparsity,
-            key_bits=key_bits,
-            random_state=seed,
-            progress=progress,
-        )
-    result = LearningResult.of(learner, owners=owners, costs=costs)
     _write_statement(out, learner.statement_)
-    facts = {"Command": "blindsight learn encrypted", "Data": data, "Seed": str(seed)}
-    write_report(
-        out / "report.html", f"Learning {data} together", [learning_chapter(result)], facts=facts, private=True
-    )
+    if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
+        _write_report(out, data, learner, owners)
     final = learner.history_[-1]
     document = {
         "model": str(out / "model.npz"),
@@ -119,7 +105,7 @@ def learn_encrypted(
     }
     show(
         document,
-        f"\nFrom {result.public_score:.1%} (public data alone) to {final.score:.1%} in {len(learner.history_)} rounds.",
+        f"\nFrom {learner.public_score_:.1%} (public data) to {final.score:.1%} in {len(learner.history_)} rounds.",
         learner.statement_.headline(),
         f"Model, statement and report are in {out}.",
     )
@@ -293,6 +279,20 @@ def _contest_document(row: "ContestRow") -> dict[str, Any]:
         "megabytes_per_owner": row.megabytes,
         "statement": statement,
     }
+
+
+def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: int) -> None:
+    """Measure what the schemes cost for a model of this size, and write the run's report for its owner alone."""
+    from blindsight.learn.contest import round_costs
+    from blindsight.report import write_report
+    from blindsight.report.learning import LearningResult, learning_chapter
+
+    weights, sparsity, key_bits = learner.model_.weights.size, learner.sparsity, learner.key_bits
+    with terminal_progress() as progress:
+        costs = round_costs(weights, owners, sparsity=sparsity, key_bits=key_bits, progress=progress)
+    chapter = learning_chapter(LearningResult.of(learner, owners=owners, costs=costs))
+    facts = {"Command": "blindsight learn encrypted", "Data": data, "Seed": str(learner.random_state)}
+    write_report(out / "report.html", f"Learning {data} together", [chapter], facts=facts, private=True)
 
 
 def _write_statement(out: Path, statement: "PrivacyStatement") -> None:
