@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.learn import linearmodel
-from blindsight.learn.arrayfile import read_arrays, write_arrays
 from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linearmodel import Array, Floats, Standardiser, check_weights
 

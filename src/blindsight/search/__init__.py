@@ -1,0 +1,1 @@
+"""Image search over binary codes, and over codes that give the individual image away no more than epsilon allows."""

@@ -1,0 +1,97 @@
+"""Binary codes as packed bytes: one bit per hash function, eight to a byte, Hamming distance between them.
+
+Bit j of a code stands in byte j // 8 at position j % 8 (little end first), as faiss counts. A code whose length is not
+a multiple of eight is padded with zeros, which no distance sees. A bit is 1 where a hash function's score is >= 0: the
+papers' +1; 0 is their -1.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.errors import InputError
+
+Codes = NDArray[np.uint8]
+"""Packed codes, (n, ceil(bits / 8))."""
+
+
+def code_bytes(bits: int) -> int:
+    """Return how many bytes a code of so many bits takes."""
+    check_bits(bits)
+    return -(-bits // 8)
+
+
+def check_bits(bits: int) -> None:
+    """Raise unless `bits` is a whole positive number."""
+    if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or bits < 1:
+        raise InputError(f"a code needs a whole number of bits >= 1; got {bits!r}.")
+
+
+def check_codes(codes: ArrayLike, bits: int, what: str = "codes") -> Codes:
+    """Return the codes as they are, or raise unless they are packed codes of this length with clean padding."""
+    packed = np.asarray(codes)
+    width = code_bytes(bits)
+    if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != width:
+        raise InputError(
+            f"{what} of {bits} bits must be uint8 of shape (n, {width}); got {packed.dtype} {packed.shape}. "
+            "Were they made by another hash function?"
+        )
+    if bits % 8 and len(packed) and int(packed[:, -1].max()) >> (bits % 8):
+        raise InputError(f"{what} have bits beyond the {bits} that were announced. Were they made for a longer code?")
+    return packed
+
+
+def pack(bits: ArrayLike) -> Codes:
+    """Return rows of truth values (or of -1 and +1) as packed codes.
+
+    >>> pack([[1, 0, 0, 0, 0, 0, 0, 0, 1], [-1, 1, -1, -1, -1, -1, -1, -1, -1]])
+    array([[1, 1],
+           [2, 0]], dtype=uint8)
+    """
+    rows = np.asarray(bits)
+    if rows.ndim != 2 or rows.shape[1] < 1:
+        raise InputError(f"bits must have shape (n, bits >= 1); got {rows.shape}.")
+    return np.packbits(rows > 0, axis=1, bitorder="little")
+
+
+def unpack(codes: ArrayLike, bits: int) -> NDArray[np.bool_]:
+    """Return packed codes as rows of truth values, (n, bits).
+
+    >>> unpack(pack([[True, False, True]]), 3)
+    array([[ True, False,  True]])
+    """
+    packed = check_codes(codes, bits)
+    return np.unpackbits(packed, axis=1, count=int(bits), bitorder="little").astype(np.bool_)
+
+
+def hamming(queries: Codes, codes: Codes) -> NDArray[np.uint16]:
+    """Return the Hamming distances between all queries and all codes of the same length, (queries, n).
+
+    >>> hamming(pack([[1, 1, 0]]), pack([[1, 1, 0], [0, 0, 1]]))
+    array([[0, 3]], dtype=uint16)
+    """
+    left, right = _words(queries), _words(codes)
+    if left.shape[1] != right.shape[1]:
+        raise InputError(f"codes of {queries.shape[1]} and {codes.shape[1]} bytes have no Hamming distance.")
+    distances = np.zeros((len(left), len(right)), dtype=np.uint16)
+    for word in range(left.shape[1]):
+        distances += np.bitwise_count(left[:, word, None] ^ right[None, :, word])
+    return distances
+
+
+def blocks(rows: int, size: int) -> Iterator[slice]:
+    """Yield slices that cover so many rows, `size` at a time."""
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+def _words(codes: Codes) -> NDArray[np.uint64]:
+    """Return codes as rows of 64-bit words, padded with zeros."""
+    packed: NDArray[Any] = np.asarray(codes)
+    if packed.dtype != np.uint8 or packed.ndim != 2:
+        raise InputError(f"codes must be packed: uint8 of shape (n, bytes); got {packed.dtype} {packed.shape}.")
+    width = -(-packed.shape[1] // 8) * 8
+    padded = np.zeros((len(packed), width), dtype=np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)
