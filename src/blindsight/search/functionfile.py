@@ -1,4 +1,4 @@
-"""Hash functions on disk: plain arrays with a checksum; a file gives back the same function bit for bit, or is refused."""
+"""Hash functions on disk: plain arrays with a checksum; a file gives back the same function, or is refused."""
 
 from collections.abc import Mapping
 from pathlib import Path
