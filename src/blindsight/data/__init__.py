@@ -4,7 +4,15 @@ from blindsight.data.catalogue import catalogue, load
 from blindsight.data.contactsheet import attribute_sheet, contact_sheet
 from blindsight.data.dataset import Dataset
 from blindsight.data.faces import default_correlation, faces
-from blindsight.data.features import Embedding, FeaturePipeline, OnnxEmbedding, PixelFeatures, extract, pipeline
+from blindsight.data.features import (
+    Embedding,
+    FeaturePipeline,
+    OnnxEmbedding,
+    PixelFeatures,
+    Thumbnails,
+    extract,
+    pipeline,
+)
 from blindsight.data.fetching.fetch import fetch
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
     "FeaturePipeline",
     "OnnxEmbedding",
     "PixelFeatures",
+    "Thumbnails",
     "attribute_sheet",
     "catalogue",
     "contact_sheet",

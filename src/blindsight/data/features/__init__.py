@@ -4,6 +4,7 @@ from blindsight.data.features.cache import CacheWarning, FeaturePipeline, extrac
 from blindsight.data.features.embedding import Embedding, OnnxEmbedding
 from blindsight.data.features.pipelines import pipeline
 from blindsight.data.features.pixels import PixelFeatures
+from blindsight.data.features.thumbnail import Thumbnails
 
 __all__ = [
     "CacheWarning",
@@ -11,6 +12,7 @@ __all__ = [
     "FeaturePipeline",
     "OnnxEmbedding",
     "PixelFeatures",
+    "Thumbnails",
     "extract",
     "pipeline",
 ]

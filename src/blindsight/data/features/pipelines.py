@@ -1,10 +1,11 @@
-"""From a name to a feature pipeline: "pixels", "embedding", or the path of an ONNX model."""
+"""From a name to a feature pipeline: "thumbnail", "pixels", "embedding", or the path of an ONNX model."""
 
 from pathlib import Path
 
 from blindsight.data.features.cache import FeaturePipeline
 from blindsight.data.features.embedding import Embedding, OnnxEmbedding
 from blindsight.data.features.pixels import PixelFeatures
+from blindsight.data.features.thumbnail import Thumbnails
 from blindsight.errors import UnknownNameError
 
 
@@ -18,8 +19,10 @@ def pipeline(kind: str, *, components: int | None = None, random_state: int = 0)
     """
     if kind == "pixels":
         return PixelFeatures(max_components=components, random_state=random_state)
+    if kind == "thumbnail":
+        return Thumbnails()
     if kind == "embedding":
         return Embedding()
     if Path(kind).suffix == ".onnx":
         return OnnxEmbedding(kind)
-    raise UnknownNameError("feature pipeline", kind, ("embedding", "pixels", "the path of an .onnx model"))
+    raise UnknownNameError("feature pipeline", kind, ("embedding", "pixels", "thumbnail", "the path of an .onnx model"))
