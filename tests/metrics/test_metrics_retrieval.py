@@ -16,6 +16,7 @@ from blindsight.metrics import (
     radius_precision_recall,
     recall_at_k,
 )
+from blindsight.metrics.retrieval import average_precision_of_counts
 
 
 def ranked_precision(relevant, top):
@@ -62,6 +63,16 @@ def test_blocks_of_queries_give_what_all_queries_give():
     distances, relevant = rng.integers(0, 9, (7, 50)), rng.random((7, 50)) < 0.3
     blocks = [query_average_precision(distances[rows], relevant[rows], top=20) for rows in (slice(0, 3), slice(3, 7))]
     np.testing.assert_allclose(np.concatenate(blocks), query_average_precision(distances, relevant, top=20))
+
+
+@pytest.mark.parametrize("rule", ["expected", "optimistic", "pessimistic"])
+def test_counts_alone_decide_average_precision(rule):
+    rng = np.random.default_rng(5)
+    distances, relevant = rng.integers(0, 9, (7, 50)), rng.random((7, 50)) < 0.3
+    at = distances[:, :, None] == np.arange(12)
+    sizes, hits = at.sum(axis=1), (at & relevant[:, :, None]).sum(axis=1)
+    expected = query_average_precision(distances, relevant, top=30, ties=rule)
+    np.testing.assert_allclose(average_precision_of_counts(sizes, hits, top=30, ties=rule), expected)
 
 
 def test_long_rankings_stay_accurate():
@@ -138,6 +149,7 @@ def test_mean_average_precision_takes_the_most_frequent_labels_of_the_training_s
         (lambda: query_average_precision([[1, np.inf]], [[1, 0]]), "distances must be finite; got inf"),
         (lambda: query_average_precision([[1]], [[1]], top=0), "top must be >= 1"),
         (lambda: query_average_precision([[1]], [[1]], ties="random"), "unknown rule for ties 'random'"),
+        (lambda: average_precision_of_counts(np.ones((1, 1)), np.ones((1, 1)), ties="stable"), "Give the distances"),
         (lambda: query_average_precision([1, 2], [1, 0]), r"2 dimension\(s\)"),
         (lambda: radius_precision_recall([[0.5]], [[1]], bits=8), r"whole numbers in \[0, bits = 8\]"),
         (lambda: radius_precision_recall([[9]], [[1]], bits=8), r"whole numbers in \[0, bits = 8\]"),

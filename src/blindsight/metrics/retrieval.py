@@ -48,19 +48,36 @@ def query_average_precision(
     array([0.75])
     """
     spans, wanted = _block(distances, relevant)
-    items = spans.shape[1]
+    if ties == "stable":
+        spans, ties = _places(spans), "expected"  # no ties are left: every rule says the same
+    return average_precision_of_counts(*_tie_runs(spans, wanted), top=top, ties=ties)
+
+
+def average_precision_of_counts(
+    sizes: _Counts, hits: _Counts, *, top: int | None = None, ties: Ties = "expected"
+) -> _Floats:
+    """Return each query's average precision from what decides it: how many items stand at each distance.
+
+    `sizes[i, d]` items, `hits[i, d]` of them relevant, are at the d-th distance from query i. The order of the database
+    is not among the counts: `ties="stable"` is refused.
+
+    >>> average_precision_of_counts(np.array([[1, 0, 2]]), np.array([[1, 0, 1]])).round(4)  # (1 + (2/2 + 2/3) / 2) / 2
+    array([0.9167])
+    """
     if ties not in _RULES:
         raise UnknownNameError("rule for ties", ties, _RULES)
+    if ties == "stable":
+        raise InputError("counts do not know the order of the database: ties cannot be 'stable'. Give the distances.")
     if top is not None and top < 1:
         raise InputError(f"top must be >= 1; got {top}.")
+    items = int(sizes.sum(axis=1).max())
     cut = items if top is None else min(top, items)
-    sizes, hits = _tie_runs(_places(spans) if ties == "stable" else spans, wanted)
     harmonic = np.concatenate(([0.0], np.cumsum(1 / np.arange(1, items + 1))))
     if ties == "expected":
         gains = _expected_gain(sizes, hits, cut, harmonic)
     else:
         gains = _ordered_gain(sizes, hits, cut, harmonic, first=ties == "optimistic")
-    return np.asarray(gains.sum(axis=1) / np.minimum(wanted.sum(axis=1), cut))
+    return np.asarray(gains.sum(axis=1) / np.minimum(hits.sum(axis=1), cut))
 
 
 def radius_precision_recall(distances: ArrayLike, relevant: ArrayLike, bits: int) -> tuple[_Floats, _Floats]:
@@ -76,8 +93,13 @@ def radius_precision_recall(distances: ArrayLike, relevant: ArrayLike, bits: int
     spans, wanted = _block(distances, relevant)
     if spans.dtype.kind == "f" or spans.min() < 0 or spans.max() > bits:
         raise InputError(f"Hamming distances must be whole numbers in [0, bits = {bits}].")
-    sizes, hits = (np.cumsum(runs, axis=1) for runs in _tie_runs(spans, wanted, width=bits + 1))
-    return hits / np.maximum(sizes, 1), hits / hits[:, -1:]
+    return precision_recall_of_counts(*_tie_runs(spans, wanted, width=bits + 1))
+
+
+def precision_recall_of_counts(sizes: _Counts, hits: _Counts) -> tuple[_Floats, _Floats]:
+    """Return precision and recall within each distance from `sizes[i, d]` items, `hits[i, d]` of them relevant."""
+    within, found = np.cumsum(sizes, axis=1), np.cumsum(hits, axis=1)
+    return found / np.maximum(within, 1), found / found[:, -1:]
 
 
 def recall_at_k(found: ArrayLike, distances: ArrayLike) -> _Floats:

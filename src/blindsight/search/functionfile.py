@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.search.function import HashFunction, LinearHash
+from blindsight.search.spectral import SpectralHash
 
 _KIND = "blindsight/hash-function.1"
-_FUNCTIONS: dict[str, type[HashFunction]] = {kind.name: kind for kind in (LinearHash,)}
+_FUNCTIONS: dict[str, type[HashFunction]] = {kind.name: kind for kind in (LinearHash, SpectralHash)}
 
 
 def save_function(function: HashFunction, path: Path) -> None:

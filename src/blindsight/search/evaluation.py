@@ -1,0 +1,209 @@
+"""How well codes and rankings find what is relevant, for more queries and items than their distances fit in memory.
+
+Guarantees: what `metrics` says of the whole matrix of distances, exactly; memory is that of a block of queries, a few
+tens of megabytes whatever their number. For codes, only the *counts* of items and of relevant items at each Hamming
+distance are ever formed: they decide average precision with ties averaged over all orders, and precision and recall
+within every radius (`metrics.retrieval` has the definitions, and why ties need a rule).
+
+Two rows are relevant to each other if they are of one class, or, with labels (n, a) of 0 and 1, share a label.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.errors import InputError
+from blindsight.metrics.inputs import binary
+from blindsight.metrics.retrieval import (
+    Ties,
+    average_precision_of_counts,
+    precision_recall_of_counts,
+    query_average_precision,
+    recall_at_k,
+)
+from blindsight.progress import Progress, silent
+from blindsight.search.codes import Codes, blocks, check_codes, hamming
+
+_PAIRS = 2**20  # distances in memory at once
+_QUERIES = 512  # whose counts are in memory at once
+
+_Floats = NDArray[np.float64]
+_Counts = NDArray[np.int64]
+_Labels = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ranking:
+    """How well items are ranked: mean average precision, each query's own, and over what."""
+
+    mean_average_precision: float
+    per_query: _Floats
+    queries: int
+    items: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Retrieval(Ranking):
+    """The same of codes, with mean precision and recall within Hamming radius 0, 1, ..., bits."""
+
+    precision: _Floats
+    recall: _Floats
+
+
+def evaluate_codes(
+    query_codes: Codes,
+    codes: Codes,
+    query_labels: ArrayLike,
+    labels: ArrayLike,
+    *,
+    bits: int,
+    top: int | None = None,
+    ties: Ties = "expected",
+    progress: Progress = silent,
+) -> Retrieval:
+    """Rank all codes by Hamming distance from each query and say how well that finds what is relevant.
+
+    `top` cuts the ranking for average precision (not for the radii). ``ties="stable"`` keeps the order of the database;
+    it is the only rule that must sort, and takes tens of times longer.
+
+    >>> from blindsight.search.codes import pack
+    >>> codes = pack([[0, 0], [0, 1], [1, 1]])
+    >>> found = evaluate_codes(codes[:1], codes, [7], [7, 8, 7], bits=2)
+    >>> round(found.mean_average_precision, 4), found.precision.round(2)
+    (0.8333, array([1.  , 0.5 , 0.67]))
+    """
+    queries, packed = check_codes(query_codes, bits, "query codes"), check_codes(codes, bits)
+    wanted, offered = _check_labels(query_labels, labels)
+    if (len(wanted), len(offered)) != (len(queries), len(packed)):
+        raise InputError(
+            f"give one label per code: {len(queries)} query codes have {len(wanted)} labels, "
+            f"{len(packed)} codes have {len(offered)}."
+        )
+    per_query = np.empty(len(queries))
+    precision, recall = np.zeros(bits + 1), np.zeros(bits + 1)
+    for span in blocks(len(queries), _QUERIES):
+        sizes, hits = _counts(queries[span], packed, wanted[span], offered, bits)
+        if ties != "stable":
+            per_query[span] = average_precision_of_counts(sizes, hits, top=top, ties=ties)
+        within, reached = precision_recall_of_counts(sizes, hits)
+        precision += within.sum(axis=0)
+        recall += reached.sum(axis=0)
+        progress("evaluating codes", span.stop, len(queries))
+    if ties == "stable":
+        by_distance = evaluate_distances(
+            lambda span: hamming(queries[span], packed), query_labels, labels, top=top, ties=ties, progress=progress
+        )
+        per_query = by_distance.per_query
+    return Retrieval(
+        mean_average_precision=float(per_query.mean()),
+        per_query=per_query,
+        queries=len(queries),
+        items=len(packed),
+        precision=precision / len(queries),
+        recall=recall / len(queries),
+    )
+
+
+def evaluate_distances(
+    distances: Callable[[slice], NDArray[Any]],
+    query_labels: ArrayLike,
+    labels: ArrayLike,
+    *,
+    top: int | None = None,
+    ties: Ties = "expected",
+    block: int | None = None,
+    progress: Progress = silent,
+) -> Ranking:
+    """Say how well a ranking by any distance finds what is relevant; `distances` gives it for a slice of the queries.
+
+    It is called with slices of `block` queries (as many as make a million distances, if not said) and returns an array
+    (queries in the slice, items), smaller being nearer: negate scores or log-probabilities.
+
+    >>> X = np.array([[0.0], [1.0], [3.0]])
+    >>> ranking = evaluate_distances(lambda queries: abs(X[queries] - X.T), [0, 0, 1], [0, 0, 1])
+    >>> ranking.per_query
+    array([1., 1., 1.])
+    """
+    wanted, offered = _check_labels(query_labels, labels)
+    queries, items = len(wanted), len(offered)
+    per_query = np.empty(queries)
+    for span in blocks(queries, _block(items) if block is None else block):
+        spans = np.asarray(distances(span))
+        expected = (span.stop - span.start, items)
+        if spans.shape != expected:
+            raise InputError(f"distances must return an array {expected} for {span}; got {spans.shape}.")
+        per_query[span] = query_average_precision(spans, _relevant(wanted[span], offered), top=top, ties=ties)
+        progress("evaluating distances", span.stop, queries)
+    return Ranking(mean_average_precision=float(per_query.mean()), per_query=per_query, queries=queries, items=items)
+
+
+def neighbours_recall(found: ArrayLike, query_codes: Codes, codes: Codes, bits: int) -> _Floats:
+    """Return for each query the share of its k nearest codes among the k `found` (item numbers, -1 for none).
+
+    Of equally near codes any may be found: `metrics.recall_at_k`, for more codes than their distances fit in memory.
+    """
+    queries, packed = check_codes(query_codes, bits, "query codes"), check_codes(codes, bits)
+    numbers = np.asarray(found)
+    if len(numbers) != len(queries):
+        raise InputError(f"found must have a row per query, {len(queries)}; got {numbers.shape}.")
+    spans = blocks(len(queries), _block(len(packed)))
+    return np.concatenate([recall_at_k(numbers[span], hamming(queries[span], packed)) for span in spans])
+
+
+def _block(items: int) -> int:
+    """Return how many queries make about a million distances."""
+    return max(1, _PAIRS // items)
+
+
+def _counts(queries: Codes, codes: Codes, wanted: _Labels, offered: _Labels, bits: int) -> tuple[_Counts, _Counts]:
+    """Return how many items, and how many relevant ones, stand at distance 0, ..., bits from each query."""
+    width = bits + 1
+    counts = np.empty((len(queries), 2, width), dtype=np.int64)
+    for span in blocks(len(queries), _block(len(codes))):
+        cells = hamming(queries[span], codes) + width * _relevant(wanted[span], offered)
+        for row, cell in enumerate(cells, start=span.start):
+            counts[row] = np.bincount(cell, minlength=2 * width).reshape(2, width)
+    return counts.sum(axis=1), counts[:, 1]
+
+
+def _relevant(wanted: _Labels, offered: _Labels) -> NDArray[np.bool_]:
+    """Return which items (columns) are of a query's (row's) class, or share a label with it."""
+    if wanted.ndim == 1:
+        return np.asarray(wanted[:, None] == offered)
+    return np.asarray(wanted @ offered.T > 0)
+
+
+def _check_labels(query_labels: ArrayLike, labels: ArrayLike) -> tuple[_Labels, _Labels]:
+    """Return both as class numbers, or both as 0/1 rows; a query that nothing is relevant to has no recall: refused."""
+    wanted, offered = np.asarray(query_labels), np.asarray(labels)
+    if wanted.ndim not in (1, 2) or wanted.shape[1:] != offered.shape[1:] or not (wanted.size and offered.size):
+        raise InputError(
+            "labels of queries and of items must be both classes (n,) or both 0/1 rows (n, a) over the same labels; "
+            f"got {wanted.shape} and {offered.shape}."
+        )
+    if wanted.ndim == 2:
+        wanted, offered = binary(wanted, "query_labels", 2), binary(offered, "labels", 2)
+        served = (wanted & offered.any(axis=0)).any(axis=1)
+        wanted, offered = wanted.astype(np.float32), offered.astype(np.float32)
+    else:
+        wanted, offered = _class_numbers(wanted, offered)
+        served = np.isin(wanted, offered)
+    if not served.all():
+        raise InputError(
+            f"query {int(served.argmin())} has no relevant item, so no recall. Leave such queries out and say so."
+        )
+    return wanted, offered
+
+
+def _class_numbers(wanted: _Labels, offered: _Labels) -> tuple[_Labels, _Labels]:
+    """Return numbers in place of the classes' names, the same for the same name."""
+    names = {labels.dtype.kind == "U" for labels in (wanted, offered)}
+    if len(names) > 1 or any(labels.dtype.kind not in "biuU" for labels in (wanted, offered)):
+        raise InputError(
+            f"class labels must be both whole numbers or both names; got {wanted.dtype} and {offered.dtype}."
+        )
+    numbers = np.unique(np.concatenate((wanted, offered)), return_inverse=True)[1].astype(np.int32)
+    return numbers[: len(wanted)], numbers[len(wanted) :]

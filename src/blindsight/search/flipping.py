@@ -1,0 +1,212 @@
+"""Random Flipping: turn every bit of a code around with probability beta, and know exactly what that gives away.
+
+*The guarantee.* `flip` turns each bit around independently, with a probability of exactly `grid_beta(beta)`. A bit
+then loses `bit_loss`, |ln((1 - beta) / beta)|, and no less. A record has many bits, and the code that is easiest to
+tell from its own is the complement: a record that is replaced by another loses `record_loss`, bits times as much
+(delta = 0), or `record_delta` at a smaller epsilon. The hash function must not depend on the record.
+
+*The paper.* Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020: Algorithm 1 with U, U', beta, n
+and c as `codes`, the result, `beta`, the number of codes and `bits`. Theorem 4 claims epsilon-privacy of beta =
+e^-epsilon (`paper_beta`) whatever the size of U. That is wrong twice. The epsilon is that of a single bit: at
+epsilon = 1 a record of 48 bits loses 26. And even a bit loses more than epsilon if epsilon is below
+`SMALLEST_PAPER_EPSILON`: under ln 2 most bits are turned around, so that a smaller epsilon hides less. Lemma 5 states
+as an equality what is an upper bound (Jensen's inequality). Lemma 7 holds, and `expected_flips` is far tighter.
+
+*Instead* `response_beta` is randomised response (Warner 1965), which loses epsilon per bit, and `record_beta` and
+`record_beta_approximate` spend an epsilon on a whole record.
+
+*Rounding.* A budget becomes a probability by way of `odds`, e^epsilon rounded down, and is then rounded towards 1/2,
+which never gives away more. The same goes for `grid_beta`: multiples of 2^-64, so only a beta below 2^-11 changes.
+"""
+
+import math
+from fractions import Fraction
+from functools import cache
+
+import gmpy2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.dp.losses import check_positive
+from blindsight.errors import InputError
+from blindsight.rng import ByteSource, random_words, system_bytes
+from blindsight.search.codes import Codes, blocks, check_bits, check_codes
+
+SMALLEST_PAPER_EPSILON = math.log((1 + math.sqrt(5)) / 2)
+"""ln of the golden ratio: with less even the per-bit claim of Theorem 4 is false."""
+
+LARGEST_EPSILON = 700.0
+"""With more a lie would be rarer than the smallest number that a float holds."""
+
+_BLOCK = 2**15  # words of 64 coins tossed at a time: they stay in the cache
+_SLACK = 1e-11  # relative; ten times the error of `record_delta`
+
+
+def odds(epsilon: float | Fraction) -> Fraction:
+    """Return e^epsilon rounded down to 128 binary digits: probabilities this far apart lose no more than epsilon."""
+    check_positive("epsilon", float(epsilon))
+    if epsilon > LARGEST_EPSILON:
+        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}; got {epsilon}. So much is no privacy at all.")
+    with gmpy2.context(precision=128, round=gmpy2.RoundDown):
+        numerator, denominator = gmpy2.exp(gmpy2.mpfr(gmpy2.mpq(Fraction(epsilon)))).as_integer_ratio()
+    return Fraction(int(numerator), int(denominator))
+
+
+def paper_beta(epsilon: float) -> float:
+    """Return Theorem 4's flip probability e^-epsilon, for any epsilon: what it really costs is `record_loss`.
+
+    >>> round(record_loss(paper_beta(1.0), bits=48), 1)
+    26.0
+    """
+    check_positive("epsilon", epsilon)
+    return math.exp(-epsilon)
+
+
+def response_beta(epsilon: float | Fraction) -> float:
+    """Return the flip probability 1 / (1 + e^epsilon) of randomised response: epsilon for each *bit*."""
+    exact = 1 / (1 + odds(epsilon))
+    beta = float(exact)
+    return beta if beta >= exact else math.nextafter(beta, 1.0)
+
+
+def record_beta(epsilon: float, bits: int) -> float:
+    """Return the least flip probability with which a whole record of so many bits loses epsilon (delta = 0).
+
+    >>> round(record_beta(4.0, bits=48), 3)
+    0.479
+    """
+    check_bits(bits)
+    check_positive("epsilon", epsilon)
+    return response_beta(Fraction(epsilon) / int(bits))
+
+
+def record_beta_approximate(epsilon: float, delta: float, bits: int) -> float:
+    """Return the least flip probability with which a whole record is (epsilon, delta)-private: long codes need less.
+
+    >>> round(record_beta_approximate(4.0, 1e-6, bits=48), 3)
+    0.469
+    """
+    if not 0 <= delta < 1:
+        raise InputError(f"delta must be in [0, 1); got {delta}.")
+    enough, too_little = record_beta(epsilon, bits), 0.0
+    while enough - too_little > 1e-14 * enough:
+        beta = (enough + too_little) / 2
+        if record_delta(beta, bits, epsilon) <= delta * (1 - _SLACK):
+            enough = beta
+        else:
+            too_little = beta
+    return enough
+
+
+def bit_loss(beta: float) -> float:
+    """Return the exact privacy loss |ln((1 - beta) / beta)| of one bit: infinite where beta is 0 or 1."""
+    _check_beta(beta)
+    lie = min(beta, 1 - beta)  # turning nearly all bits around hides as little as turning few
+    if lie > 0.25:  # no digits are lost near 1/2, as the difference is exact
+        return 2 * math.atanh(1 - 2 * lie)
+    return math.log1p(-lie) - math.log(lie) if lie else math.inf
+
+
+def record_loss(beta: float, bits: int) -> float:
+    """Return the exact privacy loss of a record, all bits of which are released: the ratio for complementary codes."""
+    check_bits(bits)
+    return int(bits) * bit_loss(beta)
+
+
+def record_delta(beta: float, bits: int, epsilon: float) -> float:
+    """Return the smallest delta with which releasing a record is (epsilon, delta)-private, to 12 digits.
+
+    Of two complementary codes a release agrees with the true one in k bits with binomial probability, and its loss is
+    (2k - bits) `bit_loss`; delta is the mean of 1 - e^(epsilon - loss) where that is positive. Codes that differ in
+    fewer bits are no easier to tell apart: they arise from complementary ones by making other bits the same.
+
+    >>> record_delta(0.25, 1, 0.0), record_delta(0.25, 48, record_loss(0.25, 48))
+    (0.5, 0.0)
+    """
+    check_bits(bits)
+    loss = bit_loss(beta)
+    if not 0 <= epsilon < math.inf:
+        raise InputError(f"epsilon must be at least 0 and finite; got {epsilon}.")
+    if loss == math.inf:
+        return 1.0
+    lie = min(beta, 1 - beta)
+    agreeing = np.arange(bits + 1)
+    excess = (2 * agreeing - bits) * loss - epsilon
+    costly = excess > 0
+    logs = _log_binomials(int(bits)) + agreeing * math.log1p(-lie) + (bits - agreeing) * math.log(lie)
+    return min(1.0, float((np.exp(logs[costly]) * -np.expm1(-excess[costly])).sum()))
+
+
+def grid_beta(beta: float) -> float:
+    """Return the probability with which `flip` turns a bit around: beta up to a multiple of 2^-64, towards 1/2.
+
+    >>> grid_beta(0.3) == 0.3, grid_beta(1e-30) == 2.0**-64, grid_beta(0.0)
+    (True, True, 0.0)
+    """
+    _check_beta(beta)
+    return math.ldexp(math.ceil(math.ldexp(beta, 64)), -64)  # floats above 1/2 lie on the grid
+
+
+def flip(codes: ArrayLike, bits: int, beta: float, *, source: ByteSource = system_bytes) -> Codes:
+    """Return packed codes with each bit turned around independently with probability `grid_beta(beta)` (Algorithm 1).
+
+    Whoever gets two releases of the same code has lost twice: keep the first.
+    """
+    truth = check_codes(codes, bits)
+    words = -(-truth.size // 8)
+    threshold = int(math.ldexp(grid_beta(beta), 64))
+    coins = np.empty(words, dtype=np.uint64)
+    for span in blocks(words, _BLOCK):
+        coins[span] = _coins(threshold, span.stop - span.start, source)
+    flips = coins.view(np.uint8)[: truth.size].reshape(truth.shape)
+    if bits % 8:
+        flips[:, -1] &= (1 << int(bits) % 8) - 1  # padding stays zero
+    return truth ^ flips
+
+
+def expected_flips(beta: float, n: int, bits: int) -> float:
+    """Return n c beta: how many bits of n codes are turned around, and no less than E ||d - d'||_1 of Lemma 7."""
+    _check_beta(beta)
+    return beta * n * bits
+
+
+def lemma5_bound(beta: float, n: int, bits: int) -> float:
+    """Return Lemma 5's 2 sqrt(beta n c): an upper bound of E ||U - U'||_F (the paper says equal)."""
+    _check_beta(beta)
+    return 2 * math.sqrt(beta * n * bits)
+
+
+def lemma7_bound(beta: float, n: int, bits: int) -> float:
+    """Return Lemma 7's n^1.5 c sqrt(beta): an upper bound of E ||d - d'||_1, the change of n Hamming distances."""
+    _check_beta(beta)
+    return n * bits * math.sqrt(n * beta)
+
+
+def _check_beta(beta: float) -> None:
+    if not 0 <= beta <= 1:
+        raise InputError(f"a flip probability must be in [0, 1]; got {beta}.")
+
+
+def _coins(threshold: int, count: int, source: ByteSource) -> NDArray[np.uint64]:
+    """Toss 64 coins per word, each 1 with probability threshold / 2^64, exactly.
+
+    A coin asks whether a uniform number is below the threshold. Their binary digits are compared from the highest on,
+    64 coins at a time, until they differ: that takes two digits on average, and words where all have are left alone.
+    """
+    if threshold == 2**64:
+        return np.full(count, 2**64 - 1, dtype=np.uint64)
+    coins = np.zeros(count, dtype=np.uint64)
+    pending, equal = np.arange(count), np.full(count, 2**64 - 1, dtype=np.uint64)
+    while threshold and pending.size:  # no digits left: the number is not below
+        still = equal & random_words(pending.size, source)  # a fair coin tells whether the digits agree
+        if threshold >> 63:  # where they do not, the number's is 0: below
+            coins[pending] |= equal ^ still
+        threshold = (threshold << 1) % 2**64
+        open_words = still != 0
+        pending, equal = pending[open_words], still[open_words]
+    return coins
+
+
+@cache
+def _log_binomials(bits: int) -> NDArray[np.float64]:
+    return np.array([math.log(math.comb(bits, k)) for k in range(bits + 1)])

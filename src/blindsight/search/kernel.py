@@ -1,0 +1,238 @@
+"""Hash functions over a Gaussian kernel, and KSH, which learns one bit after the other from pairs of labelled rows.
+
+KSH (Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012) wants the inner products of the codes
+of l labelled rows to be r for pairs of one class and -r for the others, r being the number of bits: it minimises
+|| sum_k h_k h_k^T - r S ||^2 greedily. With R_k = r S - sum_(t<k) h_t h_t^T, what bits before k left undone, bit k
+maximises h^T R_k h over h = sgn(K a). It starts at the spectral relaxation, the leading eigenvector when sgn is left out
+(Eq. 12), and is refined by gradient steps on the sigmoid-smoothed objective (Eq. 13, 14); the better of the two is
+kept, so refinement never loses. Liu et al. climb by Nesterov's method; here L-BFGS does, in coordinates where the kernel
+features are orthonormal (the same objective, better conditioned, and a deficient rank does no harm).
+
+S is +1 and -1, so S = 2 Y Y^T - 1 1^T with the classes Y as indicators: R is never laid out, and a product with it costs
+l (classes + bits) instead of l^2.
+
+    paper    here
+    a_k      a column of `KernelHash.matrix`
+    mu_j     `KernelHash.mean`, the mean of kernel feature j
+    l        `pairs_rows`
+    m        `anchors`
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, svd
+from scipy.optimize import minimize
+
+from blindsight.errors import InputError
+from blindsight.rng import science
+from blindsight.search.codes import blocks
+from blindsight.search.function import Floats, HashFunction
+from blindsight.search.learner import Classes, HashLearner
+
+Doubles = NDArray[np.float64]
+
+_ROWS = 4096  # rows whose kernel features are in memory at once, beside those asked for
+_RANK = 1e-4  # singular values of the kernel features below this share of the largest are taken for noise
+_STEPS = 50  # of L-BFGS for one bit
+
+
+@dataclass(frozen=True, eq=False)
+class KernelHash(HashFunction):
+    """sign((k(x) - mean) matrix), where k_j(x) = exp(-|x - anchor_j|^2 / (2 bandwidth^2))."""
+
+    anchors: Floats
+    bandwidth: float
+    mean: Floats
+    matrix: Floats
+    name: ClassVar[str] = "kernel"
+
+    def __post_init__(self) -> None:
+        for part in (self.anchors, self.mean, self.matrix):
+            if part.dtype != np.float32 or not np.isfinite(part).all():
+                raise InputError("a kernel hash function is made of finite float32 numbers.")
+        if not 0 < self.bandwidth < np.inf:
+            raise InputError(f"the bandwidth of a kernel must be positive; got {self.bandwidth}.")
+        shapes = self.anchors.shape, self.mean.shape, self.matrix.shape
+        if [len(shape) for shape in shapes] != [2, 1, 2] or len({shape[0] for shape in shapes}) > 1 or 0 in shapes[2]:
+            raise InputError("anchors {}, mean {} and matrix {} do not fit each other.".format(*shapes))
+
+    @property
+    def bits(self) -> int:
+        """Length of a code."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """How many features it takes."""
+        return int(self.anchors.shape[1])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return anchors, bandwidth, mean and matrix."""
+        bandwidth = np.array(self.bandwidth, dtype=np.float64)
+        return {"anchors": self.anchors, "bandwidth": bandwidth, "mean": self.mean, "matrix": self.matrix}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the function made of these arrays."""
+        return cls(arrays["anchors"], float(arrays["bandwidth"]), arrays["mean"], arrays["matrix"])
+
+    def _scores(self, X: Floats) -> Floats:
+        scores = np.empty((len(X), self.bits), dtype=np.float32)
+        for span in blocks(len(X), _ROWS):
+            features = kernel_features(X[span], self.anchors, self.bandwidth)
+            scores[span] = (features - self.mean) @ self.matrix
+        return scores
+
+
+def squared_distances(X: Floats, anchors: Floats) -> Floats:
+    """Return |x - anchor|^2 for all rows and anchors, (n, m), never below 0."""
+    centre = anchors.mean(axis=0)  # far from the origin, the squares below would cancel each other's digits
+    rows, others = X - centre, anchors - centre
+    squares: Floats = (rows @ others.T) * np.float32(-2)
+    squares += (rows**2).sum(axis=1)[:, None]
+    squares += (others**2).sum(axis=1)
+    return np.maximum(squares, 0, out=squares)
+
+
+def kernel_features(X: Floats, anchors: Floats, bandwidth: float) -> Floats:
+    """Return exp(-|x - anchor|^2 / (2 bandwidth^2)), (n, m).
+
+    >>> x, anchors = np.float32([[0.0]]), np.float32([[0.0], [2.0]])
+    >>> kernel_features(x, anchors, bandwidth=2.0).round(4)
+    array([[1.    , 0.6065]], dtype=float32)
+    """
+    features = np.empty((len(X), len(anchors)), dtype=np.float32)
+    for span in blocks(len(X), _ROWS):
+        exponents = squared_distances(X[span], anchors)
+        exponents *= np.float32(-0.5 / bandwidth**2)
+        np.exp(exponents, out=features[span])
+    return features
+
+
+def choose_anchors(
+    X: Floats, anchors: int, bandwidth: float | None, generator: np.random.Generator
+) -> tuple[Floats, float]:
+    """Draw rows as anchors (all rows, where there are no more) and return them with the bandwidth.
+
+    Unless it is given, the bandwidth is such that 2 bandwidth^2 is the mean squared distance of rows and anchors.
+    """
+    if anchors < 1:
+        raise InputError(f"a kernel needs at least 1 anchor; got {anchors}.")
+    chosen = X[np.sort(generator.choice(len(X), size=min(anchors, len(X)), replace=False))]
+    if bandwidth is None:
+        sample = X[generator.choice(len(X), size=min(_ROWS, len(X)), replace=False)]
+        bandwidth = float(np.sqrt(squared_distances(sample, chosen).mean(dtype=np.float64) / 2))
+        if bandwidth == 0:
+            raise InputError("all rows are equal: there is nothing to tell apart. Check the features.")
+    elif not 0 < bandwidth < np.inf:
+        raise InputError(f"bandwidth must be positive; got {bandwidth}. Leave it out to have it measured.")
+    return chosen, bandwidth
+
+
+class KSH(HashLearner):
+    """Kernel-based supervised hashing: `bits` greedy bits over `anchors` rows, from the pairs among `pairs_rows` rows.
+
+    Any number of bits can be learned, whatever the dimension: bits beyond what the pairs ask for refine what is left.
+    With fewer rows than anchors or than `pairs_rows`, all rows serve. `bandwidth` of the kernel is measured if None.
+    """
+
+    supervised = True
+
+    def __init__(
+        self,
+        bits: int,
+        anchors: int = 300,
+        pairs_rows: int = 5000,
+        bandwidth: float | None = None,
+        random_state: int | np.random.Generator | None = 0,
+    ) -> None:
+        self.bits = bits
+        self.anchors = anchors
+        self.pairs_rows = pairs_rows
+        self.bandwidth = bandwidth
+        self.random_state = random_state
+
+    def _learn(self, X: Floats, y: Classes | None) -> KernelHash:
+        assert y is not None
+        if self.pairs_rows < 2:
+            raise InputError(f"pairs_rows must be at least 2; got {self.pairs_rows}.")
+        generator = science(self.random_state)
+        anchors, bandwidth = choose_anchors(X, self.anchors, self.bandwidth, generator)
+        labelled = generator.choice(len(X), size=min(self.pairs_rows, len(X)), replace=False)
+        features = kernel_features(X[labelled], anchors, bandwidth)
+        mean = features.mean(axis=0)
+        basis, back = _orthonormal(features - mean)
+        residual = Residual.of(y[labelled], self.bits)
+        columns = []
+        for _ in range(self.bits):
+            weights = greedy_bit(basis, residual)
+            columns.append(back @ weights)
+            residual = residual.without(signs(basis @ weights))
+        matrix = np.stack(columns, axis=1)
+        return KernelHash(anchors, bandwidth, mean, matrix.astype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """R = bits S - sum of h h^T over the bits so far, held as its factors: `left @ diag(weights) @ left.T`."""
+
+    left: Doubles
+    weights: Doubles
+
+    @classmethod
+    def of(cls, classes: Classes, bits: int) -> Self:
+        """Return bits S, where S is +1 for pairs of one class and -1 for all others."""
+        indicators = (classes[:, None] == np.unique(classes)).astype(np.float64)
+        left = np.column_stack([indicators, np.ones(len(classes))])
+        return cls(left, np.array([2.0 * bits] * indicators.shape[1] + [-1.0 * bits]))
+
+    def without(self, bit: Doubles) -> "Residual":
+        """Return what is left when a bit (-1 and +1) has taken its share."""
+        return Residual(np.column_stack([self.left, bit]), np.append(self.weights, -1.0))
+
+    def times(self, vector: Doubles) -> Doubles:
+        """Return R @ vector."""
+        return np.asarray(self.left @ (self.weights * (vector @ self.left)))
+
+    def between(self, basis: Doubles) -> Doubles:
+        """Return basis^T R basis."""
+        projected = basis.T @ self.left
+        return np.asarray((projected * self.weights) @ projected.T)
+
+    def gain(self, bit: Doubles) -> float:
+        """Return h^T R h: how much the bit contributes."""
+        return float(bit @ self.times(bit))
+
+
+def greedy_bit(basis: Doubles, residual: Residual) -> Doubles:
+    """Return weights a such that sgn(basis @ a) has a large h^T R h, at least that of the spectral relaxation."""
+    rows, rank = basis.shape
+    _, leading = eigh(residual.between(basis), subset_by_index=[rank - 1, rank - 1])  # Eq. 12
+    start = leading[:, 0] * np.sqrt(rows)
+    refined = minimize(smoothed_loss, start, (basis, residual), "L-BFGS-B", jac=True, options={"maxiter": _STEPS}).x
+    return max(start, refined, key=lambda weights: residual.gain(signs(basis @ weights)))
+
+
+def smoothed_loss(weights: Doubles, basis: Doubles, residual: Residual) -> tuple[float, Doubles]:
+    """Return -b^T R b / l with b = 2 / (1 + exp(-basis a)) - 1, the smooth stand-in for the signs, and its gradient."""
+    smooth = np.tanh(basis @ weights / 2)
+    pulled = residual.times(smooth) / len(basis)
+    return -float(smooth @ pulled), -((pulled * (1 - smooth**2)) @ basis)  # Eq. 13, 14
+
+
+def signs(scores: Doubles) -> Doubles:
+    """Return +1 where a score is >= 0, else -1: as codes are made."""
+    return np.where(scores >= 0, 1.0, -1.0)
+
+
+def _orthonormal(features: Floats) -> tuple[Doubles, Doubles]:
+    """Return an orthonormal basis of the features' columns and the matrix that gives it: basis = features @ back."""
+    left, values, right = svd(features.astype(np.float64), full_matrices=False)
+    kept = values > _RANK * values[0]
+    if not kept.any():
+        raise InputError("the labelled rows cannot be told apart by the kernel. Are they all equal?")
+    return left[:, kept], right[kept].T / values[kept]

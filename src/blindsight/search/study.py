@@ -1,0 +1,105 @@
+"""A collection divided for a study of search: public pictures, the private ones that are indexed, and queries.
+
+What a query looks for are pictures of its class or, in a collection without classes, of its person. No picture is in
+two parts, and nobody on a public picture is on a private one, unless persons are only another name for classes.
+Features that learn from pictures learn from the public ones alone, so that nothing leaves by that way.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.data import partition
+from blindsight.data.dataset import Dataset
+from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
+from blindsight.errors import DataError, InputError
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+from blindsight.search.function import Floats
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """The rows of a collection that are public, indexed, and asked for."""
+
+    public: Rows
+    indexed: Rows
+    queries: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Features (n, d), what each row shows (class or person), and the row of the collection it is."""
+
+    features: Floats
+    labels: Rows
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchStudy:
+    """The three parts, ready to be searched."""
+
+    name: str
+    public: Part
+    indexed: Part
+    queries: Part
+
+    @classmethod
+    def prepare(
+        cls,
+        dataset: Dataset,
+        division: Division,
+        pipeline: FeaturePipeline,
+        *,
+        cache: Path | None = None,
+        progress: Progress = silent,
+    ) -> Self:
+        """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""
+        if dataset.images is not None and isinstance(pipeline, LearningPipeline):
+            pipeline.fit(dataset.images[division.public])
+        return cls.of(dataset, extract(dataset, pipeline, cache=cache, progress=progress), division)
+
+    @classmethod
+    def of(cls, dataset: Dataset, features: Floats, division: Division) -> Self:
+        """Put a collection's features where its rows belong; a query without anything to find is left out."""
+        shown = sought(dataset)
+        findable = np.isin(shown[division.queries], shown[division.indexed])
+        if not findable.any():
+            raise DataError(f"no query of {dataset.name} has anything to find among the indexed pictures.")
+        parts = (division.public, division.indexed, division.queries[findable])
+        return cls(dataset.name, *(Part(features[rows], shown[rows], rows) for rows in parts))
+
+
+def sought(dataset: Dataset) -> Rows:
+    """Return what two pictures must have in common to be a right answer: their class or, without classes, person."""
+    if dataset.labels is not None:
+        return dataset.labels
+    if dataset.persons is not None:
+        return dataset.persons
+    raise DataError(f"{dataset.name} has neither classes nor persons, so no answer can be told right from wrong.")
+
+
+def divide(dataset: Dataset, *, queries: int = 500, public: float = 0.5, random_state: int = 0) -> Division:
+    """Divide a collection: a share of it public, then so many queries, and the rest indexed."""
+    if not 0 < public < 1:
+        raise InputError(f"the public share must be in (0, 1); got {public}.")
+    shown = sought(dataset)
+    persons = dataset.persons if dataset.labels is None else None
+    opened, private = partition.split(
+        shown, (public, 1 - public), persons=persons, stratify=persons is None, random_state=random_state
+    )
+    if not 1 <= queries < len(private):
+        raise InputError(
+            f"{len(private)} private pictures of {dataset.name} allow 1 to {len(private) - 1} queries; got {queries}."
+        )
+    order = science(random_state).permutation(private)
+    return Division(np.sort(opened), np.sort(order[queries:]), np.sort(order[:queries]))

@@ -1,0 +1,232 @@
+"""A sift lets out what an app may see of a picture's features, and nothing else: it is data, never code.
+
+A sift can be applied, saved, named by its hash and verified. It holds plain numbers alone, checked when it is made and
+again when it is read from a file, so a platform can take one from an app it does not trust. What a sift *says* about a
+private attribute is another matter: only verification decides that, and `harden` first takes away the places where a
+linear sift can hide things (near-collinear columns, low digits).
+
+Enev et al., "SensorSift", ACSAC 2012, section 4, gives a new sample x the numbers z = ((x - mean) / scale) W:
+
+| paper | here |
+| --- | --- |
+| F, the sifting function | `Sift` |
+| K, the numbers it lets out | `Sift.width` |
+| d, the features it takes | `Sift.dimension` |
+| w_1 ... w_K | columns of `LinearSift.matrix` |
+"""
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.errors import InputError
+from blindsight.sift.features import Features, finite_blocks
+from blindsight.sift.quantiser import Quantiser
+
+Floats = NDArray[np.float32]
+Levels = NDArray[np.int64]
+
+LARGEST = 1e12
+"""No number of a linear sift is larger, no scale or weight other than zero smaller than its inverse."""
+
+HUGE = 1e6
+"""No weight is this many times the median weight of its column: such columns let one feature drown or hide others."""
+
+
+class Sift(ABC):
+    """A frozen function from features (n, d) to what is released, (n, width)."""
+
+    kind: ClassVar[str]
+    """How files call this kind of sift."""
+
+    name: str
+    """What people call it; decides nothing."""
+
+    pipeline: str
+    """Fingerprint of the feature pipeline it belongs to; "" where nobody said."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """How many features it takes."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many numbers it lets out for a picture."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> tuple[int, ...] | None:
+        """How many levels each number has, or None where they are real numbers."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all numbers that decide the release."""
+
+    @abstractmethod
+    def document(self) -> dict[str, Any]:
+        """Return all settings that decide the release, as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
+        """Return the sift that `document` and `arrays` described, checked anew."""
+
+    @abstractmethod
+    def _release(self, block: Floats) -> Floats | Levels:
+        """Return what is released of checked features, (n, width): float32, or int64 levels where they are few."""
+
+    @property
+    def alphabet(self) -> int | None:
+        """How many different releases there can be, or None where they are real numbers."""
+        return None if self.levels is None else math.prod(self.levels)
+
+    def apply(self, X: Features) -> Floats | Levels:
+        """Return what is released of every row: float32 (n, width), or int64 levels 0, 1, ... of the same shape."""
+        return np.concatenate([self._release(block) for block in finite_blocks(X, self.dimension)])
+
+    def symbols(self, X: Features) -> Levels:
+        """Return the release of every row as one number in [0, alphabet): all that anyone can ever learn from it."""
+        if self.levels is None or (self.alphabet or 0) > 1 << 62:
+            raise InputError("this sift has no small alphabet: its numbers are real or of too many levels.")
+        return np.asarray(np.ravel_multi_index(tuple(self.apply(X).T), self.levels), dtype=np.int64)
+
+    def check_pipeline(self, fingerprint: str) -> None:
+        """Refuse features of another pipeline: they would mean something else, and so would every verdict."""
+        if self.pipeline and self.pipeline != fingerprint:
+            raise InputError(
+                f"this sift belongs to feature pipeline {self.pipeline!r}, these features come from "
+                f"{fingerprint!r}. Extract them with the sift's pipeline, or fit a new sift."
+            )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides what is released, and of the pipeline it belongs to."""
+        digest = hashlib.sha256(json.dumps([self.kind, self.document()], sort_keys=True).encode())
+        for name, array in sorted(self.arrays().items()):
+            digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSift(Sift):
+    """z = ((x - mean) / scale) matrix, rounded by the quantiser if there is one.
+
+    `mean` and `scale` have one number per feature, `matrix` is (features, width). Numbers are kept as float32: what is
+    stored is what is applied. Matrices with huge, denormal or non-finite weights are refused.
+    """
+
+    mean: Floats
+    scale: Floats
+    matrix: Floats
+    quantiser: Quantiser | None = None
+    pipeline: str = ""
+    name: str = ""
+    kind: ClassVar[str] = "linear"
+
+    def __post_init__(self) -> None:
+        for part in ("mean", "scale", "matrix"):
+            object.__setattr__(self, part, _frozen(getattr(self, part), part))
+        d, width = self.matrix.shape if self.matrix.ndim == 2 else (0, 0)
+        if not d or not width or self.mean.shape != (d,) or self.scale.shape != (d,):
+            shapes = f"mean {self.mean.shape}, scale {self.scale.shape}, matrix {self.matrix.shape}"
+            raise InputError(f"a linear sift needs a mean and a scale per row of its matrix; got {shapes}.")
+        if not (self.scale >= 1 / LARGEST).all():
+            raise InputError(f"every scale must lie in [{1 / LARGEST:g}, {LARGEST:g}]; got {self.scale.min():g}.")
+        _check_weights(self.matrix)
+        if self.quantiser is not None and self.quantiser.width != width:
+            raise InputError(f"the quantiser takes {self.quantiser.width} outputs; the matrix gives {width}.")
+
+    @property
+    def dimension(self) -> int:
+        """How many features it takes."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def width(self) -> int:
+        """How many numbers it lets out for a picture."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def levels(self) -> tuple[int, ...] | None:
+        """How many levels each number has, or None without a quantiser."""
+        return None if self.quantiser is None else (self.quantiser.levels,) * self.width
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The matrix in units of the features themselves, (x - mean) weights = z."""
+        return np.asarray(self.matrix / self.scale[:, None])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return mean, scale, matrix and the quantiser's edges."""
+        edges = {} if self.quantiser is None else {"edges": self.quantiser.edges}
+        return {"mean": self.mean, "scale": self.scale, "matrix": self.matrix, **edges}
+
+    def document(self) -> dict[str, Any]:
+        """Return the pipeline it belongs to."""
+        return {"pipeline": self.pipeline}
+
+    @classmethod
+    def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
+        """Return the sift made of these parts."""
+        quantiser = Quantiser(arrays["edges"]) if "edges" in arrays else None
+        return cls(arrays["mean"], arrays["scale"], arrays["matrix"], quantiser, str(document["pipeline"]), name)
+
+    def project(self, X: Features) -> Floats:
+        """Return z before any rounding, float32 (n, width): for the platform's eyes, not for the app's."""
+        return np.concatenate([self._project(block) for block in finite_blocks(X, self.dimension)])
+
+    def _project(self, block: Floats) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs: Floats = np.matmul(block - self.mean, self.weights)
+        if not np.isfinite(outputs).all():
+            raise InputError("these features are too large for this sift: its numbers overflow.")
+        return outputs
+
+    def _release(self, block: Floats) -> Floats | Levels:
+        outputs = self._project(block)
+        return outputs if self.quantiser is None else self.quantiser.apply(outputs)
+
+
+def without_negligible(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the matrix with weights below a millionth of their column's largest set to zero: rounding, not signal."""
+    size = np.abs(matrix)
+    return np.where(size * HUGE < size.max(axis=0), 0.0, matrix)
+
+
+def _frozen(numbers: ArrayLike, part: str) -> Floats:
+    """Return a read-only float32 copy of finite numbers of sane size."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = np.array(numbers, dtype=np.float32)
+    if not (np.abs(array) <= LARGEST).all():
+        raise InputError(f"the {part} of a linear sift must be finite and within +-{LARGEST:g}.")
+    array.setflags(write=False)
+    return array
+
+
+def _check_weights(matrix: Floats) -> None:
+    """Refuse denormal or otherwise vanishing weights, and columns in which one weight dwarfs the others."""
+    for j, column in enumerate(np.abs(matrix.T)):
+        weights = column[column > 0]
+        if not weights.size:
+            raise InputError(f"column {j} of the matrix is zero: that number would say nothing. Leave it out.")
+        if weights.min() < 1 / LARGEST:
+            raise InputError(
+                f"weights must be zero or at least {1 / LARGEST:g}; column {j} has {weights.min():g}. "
+                "Set vanishing weights to zero."
+            )
+        if weights.max() > HUGE * np.median(weights):
+            raise InputError(
+                f"no weight may exceed {HUGE:g} times the median weight of its column; column {j} has "
+                f"{weights.max():g} beside {np.median(weights):g}. Set negligible weights to zero, or rescale."
+            )

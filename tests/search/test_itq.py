@@ -1,0 +1,140 @@
+"""Iterative quantisation against scipy's Procrustes, scikit-learn's PCA, and faiss's own ITQ in mAP and in time."""
+
+import time
+
+import faiss
+import numpy as np
+import pytest
+from scipy.linalg import orthogonal_procrustes
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+
+from blindsight.errors import InputError
+from blindsight.search.codes import pack
+from blindsight.search.evaluation import evaluate_codes
+from blindsight.search.itq import ITQ, itq_rotation, principal_directions, procrustes, project
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32), y
+
+
+def quantisation_loss(V, R):
+    scores = V @ R
+    return float(((np.where(scores >= 0, 1, -1) - scores) ** 2).sum())
+
+
+def test_procrustes_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    V, B = rng.normal(size=(50, 8)), np.sign(rng.normal(size=(50, 8)))
+    np.testing.assert_allclose(procrustes(B, V), orthogonal_procrustes(V, B)[0], atol=1e-6)
+
+
+def test_directions_are_those_of_scikit_learn(digits):
+    X, _ = digits
+    mean, directions = principal_directions(X, 10)
+    oracle = PCA(10, svd_solver="full").fit(X.astype(np.float64)).components_.T
+    np.testing.assert_allclose(np.abs(oracle.T @ directions), np.eye(10), atol=1e-5)
+    np.testing.assert_allclose(mean, X.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(project(X, mean, directions), (X - mean) @ directions, atol=1e-6)
+
+
+def test_directions_survive_features_of_very_different_scale():
+    rng = np.random.default_rng(1)
+    scales = np.array([1e4, 1.0, 1e-1])  # variances from 1e8 to 1e-2: more than single precision holds in one sum
+    X = (rng.normal(size=(3_000, 3)) * scales).astype(np.float32)
+    _, directions = principal_directions(X, 3)
+    oracle = np.linalg.eigh(np.cov(X.astype(np.float64).T))[1][:, ::-1]
+    np.testing.assert_allclose(np.abs((oracle * directions).sum(axis=0)), 1, atol=1e-6)
+
+
+def test_the_loss_never_rises_and_is_that_of_the_rotation_returned(digits):
+    X, _ = digits
+    mean, directions = principal_directions(X, 24)
+    V = 5 * project(X, mean, directions)
+    rotation, losses = itq_rotation(V, 30, np.random.default_rng(2))
+    assert losses.shape == (30,)
+    assert (np.diff(losses) <= 1e-6 * losses[0]).all()
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(rotation.T @ rotation, np.eye(24), atol=1e-5)
+    # The signs are refitted after the last rotation, which can only help.
+    assert losses[-1] * 0.99 < quantisation_loss(V, rotation) <= losses[-1] * (1 + 1e-6)
+
+
+def test_each_iteration_is_the_published_one(digits):
+    X, _ = digits
+    V = project(X, *principal_directions(X, 12))
+    R = itq_rotation(V, 0, np.random.default_rng(3))[0].astype(np.float64)
+    for _ in range(5):
+        B = np.where(V @ R >= 0, 1.0, -1.0)
+        R = orthogonal_procrustes(V.astype(np.float64), B)[0]
+    expected = float(((B - V @ R) ** 2).sum())
+    rotation, losses = itq_rotation(V, 5, np.random.default_rng(3))
+    np.testing.assert_allclose(rotation, R, atol=1e-4)
+    assert losses[-1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_codes_are_the_signs_of_rotated_components(digits):
+    X, _ = digits
+    learner = ITQ(16, iterations=10, random_state=4).fit(X)
+    mean, directions = principal_directions(X, 16)
+    rotation, losses = itq_rotation(project(X, mean, directions), 10, np.random.default_rng(4))
+    np.testing.assert_allclose(learner.function_.scores(X), (X - mean) @ directions @ rotation, atol=1e-5)
+    np.testing.assert_array_equal(learner.losses_, losses)
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_codes_find_more_than_those_of_faiss_and_of_a_random_rotation(digits, bits):
+    X, y = digits
+
+    def precision(codes):
+        return evaluate_codes(codes[:300], codes[300:], y[:300], y[300:], bits=bits).mean_average_precision
+
+    other = faiss.ITQTransform(X.shape[1], bits, True)
+    other.train(X[300:])
+    seeds = range(5)
+    ours = np.mean([precision(ITQ(bits, random_state=seed).fit(X[300:]).transform(X)) for seed in seeds])
+    unrefined = np.mean([precision(ITQ(bits, 0, random_state=seed).fit(X[300:]).transform(X)) for seed in seeds])
+    assert ours > precision(pack(other.apply(X) >= 0))
+    assert ours > unrefined
+
+
+def test_constant_and_repeated_features_do_no_harm(digits):
+    X, _ = digits
+    padded = np.hstack([X, np.full((len(X), 3), 0.1), X[:, :10]]).astype(np.float32)
+    assert principal_directions(padded, 77)[1].shape[1] == principal_directions(X, 64)[1].shape[1] < 64
+    function = ITQ(16).fit(padded).function_
+    np.testing.assert_allclose(function.matrix[64:67], 0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("X", "bits", "sentence"),
+    [
+        (np.random.default_rng(5).normal(size=(100, 8)), 9, "100 rows of 8 features vary in only 8 directions"),
+        (np.random.default_rng(5).normal(size=(10, 50)), 10, "10 rows of 50 features vary in only 9 directions"),
+        (np.tile([[0.1, 0.7, 1e6]], (20, 1)), 1, "vary in only 0 directions"),
+        (np.outer(np.arange(30), [0.1, 0.3, 0.7]) + 0.1, 2, "only 1 directions. Ask for fewer bits, or take LSH"),
+    ],
+)
+def test_more_bits_than_directions_are_refused(X, bits, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ITQ(bits).fit(X)
+
+
+def test_a_negative_number_of_iterations_is_refused():
+    with pytest.raises(InputError, match="iterations must be >= 0; got -1"):
+        ITQ(2, iterations=-1).fit(np.random.default_rng(6).normal(size=(20, 4)))
+
+
+@pytest.mark.slow
+def test_learning_takes_no_longer_than_that_of_faiss():
+    X = np.random.default_rng(7).normal(size=(50_000, 512)).astype(np.float32) * np.linspace(1, 0.05, 512, dtype="f4")
+    other = faiss.ITQTransform(512, 64, True)
+    seconds = []
+    for learn in (lambda: other.train(X), lambda: ITQ(64).fit(X)):
+        start = time.process_time()
+        learn()
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 1.5 * seconds[0]
