@@ -23,8 +23,9 @@ Unit = Literal["bit", "record", "person"]
 Neighbours = Literal["add/remove", "replace"]
 """How neighbouring inputs differ: one unit is there or not, or one unit is exchanged for another."""
 
-Guarantee = Literal["differential privacy", "cryptographic", "measured", "none"]
-"""How the protection is known: by proof, by proof under assumptions of hardness, by attacking it, or not at all."""
+Guarantee = Literal["differential privacy", "cryptographic", "certified", "measured", "none"]
+"""How the protection is known: by proof, by proof under assumptions of hardness, by a bound on every attacker that holds
+with a stated confidence, by attacking it, or not at all."""
 
 Randomness = Literal["operating system", "injected", "none"]
 """Where noise and keys came from; injected randomness can be repeated and voids every guarantee."""
@@ -43,6 +44,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 _NEEDS: dict[Guarantee, tuple[str, ...]] = {
     "differential privacy": ("unit", "delta", "neighbours", "accountant"),
     "cryptographic": ("assumptions",),
+    "certified": ("evidence", "assumptions"),
     "measured": ("evidence",),
     "none": (),
 }
@@ -161,6 +163,8 @@ class PrivacyStatement:
             line = f"Proven: epsilon = {_rounded_up(self.epsilon or 0.0)}{delta} per {self.unit}"
         elif self.guarantee == "cryptographic":
             line = f"Proven under the assumptions named: {self.mechanism}"
+        elif self.guarantee == "certified":
+            line = f"Certified: {self.evidence}"
         elif self.guarantee == "measured":
             line = f"Measured, not proven: {self.evidence}"
         else:

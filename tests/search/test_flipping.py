@@ -6,8 +6,6 @@ Statistical tests are seeded and fail by chance with probability below 1e-6 each
 import inspect
 import math
 import os
-import time
-from collections.abc import Iterator
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
@@ -95,7 +93,7 @@ def test_record_budget_is_kept_over_all_bits(epsilon: float, bits: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 4, 48, 256])
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (1.0, 1e-6), (8.0, 1e-6), (1.0, 0.3)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-3), (1.0, 1e-6), (8.0, 1e-6), (8.0, 1e-14), (1.0, 0.3)])
 def test_approximate_record_budget_is_kept_and_no_smaller_beta_does(epsilon: float, delta: float, bits: int) -> None:
     beta = record_beta_approximate(epsilon, delta, bits)
     assert exact_delta(beta, bits, epsilon) <= delta
@@ -104,7 +102,7 @@ def test_approximate_record_budget_is_kept_and_no_smaller_beta_does(epsilon: flo
 
 
 def test_delta_zero_is_the_pure_budget_and_long_codes_gain_from_delta() -> None:
-    assert record_beta_approximate(1.0, 0.0, 48) == pytest.approx(record_beta(1.0, 48), rel=1e-13)
+    assert record_beta_approximate(1.0, 0.0, 48) == record_beta(1.0, 48)
     assert record_beta(8.0, 48) - record_beta_approximate(8.0, 1e-6, 48) > 0.01
 
 
@@ -173,12 +171,8 @@ def test_theorem_4_fails_even_for_one_bit_below_the_golden_ratio() -> None:
 def test_coins_are_exact_over_all_digits(share: int) -> None:
     # The 64 coins of one word see all 2^6 sequences of six digits once: exactly `share` of them must be 1.
     words = [sum(1 << lane for lane in range(64) if lane >> digit & 1) for digit in range(6)]
-
-    def all_digits() -> Iterator[bytes]:
-        yield from (word.to_bytes(8, "little") for word in words)
-
-    stock = all_digits()
-    coins = flipping._coins(share << 58, 1, lambda count: next(stock))
+    stock = iter(words)
+    coins = flipping._coins(share << 58, 1, lambda count: next(stock).to_bytes(count, "little"))
     assert int(coins[0]).bit_count() == share
 
 
@@ -249,15 +243,6 @@ def test_grid_is_reached_towards_one_half(beta: float) -> None:
     assert bit_loss(grid_beta(beta)) <= bit_loss(beta)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("beta", [0.368, 0.018, 0.27])
-def test_million_codes_of_64_bits_take_less_than_a_second(beta: float) -> None:
-    codes = np.zeros((1_000_000, 8), np.uint8)
-    start = time.process_time()
-    flip(codes, 64, beta)
-    assert time.process_time() - start < 1
-
-
 # --- Lemmas 5 and 7 ---
 
 
@@ -288,7 +273,7 @@ def test_lemma_7_holds_and_the_number_of_flips_is_far_tighter(epsilon: float) ->
     before = hamming(query, codes).astype(int)
     source = seeded_bytes(6)
     changes = [np.abs(hamming(query, flip(codes, bits, beta, source=source)) - before).sum() for _ in range(runs)]
-    # ||d - d'||_1 deviates by at most sqrt(n c beta) (as many independent changes of one): six of the mean's.
+    # A change |d_i - d'_i| varies no more than d'_i, by c beta (1 - beta): six standard deviations of the mean.
     mean = float(np.mean(changes)) - 6 * math.sqrt(expected_flips(beta, n, bits) / runs)
     assert mean < expected_flips(beta, n, bits) < lemma7_bound(beta, n, bits) / 7
 
@@ -319,6 +304,11 @@ def test_budgets_must_be_positive_and_finite(epsilon: float) -> None:
             refuse(epsilon)
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert record_beta(np.float32(1), np.int64(48)) == record_beta(1.0, 48)  # type: ignore[arg-type]
+    assert record_delta(0.3, np.int64(48), np.float64(1)) == record_delta(0.3, 48, 1.0)  # type: ignore[arg-type]
+
+
 def test_other_bad_parameters_are_refused() -> None:
     with pytest.raises(InputError, match="epsilon must be at most 700"):
         response_beta(701.0)
@@ -326,7 +316,7 @@ def test_other_bad_parameters_are_refused() -> None:
         record_beta_approximate(1.0, 1.0, 48)
     with pytest.raises(InputError, match="epsilon must be at least 0"):
         record_delta(0.3, 48, -1.0)
-    with pytest.raises(InputError, match="bits >= 1"):
+    with pytest.raises(InputError, match="whole number of bits"):
         record_loss(0.3, 0)
     with pytest.raises(InputError, match=r"uint8 of shape \(n, 6\)"):
         flip(np.zeros((3, 8), np.uint8), 48, 0.3)

@@ -22,14 +22,15 @@ def faiss_codes(function, X):
 def test_codes_are_those_of_faiss_bit_for_bit(bits):
     X = np.random.default_rng(1).normal(3, 1, (200, 40)).astype(np.float32)
     learner = LSH(bits).fit(X)
-    # Sums in another order may move a score by rounding; none here is near enough to zero to care.
-    assert np.abs(learner.function_.scores(X)).min() > 1e-4
-    np.testing.assert_array_equal(learner.transform(X), faiss_codes(learner.function_, X))
+    # Sums in another order may move a score by rounding: rows with a score that near zero are left out.
+    clear = X[np.abs(learner.function_.scores(X)).min(axis=1) > 1e-4]
+    assert len(clear) > 190
+    np.testing.assert_array_equal(learner.transform(clear), faiss_codes(learner.function_, clear))
 
 
 @pytest.mark.parametrize("degrees", [5, 60, 90, 150])
 def test_bits_differ_as_often_as_the_angle_says(degrees):
-    angle, bits = np.radians(degrees), 100_000
+    angle, bits = np.radians(degrees), 60_000
     X = np.array([[2.0, 0, 0], [0.1 * np.cos(angle), 0.1 * np.sin(angle), 0]], dtype=np.float32)
     codes = LSH(bits, random_state=degrees, centre=False).fit_transform(X)
     differing = int(hamming(codes[:1], codes[1:])[0, 0])

@@ -18,7 +18,7 @@ def published_scores(X, bits, rows):
     """Return the eigenfunctions of section 3 of the paper at some rows, smallest eigenvalues first."""
     X = X.astype(np.float64)
     centred = X - X.mean(axis=0)
-    values, vectors = np.linalg.eigh(np.cov(centred.T))
+    vectors = np.linalg.eigh(np.cov(centred.T))[1]
     W = vectors[:, ::-1][:, : min(bits, X.shape[1])]
     W = W * np.sign(W[np.abs(W).argmax(axis=0), np.arange(W.shape[1])])
     V = centred @ W

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, betaincinv, gammaln, ndtri, xlog1py, xlogy
+from scipy.special import betaincinv, gammaln, ndtri
 
 from blindsight.errors import InputError
 from blindsight.metrics.inputs import label_pair
@@ -94,27 +94,32 @@ def _upper_limit(hits: NDArray[np.int64], totals: NDArray[np.int64], tail: float
     """Return a value that the mean of two binomial rates exceeds with probability at most `tail`."""
     small = int(np.argmin(totals))  # the sum runs over the counts of the smaller class
     (x, n), (z, m) = ((int(hits[c]), int(totals[c])) for c in (small, 1 - small))
-    spare = tail / 1000  # once for the range of the first rate, once for the counts outside the window
+    spare = tail / 1000  # for the range of the first rate, and for the counts outside either window
     low = float(betaincinv(x, n - x + 1, spare / 2)) if x else 0.0
     high = float(betaincinv(x + 1, n - x, 1 - spare / 2)) if x < n else 1.0
     edges = np.linspace(low, high, _CELLS + 1)
-    window = np.sqrt(n * np.log(2 / spare) / 2)  # Hoeffding: a count leaves its mean +- window with probability < spare
-    counts = np.arange(max(0, int(n * low - window)), min(n, int(n * high + window) + 1) + 1)
-    weights = _binomial(counts, n, edges[:-1, None])
+    counts, weights = _binomial(n, edges[:-1], spare)
     allowed = np.clip((x * m + z * n - counts * m) // n, -1, m)  # the second count that keeps T at or below t
-    enough = tail - 2 * spare
-    open_cells = weights @ (allowed >= 0) > enough  # elsewhere not even a second rate of 0 survives
+    enough = tail - 3 * spare
+    open_cells = np.sum(weights * (allowed >= 0), axis=1) > enough  # elsewhere not even a second rate of 0 survives
     under, over = np.where(open_cells, 0.0, -1.0), np.where(open_cells, 1.0, -1.0)
     for _ in range(_HALVINGS):
         live = np.flatnonzero(edges[1:] + over >= np.max(edges[1:] + under))  # no other cell can hold the maximum
         middle = (under[live] + over[live]) / 2
-        reached = np.where(allowed < 0, 0.0, bdtr(np.maximum(allowed, 0), m, middle[:, None]))
-        possible = np.sum(weights[live] * reached, axis=1) > enough
+        seconds, shares = _binomial(m, middle, spare)
+        reached = np.pad(np.cumsum(shares, axis=1), ((0, 0), (1, 0)))
+        places = np.clip(allowed[live] - seconds[:, :1] + 1, 0, shares.shape[1])
+        possible = np.sum(weights[live] * np.take_along_axis(reached, places, axis=1), axis=1) > enough
         under[live], over[live] = np.where(possible, middle, under[live]), np.where(possible, over[live], middle)
     return min(1.0, float(np.max(edges[1:] + over)) / 2)
 
 
-def _binomial(counts: NDArray[np.int64], n: int, rate: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probabilities of the counts in n trials (scipy.stats.binom.pmf, without its half second of import)."""
-    choose = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1)
-    return np.asarray(np.exp(choose + xlogy(counts, rate) + xlog1py(n - counts, -rate)))
+def _binomial(n: int, rates: NDArray[np.float64], spare: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return, rate by rate, the counts in n trials that matter and their probabilities; `spare` bounds all others'."""
+    reach = int(np.sqrt(n * np.log(2 / spare) / 2)) + 1  # Hoeffding
+    counts = np.floor(n * rates).astype(np.int64)[:, None] + np.arange(-reach, reach + 2)
+    inside = np.clip(counts, 0, n)
+    factorials = gammaln(np.arange(1, n + 2))  # their logarithms
+    yes, no = np.log(np.maximum([rates, 1 - rates], 1e-300))[:, :, None]
+    chances = np.exp(factorials[n] - factorials[inside] - factorials[n - inside] + inside * yes + (n - inside) * no)
+    return counts, chances * (counts == inside)

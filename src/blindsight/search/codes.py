@@ -16,6 +16,8 @@ from blindsight.errors import InputError
 Codes = NDArray[np.uint8]
 """Packed codes, (n, ceil(bits / 8))."""
 
+_MOST_BYTES = 2**13 - 1  # so that every distance fits into 16 bits
+
 
 def code_bytes(bits: int) -> int:
     """Return how many bytes a code of so many bits takes."""
@@ -24,9 +26,10 @@ def code_bytes(bits: int) -> int:
 
 
 def check_bits(bits: int) -> None:
-    """Raise unless `bits` is a whole positive number."""
-    if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or bits < 1:
-        raise InputError(f"a code needs a whole number of bits >= 1; got {bits!r}.")
+    """Raise unless `bits` is a whole number that a code can have."""
+    most = 8 * _MOST_BYTES
+    if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or not 1 <= bits <= most:
+        raise InputError(f"a code needs a whole number of bits in [1, {most}]; got {bits!r}.")
 
 
 def check_codes(codes: ArrayLike, bits: int, what: str = "codes") -> Codes:
@@ -73,7 +76,7 @@ def hamming(queries: Codes, codes: Codes) -> NDArray[np.uint16]:
     array([[0, 3]], dtype=uint16)
     """
     left, right = _words(queries), _words(codes)
-    if left.shape[1] != right.shape[1]:
+    if queries.shape[1] != codes.shape[1]:
         raise InputError(f"codes of {queries.shape[1]} and {codes.shape[1]} bytes have no Hamming distance.")
     distances = np.zeros((len(left), len(right)), dtype=np.uint16)
     for word in range(left.shape[1]):
@@ -91,6 +94,8 @@ def _words(codes: Codes) -> NDArray[np.uint64]:
     packed: NDArray[Any] = np.asarray(codes)
     if packed.dtype != np.uint8 or packed.ndim != 2:
         raise InputError(f"codes must be packed: uint8 of shape (n, bytes); got {packed.dtype} {packed.shape}.")
+    if packed.shape[1] > _MOST_BYTES:
+        raise InputError(f"codes of more than {_MOST_BYTES} bytes are not compared; got {packed.shape[1]}.")
     width = -(-packed.shape[1] // 8) * 8
     padded = np.zeros((len(packed), width), dtype=np.uint8)
     padded[:, : packed.shape[1]] = packed

@@ -129,8 +129,11 @@ def evaluate_distances(
     """
     wanted, offered = _check_labels(query_labels, labels)
     queries, items = len(wanted), len(offered)
+    rows = _block(items) if block is None else block
+    if rows < 1:
+        raise InputError(f"a block is at least 1 query; got {block}.")
     per_query = np.empty(queries)
-    for span in blocks(queries, _block(items) if block is None else block):
+    for span in blocks(queries, rows):
         spans = np.asarray(distances(span))
         expected = (span.stop - span.start, items)
         if spans.shape != expected:

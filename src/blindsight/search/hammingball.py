@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.errors import InputError
 from blindsight.rng import ByteSource, random_words, system_bytes
 from blindsight.search.codes import Codes, blocks, check_bits, check_codes, pack
-from blindsight.search.flipping import odds
+from blindsight.search.flipping import binomials, odds
 from blindsight.search.symbols import random_subsets
 
 _ROWS = 2**15  # codes released at a time
@@ -56,7 +56,7 @@ class HammingBall:
         best = _nearest_radius(int(bits), factor) if radius is None else radius
         if isinstance(best, bool) or not isinstance(best, int | np.integer) or not 0 <= best < bits:
             raise InputError(f"radius must be a whole number in [0, {bits - 1}]; got {best!r}. A larger says nothing.")
-        for name, value in (("bits", int(bits)), ("epsilon", epsilon), ("radius", int(best))):
+        for name, value in (("bits", int(bits)), ("epsilon", float(epsilon)), ("radius", int(best))):
             object.__setattr__(self, name, value)
 
     @property
@@ -93,7 +93,7 @@ class HammingBall:
     @cached_property
     def _chances(self) -> tuple[Fraction, ...]:
         factor = odds(self.epsilon)
-        weights = [math.comb(self.bits, d) * (factor if d <= self.radius else 1) for d in range(self.bits + 1)]
+        weights = [number * (factor if d <= self.radius else 1) for d, number in enumerate(binomials(self.bits))]
         total = sum(weights)
         return tuple(Fraction(weight) / total for weight in weights)
 
@@ -118,11 +118,11 @@ def categorical(up_to: Sequence[Fraction], size: int, source: ByteSource = syste
 
 def _nearest_radius(bits: int, factor: Fraction) -> int:
     """Return the radius of the least expected distance: (sum of d w_d) / (sum of w_d) in whole numbers."""
-    inside = list(accumulate(math.comb(bits, d) for d in range(bits)))
-    moments = accumulate(d * math.comb(bits, d) for d in range(bits))
+    numbers = binomials(bits)[:-1]
+    moments = accumulate(d * number for d, number in enumerate(numbers))
     # All codes together have 2^bits of weight and bits 2^(bits - 1) of distance; those inside count `factor` times.
     distances = [
         (bits * 2 ** (bits - 1) + (factor - 1) * moment) / (2**bits + (factor - 1) * count)
-        for moment, count in zip(moments, inside, strict=True)
+        for moment, count in zip(moments, accumulate(numbers), strict=True)
     ]
     return distances.index(min(distances))

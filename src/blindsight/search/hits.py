@@ -1,7 +1,7 @@
 """What a search answers, and what every index of binary codes can do: one interface, whoever keeps the codes.
 
-Hits are ordered by distance, and by age (which row was added first) where distances are equal. A search that finds fewer
-than it was asked for fills up with the distance -1 and the id -1 (integers) or None (text); no real distance is
+Hits are ordered by distance, and by age (which row was added first) where distances are equal. A search that finds
+fewer than it was asked for fills up with the distance -1 and the id -1 (integers) or None (text); no real distance is
 negative, so the distance tells, even if -1 is an id. An empty index answers with nothing but filling.
 """
 

@@ -59,7 +59,8 @@ class IntegerIds:
 
     def __init__(self, values: NDArray[np.int64]) -> None:
         self._values = Growing(values)
-        self._recent: dict[int, int] = {}
+        self._recent: dict[int, int] = {}  # positions of ids that came after the last sorting
+        self._order: NDArray[np.int64] | None = None  # positions in ascending order of their ids; None: all of them
         self._sort()
 
     @property

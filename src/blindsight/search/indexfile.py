@@ -51,8 +51,8 @@ def write_index(
     header = json.dumps({"kind": kind, "document": document, "sections": table}, allow_nan=False).encode()
     with atomic_writer(path, private=private) as stream:
         stream.write(_OPENING.pack(_MAGIC, _VERSION, len(header), hashlib.sha256(header).digest()))
-        for part in (header, *(array.data for array in arrays.values() if array.size)):
-            stream.write(part)
+        for part in (np.frombuffer(header, dtype=np.uint8), *arrays.values()):
+            stream.write(part.data if part.size else b"")
             stream.write(bytes(_padded(stream.tell()) - stream.tell()))
 
 

@@ -41,7 +41,7 @@ class Rows:
         """Integers or text; None until the first row."""
         return None if self._ids is None else kind_of(self._ids.values)
 
-    def has(self, key: object) -> bool:
+    def has(self, key: Any) -> bool:
         """Tell whether there is a row of this id; what could be no id is not there."""
         try:
             return self._ids is not None and bool(self.positions([key])[0] >= 0)

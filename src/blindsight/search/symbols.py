@@ -48,6 +48,7 @@ class KaryResponse:
         _check_alphabet(self.k)
         odds(self.epsilon)
         object.__setattr__(self, "k", int(self.k))
+        object.__setattr__(self, "epsilon", float(self.epsilon))
 
     @property
     def loss(self) -> float:
@@ -102,7 +103,7 @@ class SubsetSelection:
         best = _best_size(int(k), epsilon) if size is None else size
         if isinstance(best, bool) or not isinstance(best, int | np.integer) or not 1 <= best < k:
             raise InputError(f"size must be a whole number in [1, {k - 1}]; got {best!r}. All {k} symbols say nothing.")
-        for name, value in (("k", int(k)), ("epsilon", epsilon), ("size", int(best))):
+        for name, value in (("k", int(k)), ("epsilon", float(epsilon)), ("size", int(best))):
             object.__setattr__(self, name, value)
 
     @property

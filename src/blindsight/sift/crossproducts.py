@@ -21,7 +21,8 @@ from blindsight.sift.labels import Labels, check_labels
 
 Array = NDArray[np.float64]
 
-_CELLS = 1 << 20  # a block is centred and used while it is still in the processor's cache
+_CELLS = 1 << 18  # a block is centred and used while it is still in the processor's cache
+_GRAM_CELLS = 1 << 22  # larger ones for d x d sums, which do not fit there anyway
 _CONSTANT = 1e-6  # a deviation this small beside the mean is rounding
 
 
@@ -51,8 +52,9 @@ class CrossProducts:
         used = masks.any(axis=0)
         sums, squares = np.zeros_like(self._sums), np.zeros_like(self._squares)
         gram = None if self._gram is None else np.zeros_like(self._gram)
+        cells = _CELLS if gram is None else _GRAM_CELLS
         with np.errstate(over="ignore", invalid="ignore"):
-            for span, block in blocks(rows, _CELLS):
+            for span, block in blocks(rows, cells):
                 near = shift.astype(block.dtype)
                 block_sums, block_squares = _block_sums(block, near, masks[span][:, used].astype(block.dtype))
                 sums[used] += block_sums

@@ -14,7 +14,7 @@ Features: TypeAlias = ArrayLike | Any
 
 Floats = NDArray[np.float32]
 
-_CELLS = 1 << 22  # numbers in one dense block while a sift is applied
+_CELLS = 1 << 20  # numbers in one dense block while a sift is applied
 
 
 def check_shape(X: Features, dimension: int | None = None) -> Any:

@@ -44,8 +44,8 @@ class Policy:
     def __post_init__(self) -> None:
         for role in ("public", "private"):
             object.__setattr__(self, role, _names(getattr(self, role), role))
-        if not isinstance(self.name, str):
-            raise InputError(f"the name of a policy is text; got {self.name!r}. Put it in quotes.")
+        if not isinstance(self.name, str) or not self.name.isprintable():
+            raise InputError(f"the name of a policy is one line of text; got {self.name!r}. Put it in quotes.")
         both = sorted(set(self.public) & set(self.private))
         if both:
             raise InputError(
@@ -112,8 +112,8 @@ def _names(given: Any, role: str) -> tuple[str, ...]:
     if names is None:
         raise InputError(f"the {role} attributes must be a list of names; got {given!r}.")
     for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise InputError(f"every {role} attribute must be a name; got {name!r}. Put names in quotes.")
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise InputError(f"every {role} attribute must be a name, printable text; got {name!r}. Put it in quotes.")
         if names.count(name) > 1:
             raise InputError(f"{name!r} is named twice among the {role} attributes.")
     if not names:

@@ -1,0 +1,78 @@
+"""The platform's own version of an app's linear sift: the same span, with nowhere left to hide.
+
+A linear sift tells as much as the span of its columns, whatever basis the app chose for it. A dishonest app chooses a
+basis that fools a verifier: a pair [a, a + 1e-4 b] looks like two copies of a harmless score until somebody takes the
+difference, and a + 1e-4 b on whole-number features carries b in the digits that no classifier looks at. `harden`
+chooses the basis itself, from reference data of its own:
+
+1. features that never vary on the reference data get weight zero: verification could not see what they would say;
+2. the outputs become uncorrelated and of unit variance, so that what they tell stands side by side at full size,
+   where attackers of a verifier find it;
+3. directions with less than 1/256 of the deviation of the largest, once each output counts the same, are dropped:
+   they are below what step 4 leaves of the others;
+4. outputs are rounded to 256 levels over 4 deviations either side.
+
+What an honest sift tells survives all four. What remains possible is what fits into the levels themselves: only a small
+alphabet, with a certificate, bounds that (Enev et al., "SensorSift", ACSAC 2012, has neither).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError
+from blindsight.sift.features import Features, finite_blocks
+from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.sift import LinearSift, without_negligible
+
+BITS = 8
+RANGE = 4.0
+"""Outputs are rounded over so many standard deviations either side of their mean."""
+
+Array = NDArray[np.float64]
+
+
+def harden(sift: LinearSift, X: Features) -> LinearSift:
+    """Return a sift of the same span in a basis fitted to reference features X (n, d), rounded to 8 bits.
+
+    It has as many outputs as the span has directions that can be told apart, so never more than the original. The
+    original's own quantiser is left out.
+    """
+    mean, varies, samples = _reference(X, sift.dimension)
+    if samples <= sift.width:
+        raise InputError(f"hardening {sift.width} outputs needs more reference samples than that; got {samples}.")
+    matrix = np.where(varies[:, None], sift.matrix, 0)
+    told = np.flatnonzero(np.abs(matrix).max(axis=0) > 0)
+    if not told.size:
+        raise InputError("this sift reads only features that never vary on the reference data: it tells nothing.")
+    visible = replace(sift, mean=mean.astype(np.float32), matrix=matrix[:, told], quantiser=None)
+    turn = _whitening(visible.project(X).astype(np.float64))
+    turned = without_negligible(visible.matrix @ turn)
+    quantiser = Quantiser.uniform([-RANGE] * turn.shape[1], [RANGE] * turn.shape[1], BITS)
+    return replace(visible, matrix=turned.astype(np.float32), quantiser=quantiser)
+
+
+def _reference(X: Features, dimension: int) -> tuple[Array, NDArray[np.bool_], int]:
+    """Return the mean of every feature, whether it varies, and the number of samples."""
+    total, samples = np.zeros(dimension), 0
+    low, high = np.full(dimension, np.inf, dtype=np.float32), np.full(dimension, -np.inf, dtype=np.float32)
+    for block in finite_blocks(X, dimension):
+        total += block.sum(axis=0, dtype=np.float64)
+        samples += len(block)
+        np.minimum(low, block.min(axis=0), out=low)
+        np.maximum(high, block.max(axis=0), out=high)
+    return total / samples, low < high, samples
+
+
+def _whitening(outputs: Array) -> Array:
+    """Return the map (outputs, kept) to uncorrelated outputs of unit variance, strongest first."""
+    deviation = outputs.std(axis=0)
+    if not deviation.any():
+        raise InputError("this sift lets out the same numbers for every reference sample: it tells nothing.")
+    inverse = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+    values, vectors = np.linalg.eigh(np.cov(outputs * inverse, rowvar=False, bias=True).reshape(2 * deviation.shape))
+    kept = values > values[-1] / 4**BITS  # variances: the square of 1 / 2^BITS
+    basis = vectors[:, kept][:, ::-1]
+    basis = basis * np.sign(np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0))
+    return np.asarray(inverse[:, None] * basis / np.sqrt(values[kept][::-1]))
