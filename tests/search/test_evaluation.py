@@ -120,6 +120,7 @@ def test_progress_is_told_and_blocks_are_as_large_as_asked(collection):
         ({"query_labels": ["1"]}, "both whole numbers or both names; got <U1 and int64"),
         ({"query_labels": [1.5]}, "got float64 and int64"),
         ({"query_labels": 1}, r"got \(\) and \(2,\)"),
+        ({"labels": 1}, r"got \(1,\) and \(\)"),
         ({"query_labels": [], "query_codes": np.zeros((0, 1), np.uint8)}, r"got \(0,\)"),
         ({"top": 0}, "top must be >= 1"),
         ({"ties": "random"}, "unknown rule for ties 'random'"),
@@ -143,3 +144,5 @@ def test_answers_for_other_queries_are_refused():
     codes = pack([[1, 0], [0, 1]])
     with pytest.raises(InputError, match=r"a row per query, 2; got \(1, 1\)"):
         neighbours_recall([[0]], codes, codes, 2)
+    with pytest.raises(InputError, match="recall needs queries and codes; got 2 and 0"):
+        neighbours_recall([[0], [1]], codes, codes[:0], 2)

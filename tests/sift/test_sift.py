@@ -89,7 +89,7 @@ def test_wrong_features_get_a_sentence():
 def test_features_of_another_pipeline_are_refused():
     sift = LinearSift(*parts(), pipeline="pixels v1")
     sift.check_pipeline("pixels v1")
-    with pytest.raises(InputError, match="'pixels v1'.*'embedding v2'"):
+    with pytest.raises(InputError, match=r"'pixels v1'.*'embedding v2'"):
         sift.check_pipeline("embedding v2")
     LinearSift(*parts()).check_pipeline("anything")
 

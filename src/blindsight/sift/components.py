@@ -30,10 +30,10 @@ EXHAUSTED = 1e-4
 
 
 def privacy_components(
-    public: Array, private: Array, loading: Callable[[Array], Array], count: int, privacy: float
+    public: Array, private: Array, loading: Callable[[Array], Array], count: int, privacy: float, *, size: float
 ) -> Array:
-    """Return up to `count` unit directions (d, k); fewer where the public covariance is used up before."""
-    least = EXHAUSTED * float(np.linalg.norm(public))
+    """Return up to `count` unit directions (d, k); fewer where nothing worth `size`, the public covariance, is left."""
+    least = EXHAUSTED * size
     found: list[Array] = []
     seen = np.zeros((len(public), 0))  # orthonormal basis of the loadings P
     for _ in range(count):

@@ -41,7 +41,8 @@ class CrossProducts:
     @classmethod
     def like(cls, X: Features, public: ArrayLike, private: ArrayLike, *, gram: bool = False) -> Self:
         """Return an empty accumulator for batches of this shape."""
-        return cls(check_shape(X).shape[1], check_labels(public).shape[1], check_labels(private).shape[1], gram=gram)
+        sides = check_labels(public, name="public labels"), check_labels(private, name="private labels")
+        return cls(check_shape(X).shape[1], *(side.shape[1] for side in sides), gram=gram)
 
     def update(self, X: Features, public: ArrayLike, private: ArrayLike) -> None:
         """Add a batch of features and labels, 1, 0 or -1 for unknown; a batch that is refused adds nothing."""

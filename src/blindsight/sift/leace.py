@@ -71,6 +71,7 @@ class LeacePLS(LinearSiftLearner):
 
         erased = erasure.apply(covariances.public)
         nothing = np.zeros((len(erased), 1))  # what was private is gone: plain PLS
-        found = privacy_components(erased, nothing, loading, self.n_components, 0.0)
+        size = float(np.linalg.norm(covariances.public))
+        found = privacy_components(erased, nothing, loading, self.n_components, 0.0, size=size)
         directions = erasure.transposed(found)
         return np.asarray(directions / np.linalg.norm(directions, axis=0))

@@ -79,7 +79,10 @@ class LinearSiftLearner(BaseEstimator):  # type: ignore[misc]
         return not passes and self.n_components > 1
 
     def fit(self, X: Features, public: ArrayLike, private: ArrayLike) -> Self:
-        """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
+        """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes).
+
+        Rows on which nobody knows an attribute are left out of that attribute's covariance, and of nothing else.
+        """
         return self.fit_stream(lambda: [(X, public, private)])
 
     def fit_stream(self, batches: Callable[[], Iterable[Batch]]) -> Self:
@@ -163,7 +166,7 @@ class LinearSiftLearner(BaseEstimator):  # type: ignore[misc]
                 f"only {found} of {self.n_components} components exist: the public covariance is used up. Whitened "
                 "features have no more than there are attributes; scale them before PCA, or by one common factor.",
                 FewerComponentsWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 

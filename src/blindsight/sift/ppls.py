@@ -62,7 +62,8 @@ class PPLS(LinearSiftLearner):
 
     def _directions(self, covariances: Covariances) -> Array:
         public, private = self._combined(covariances.public), self._combined(covariances.private)
-        return privacy_components(public, private, covariances.loading, self.n_components, self.privacy)
+        size = float(np.linalg.norm(public))
+        return privacy_components(public, private, covariances.loading, self.n_components, self.privacy, size=size)
 
     def _combined(self, covariances: Array) -> Array:
         """Return columns whose squares add up to the objective of section 7."""
