@@ -93,6 +93,7 @@ def own_postgres() -> Iterator[OwnPostgres]:
         try:
             yield server
         finally:
-            server.stop()
+            if (server.data / "postmaster.pid").exists():
+                server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

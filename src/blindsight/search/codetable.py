@@ -15,7 +15,7 @@ from blindsight.errors import InputError
 from blindsight.extras import require
 from blindsight.search.codes import Codes, blocks
 from blindsight.search.hits import Hits, IdArray, Neighbourhoods
-from blindsight.search.ids import IdKind, kind_of
+from blindsight.search.ids import IdKind
 from blindsight.search.pgwire import bit_strings, copy_stream
 
 Connection = Any

@@ -1,9 +1,9 @@
 """Binary codes in PostgreSQL with pgvector: one store for several machines, searched by Hamming distance.
 
 *What is promised.* Every change is one transaction: whole or not at all, whoever else writes. Without an index, and
-with kind "exact", searches are exact. `build` makes an ivfflat (or hnsw) index and measures how many lists a search must
-open (how many candidates it must keep) to reach the wanted recall@100 on the collection's own codes; what it measured is
-stored beside the codes, for everyone who searches. A radius is always answered exactly.
+with kind "exact", searches are exact. `build` makes an ivfflat (or hnsw) index and measures how many lists a search
+must open (how many candidates it must keep) to reach the wanted recall@100 on the collection's own codes; what it
+measured is stored beside the codes, for everyone who searches. A radius is always answered exactly.
 
 ivfflat is the default: hnsw takes far longer to build and loses recall where many codes are equal. Each collection has
 its table, several share a database.
@@ -151,7 +151,8 @@ class PostgresIndex:
             return True
 
         if len(new) and not self._database.run("an addition", work):
-            known = self._read("a lookup", set(), lambda table, connection: table.known(connection, new))
+            none: set[Any] = set()
+            known = self._read("a lookup", none, lambda table, connection: table.known(connection, new))
             which = next((f"id {key!r}" for key in new.tolist() if key in known), "one of the ids")
             raise InputError(f"{which} is in the index already; nothing was added. Use update().")
 

@@ -69,7 +69,9 @@ class TunedLists:
 
     def plan_for(self, codes: Codes, bits: int, k: int, recall: float, *, always: bool) -> Plan:
         """Return the plan for searches of k hits; measured once for all up to 100, and once for every doubling."""
-        ceiling = max(_K, 1 << (k - 1).bit_length())
+        ceiling = _K
+        while ceiling < k:
+            ceiling *= 2
         if ceiling not in self.plans:
             queries, own = self.questions.drawn(codes, bits)
             self.plans[ceiling] = tune(self.lists, codes, queries, own, ceiling, recall, always=always)

@@ -144,18 +144,16 @@ class LinearSiftLearner(BaseEstimator):  # type: ignore[misc]
             lambda direction: inverse * loading(inverse * direction),
             lambda: inverse[:, None] * products.covariance * inverse,
         )
-        self.weights_ = self._directions(view)
-        self._report_missing_components()
-        self.public_covariance_ = self.weights_.T @ view.public
-        self.private_covariance_ = self.weights_.T @ view.private
-        self.n_features_in_ = len(scale)
-        parts = (products.mean, scale, without_negligible(self.weights_))
+        weights = self._directions(view)
+        self._report_missing_components(weights.shape[1])
+        parts = (products.mean, scale, without_negligible(weights))
         mean, divisor, matrix = (part.astype(np.float32) for part in parts)
         self.sift_ = LinearSift(mean, divisor, matrix, pipeline=self.pipeline)
+        self.weights_, self.n_features_in_ = weights, len(scale)
+        self.public_covariance_, self.private_covariance_ = weights.T @ view.public, weights.T @ view.private
         return self
 
-    def _report_missing_components(self) -> None:
-        found = self.weights_.shape[1]
+    def _report_missing_components(self, found: int) -> None:
         if not found:
             raise InputError(
                 "no direction of the features tells of the public attributes and not of the private ones: the features "

@@ -1,0 +1,236 @@
+"""A certificate against every attacker, present or future: what is released is one of m symbols, and symbols can be
+counted.
+
+*The guarantee.* With the stated confidence, no function of the symbol, however clever and whatever it costs, guesses
+the private attribute with a balanced accuracy above 1/2 + `bound`. It holds for rows drawn independently from the
+population that the verification set stands for, labelled by the same hand, and counted once.
+
+*Proof.* An attacker says yes on some set A of symbols; its PrivLoss is D(A) / 2 with D(A) = P1(A) - P0(A), where P1, P0
+are the distributions of the symbol with and without the attribute. The best attacker has D(A*) = TV(P1, P0), the total
+variation distance. Counting gives an estimate D^(A) for every A, and TV^ = max D^(A). A* does not depend on the counts,
+so one fixed inequality is enough: with probability 1 - alpha
+
+    TV = D(A*) <= U(A*) <= max over A of U(A),
+
+where U(A) is any upper limit that holds with probability 1 - alpha for a single, fixed A. No union over the 2^m
+attackers is needed, so neither m nor symbols that were never seen cost confidence (they do raise TV^, which is
+biased upwards by about sqrt(m / n): hence a small alphabet). With Hoeffding's limit
+
+    PrivLoss <= (TV^ + sqrt(ln(1/alpha) (1/n1 + 1/n0) / 2)) / 2.
+
+Up to `EXACT_SYMBOLS` symbols U is the exact binomial limit of `metrics.balanced_accuracy_interval`, about a third
+closer; A is skipped where already Hoeffding's limit (at the error that the exact one leaves for its binomial tail, so
+that both fail together) cannot exceed the largest U so far.
+
+*Several pictures of a person.* Persons are independent, their pictures are not: a person with k1 of n1 and k0 of n0
+rows moves D^ by at most k1/n1 + k0/n0, so Hoeffding's (1/n1 + 1/n0) becomes the sum of the squares of that.
+
+*Several private attributes.* `certify` bounds each by itself. `certify_joint` takes every combination of them as a class
+and bounds the largest distance between any two: that bounds every attacker on every yes-or-no question about the
+private attributes, whatever their prevalences, as either answer is a mixture of classes. The best pair is again one
+fixed pair, so it costs no confidence either.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.errors import InputError
+from blindsight.metrics import balanced_accuracy_interval
+from blindsight.sift.labels import check_labels
+from blindsight.statement import PrivacyStatement
+
+EXACT_SYMBOLS = 12
+ROWS_PER_SYMBOL = 10
+_BINOMIAL_SHARE = 0.997  # of the error: what the exact limit leaves for its tail, see metrics.intervals
+
+Counts = NDArray[np.int64]
+Method = Literal["exact binomial", "Hoeffding"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """No attacker gains more than `bound` over a blind guess, with this confidence; `estimate` is TV^ / 2.
+
+    `attribute` names what is private; n1 and n0 count the rows of the two classes (of a joint certificate: of the pair
+    that is told apart best). `method` is how a single attacker is bounded.
+    """
+
+    attribute: str
+    estimate: float
+    bound: float
+    confidence: float
+    symbols: int
+    n1: int
+    n0: int
+    method: Method
+
+    @property
+    def sentence(self) -> str:
+        """The certificate in one line."""
+        share = 50 + math.ceil(self.bound * 1e3) / 10  # never rounded down
+        return (
+            f"whoever sees the symbol guesses {self.attribute} right in at most {share:.1f}% of cases (50% is blind; "
+            f"{self.confidence:.0%} confidence; every attacker, present or future)"
+        )
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """The certificate as a privacy statement."""
+        return certified_statement((self,))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain data."""
+        return asdict(self) | {"sentence": self.sentence}
+
+
+def certify(
+    symbols: ArrayLike,
+    private: ArrayLike,
+    *,
+    confidence: float,
+    attribute: str = "the private attribute",
+    persons: ArrayLike | None = None,
+) -> Certificate:
+    """Bound every attacker on one private attribute (1 yes, 0 no, -1 unknown) from the symbols released of its rows.
+
+    `symbols` is one whole number per row, or levels (n, K), whose combinations are the symbols. The rows must not have
+    been used to make the sift. Alphabets too large for the rows are refused.
+
+    >>> label, hidden = np.repeat([0, 1, 0, 1], [1600, 1400, 1350, 1650]), np.repeat([0, 1], 3000)
+    >>> certificate = certify(label, hidden, confidence=0.95)
+    >>> round(certificate.estimate, 3), round(certificate.bound, 3)
+    (0.042, 0.053)
+    """
+    labels = check_labels(private, name="private labels")[:, 0]
+    sample = _Sample.of(symbols, labels.astype(np.int64), persons)
+    if len(sample.sizes) < 2 or not sample.sizes.all():
+        raise InputError(f"{attribute} is the same, or unknown, in all rows: there is nothing to certify.")
+    return sample.certificate(1, 0, attribute, confidence)
+
+
+def certify_joint(
+    symbols: ArrayLike, private: Mapping[str, ArrayLike], *, confidence: float, persons: ArrayLike | None = None
+) -> Certificate:
+    """Bound every attacker on every yes-or-no question about the private attributes together.
+
+    Rows where one of them is unknown are left out; combinations that no row has are not covered.
+    """
+    columns = np.stack([check_labels(labels, name=name)[:, 0] for name, labels in private.items()], axis=1)
+    known = (columns >= 0).all(axis=1)
+    classes = np.full(len(columns), -1, dtype=np.int64)
+    classes[known] = np.unique(columns[known], axis=0, return_inverse=True)[1].reshape(-1)
+    sample, name = _Sample.of(symbols, classes, persons), "anything about " + " and ".join(private)
+    if len(sample.sizes) < 2:
+        raise InputError(f"{name} is the same, or unknown, in all rows: there is nothing to certify.")
+    pairs = combinations(range(len(sample.sizes)), 2)
+    return max((sample.certificate(*pair, name, confidence) for pair in pairs), key=lambda found: found.bound)
+
+
+def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStatement:
+    """Return what certificates of one release say together: each bound holds with its own confidence."""
+    return PrivacyStatement(
+        guarantee="certified",
+        mechanism=f"a release of one of {max(c.symbols for c in certificates)} symbols per picture",
+        unit=None,
+        epsilon=None,
+        delta=None,
+        randomness="none",
+        who_sees={"app": "the symbol", "platform": "the picture, the symbol and the verification set"},
+        evidence="; ".join(certificate.sentence for certificate in certificates),
+        assumptions=(
+            "the verification rows are drawn independently, person by person, from those the sift will be used on",
+            "their labels are right as often as those that matter",
+            "they were not used to make the sift, nor to choose it among several",
+        ),
+        not_protected=(
+            "several releases about one person, which may tell more together",
+            "attributes that were not certified",
+            "what an attacker knows from elsewhere",
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Symbols, classes and persons of the rows that count, each numbered from 0."""
+
+    codes: Counts
+    classes: Counts
+    persons: Counts | None
+    sizes: Counts
+    """Rows of each class."""
+
+    @classmethod
+    def of(cls, symbols: ArrayLike, classes: Counts, persons: ArrayLike | None) -> Self:
+        codes, used = symbol_codes(symbols), classes >= 0
+        who = None if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1].astype(np.int64)
+        if len(codes) != len(classes) or (who is not None and len(who) != len(codes)):
+            raise InputError(f"symbols, labels and persons must have as many rows; got {len(codes)}, {len(classes)}.")
+        if who is not None and len(np.unique(who[used])) == used.sum():
+            who = None  # nobody is there twice
+        return cls(codes[used], classes[used], None if who is None else who[used], np.bincount(classes[used]))
+
+    def certificate(self, yes: int, no: int, attribute: str, confidence: float) -> Certificate:
+        """Bound every attacker that tells class `yes` from class `no`."""
+        if not 0.5 <= confidence < 1:
+            raise InputError(f"confidence must be in [0.5, 1); got {confidence}. Write 95% as 0.95.")
+        n1, n0 = int(self.sizes[yes]), int(self.sizes[no])
+        m = len(np.unique(self.codes))
+        if m * ROWS_PER_SYMBOL > min(n1, n0):
+            raise InputError(
+                f"{m} symbols are too many for {n1} and {n0} rows of {attribute}: {ROWS_PER_SYMBOL} of either kind per "
+                "symbol are needed. Release fewer symbols, or label more rows."
+            )
+        first, second = (np.bincount(self.codes[self.classes == c], minlength=m) for c in (yes, no))
+        estimate = float(np.abs(first / n1 - second / n0).sum()) / 4  # TV^ / 2, as TV^ is half of the sum
+        exact = m <= EXACT_SYMBOLS and self.persons is None
+        bound = _exact(first, second, 1 - confidence) if exact else estimate + self._reach(yes, no, 1 - confidence)
+        method: Method = "exact binomial" if exact else "Hoeffding"
+        return Certificate(attribute, estimate, min(0.5, bound), confidence, m, n1, n0, method)
+
+    def _reach(self, yes: int, no: int, alpha: float) -> float:
+        n1, n0 = self.sizes[yes], self.sizes[no]
+        if self.persons is None:
+            return _hoeffding(1 / n1 + 1 / n0, alpha)
+        people = int(self.persons.max()) + 1
+        moves = sum(np.bincount(self.persons[self.classes == c], minlength=people) / self.sizes[c] for c in (yes, no))
+        return _hoeffding(float(np.sum(np.square(moves))), alpha)
+
+
+def symbol_codes(symbols: ArrayLike) -> Counts:
+    """Number the different symbols from 0: whole numbers, or rows of levels."""
+    given = np.asarray(symbols)
+    if given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "biu":
+        raise InputError(
+            f"symbols must be whole numbers, one or one row of levels per picture; got {given.dtype} {given.shape}. "
+            "Quantise real numbers to few levels first."
+        )
+    return np.unique(given, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _hoeffding(spread: float, alpha: float) -> float:
+    """Return how far PrivLoss of a fixed attacker lies above its estimate with probability at most alpha."""
+    return math.sqrt(-math.log(alpha) * spread / 2) / 2
+
+
+def _exact(first: Counts, second: Counts, alpha: float) -> float:
+    """Return the largest exact limit over all attackers, given the counts of every symbol in the two classes."""
+    m, n1, n0 = len(first), int(first.sum()), int(second.sum())
+    says_yes = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1  # every set A of symbols
+    caught, spared = says_yes @ first, n0 - says_yes @ second
+    estimates = (caught / n1 + spared / n0) / 2 - 0.5  # D^(A) / 2
+    skip = _hoeffding(1 / n1 + 1 / n0, _BINOMIAL_SHARE * alpha)
+    truth, best = np.repeat([1, 0], [n1, n0]), 0.0
+    for attacker in np.argsort(-estimates):
+        if estimates[attacker] + skip <= best:
+            break  # and all that follow have smaller estimates
+        x, z = int(caught[attacker]), int(spared[attacker])
+        guess = np.repeat([1, 0, 0, 1], [x, n1 - x, z, n0 - z])
+        best = max(best, balanced_accuracy_interval(truth, guess, confidence=1 - 2 * alpha).high - 0.5)
+    return best

@@ -1,0 +1,455 @@
+"""The embedded indexes: conformance, lists that are tuned to a recall, files that are whole or refused."""
+
+import sys
+import threading
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
+from blindsight.search import index as index_module
+from blindsight.search.codes import hamming, pack, unpack
+from blindsight.search.ids import IntegerIds
+from blindsight.search.index import HammingIndex
+from blindsight.search.postings import SymbolIndex
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from indexconformance import BITS, RECALL, IndexConformance, IndexMachine, clustered
+
+
+class TestExact(IndexConformance):
+    @pytest.fixture
+    def exact(self):
+        return True
+
+    @pytest.fixture
+    def index(self):
+        return HammingIndex(BITS)
+
+
+class TestLists(IndexConformance):
+    @pytest.fixture
+    def exact(self):
+        return False
+
+    @pytest.fixture
+    def index(self):
+        return HammingIndex(BITS, kind="ivf", recall=RECALL)
+
+
+class Machine(IndexMachine):
+    @staticmethod
+    def make():
+        return HammingIndex(BITS)
+
+
+TestAnySequenceOfChanges = Machine.TestCase
+TestAnySequenceOfChanges.settings = settings(deadline=None, max_examples=40, stateful_step_count=20)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 140), st.integers(1, 60), st.integers(0, 10**6))
+def test_codes_of_any_length_are_searched_as_faiss_and_numpy_do(bits, rows, seed):
+    rng = np.random.default_rng(seed)
+    codes, queries = (pack(rng.random((count, bits)) < 0.3) for count in (rows, 4))
+    index = HammingIndex(bits)
+    index.add(np.arange(rows), codes)
+    hits = index.search(queries, rows)
+    distances = hamming(queries, codes).astype(np.int32)
+    order = np.argsort(distances, axis=1, kind="stable")
+    assert np.array_equal(hits.ids, order)
+    assert np.array_equal(hits.distances, np.take_along_axis(distances, order, axis=1))
+    flat = faiss.IndexBinaryFlat(8 * codes.shape[1])
+    flat.add(codes)
+    assert np.array_equal(flat.search(queries, rows)[0], hits.distances)
+
+
+# --- ids ---------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.lists(st.integers(-50, 50), unique=True, max_size=12), max_size=8), st.integers(0, 10**6))
+def test_integers_are_found_however_they_were_sorted(batches, seed):
+    rng = np.random.default_rng(seed)
+    table, expected = IntegerIds(np.empty(0, dtype=np.int64)), []
+    for batch in batches:
+        new = [key for key in batch if key not in expected]
+        if new:
+            table.append(np.array(new))
+            expected += new
+        if rng.random() < 0.3:
+            table.keep(kept := rng.random(len(expected)) < 0.7)
+            expected = [key for key, stays in zip(expected, kept, strict=True) if stays]
+        if rng.random() < 0.3:
+            table._sort()
+    wanted = np.arange(-60, 60)
+    places = {key: place for place, key in enumerate(expected)}
+    assert table.positions(wanted).tolist() == [places.get(key, -1) for key in wanted.tolist()]
+
+
+# --- lists -------------------------------------------------------------------------------------------------------
+
+
+def recall_of(index, queries, k):
+    codes = index.codes
+    limit = np.sort(hamming(queries, codes), axis=1)[:, k - 1 : k]
+    return float(np.mean(index.search(queries, k).distances <= limit))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Lists are made beyond 3,000 codes instead of a million."""
+    monkeypatch.setattr(index_module, "_EXACT_ROWS", 3_000)
+
+
+def clean(seed, rows):
+    return clustered(seed, rows, bits=64, centres=60, spread=0.08)
+
+
+def test_lists_appear_when_there_are_many_codes_and_reach_the_recall_on_other_queries(small):
+    index = HammingIndex(64, recall=0.95)
+    index.add(np.arange(3_000), clean(0, 3_000))
+    index.build()
+    assert index.plan == "exact: all 3,000 codes are compared."
+    index.add(np.arange(3_000, 6_000), clean(1, 3_000))
+    assert "at the first search" in index.plan
+    # 200 queries x 100 hits; the measured recall exceeds .95 by two standard errors, so .93 is six or more away
+    assert recall_of(index, clean(2, 200), 100) >= 0.93
+    assert "of 77 lists are opened, recall@100 0.9" in index.plan
+    assert "up to 100 hits" in index.plan
+    opened = int(index.plan.split(": ")[1].split()[0])
+    assert opened <= 20
+
+
+def test_many_hits_are_measured_apart(small):
+    index = HammingIndex(64, recall=0.95)
+    index.add(np.arange(6_000), clean(0, 6_000))
+    assert recall_of(index, clean(2, 50), 900) >= 0.93
+    assert "up to 1,600 hits" in index.plan
+
+
+def test_codes_without_structure_are_compared_one_by_one(small):
+    rng = np.random.default_rng(0)
+    index = HammingIndex(64)
+    index.add(np.arange(4_000), rng.integers(0, 256, (4_000, 8), dtype=np.uint8))
+    queries = rng.integers(0, 256, (20, 8), dtype=np.uint8)
+    assert recall_of(index, queries, 50) == 1.0
+    assert "all codes are compared: 63 lists gave only recall@100 0." in index.plan
+
+
+def test_noise_in_the_queries_needs_more_lists(small):
+    index = HammingIndex(64, recall=0.9)
+    index.add(np.arange(6_000), clean(0, 6_000))
+
+    def opened():
+        return int(index.plan.split(": ")[1].split()[0])
+
+    index.build()
+    quiet = opened()
+    index.build(flips=0.2)
+    noisy = opened()
+    noise = pack(np.random.default_rng(3).random((200, 64)) < 0.2)
+    index.build(clean(5, 200) ^ noise)
+    told = opened()
+    assert quiet < noisy
+    assert quiet < told
+    assert recall_of(index, clean(6, 200) ^ noise, 100) >= 0.88  # measured above .9 by two standard errors
+
+
+def test_lists_follow_every_change():
+    index = HammingIndex(64, kind="ivf", recall=1.0)  # all that was measured must be found
+    codes, other = clean(0, 1_000), clean(1, 400)
+    index.add(np.arange(1_000), codes)
+    index.build()
+    lists = index._tuned.lists
+    index.add(np.arange(1_000, 1_200), other[:200])
+    index.remove(np.arange(0, 1_200, 5))
+    index.update(np.arange(1, 1_001, 5), other[200:])
+    assert index._tuned.lists is lists
+    table = dict(enumerate([*codes, *other[:200]]))
+    table.update(zip(range(1, 1_001, 5), other[200:], strict=True))
+    table = {key: code for key, code in table.items() if key % 5}
+    assert index.ids.tolist() == list(table)
+    assert np.array_equal(index.codes, np.stack(list(table.values())))
+    distances, positions = lists.search(index.codes, 1, len(lists))
+    assert (distances == 0).all()
+    assert np.array_equal(index.codes[positions[:, 0]], index.codes)
+    assert sorted(np.bincount(lists.assignment, minlength=len(lists)).tolist())[-1] < 960
+    index.remove(np.arange(600))
+    assert index._tuned is None  # half are gone
+
+
+def test_searches_of_several_threads_agree():
+    index = HammingIndex(64, kind="ivf", recall=0.9, threads=1)
+    index.add(np.arange(3_000), clean(0, 3_000))
+    queries = clean(2, 30)
+    expected = {k: HammingIndex.search(index, queries, k).distances for k in (5, 600)}
+    results = []
+    threads = [
+        threading.Thread(target=lambda k=k: results.append((k, index.search(queries, k).distances)))
+        for k in (5, 600) * 6
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 12
+    assert all(np.array_equal(found, expected[k]) for k, found in results)
+
+
+def test_threads_are_given_back():
+    before = faiss.omp_get_max_threads()
+    index = HammingIndex(8, threads=before + 1)
+    index.add([1], pack(np.ones((1, 8))))
+    index.search(pack(np.ones((1, 8))), 1)
+    assert faiss.omp_get_max_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"bits": 0}, "whole number of bits"),
+        ({"bits": 8, "recall": 0}, r"recall to reach must lie in \(0, 1\]"),
+        ({"bits": 8, "recall": 1.1}, "recall"),
+        ({"bits": 8, "threads": 0}, "threads must be"),
+        ({"bits": 8, "kind": "hnsw"}, "unknown kind of index 'hnsw'"),
+    ],
+)
+def test_an_impossible_index_is_refused(arguments, match):
+    with pytest.raises(InputError, match=match):
+        HammingIndex(**arguments)
+
+
+def test_impossible_measurements_are_refused():
+    index = HammingIndex(8)
+    with pytest.raises(InputError, match="flips"):
+        index.build(flips=0.6)
+    with pytest.raises(InputError, match="no queries"):
+        index.build(np.empty((0, 1), dtype=np.uint8))
+
+
+# --- real-valued queries and symbols -----------------------------------------------------------------------------
+
+
+def test_real_valued_queries_rank_by_inner_product(monkeypatch):
+    monkeypatch.setattr("blindsight.search.asymmetric._ROWS", 100)
+    rng = np.random.default_rng(0)
+    codes = pack(rng.random((950, 36)) < 0.5)
+    index = HammingIndex(36)
+    index.add(np.arange(950) + 7, codes)
+    scores = rng.standard_normal((6, 36))
+    hits = index.search_scores(scores, 30)
+    products = scores @ (2.0 * unpack(codes, 36) - 1).T
+    assert np.array_equal(hits.ids - 7, np.argsort(-products, axis=1)[:, :30])
+    assert np.allclose(hits.scores, -np.sort(-products, axis=1)[:, :30], atol=1e-4)
+
+
+def test_signs_as_scores_rank_as_the_hamming_distance_does():
+    codes = clustered(0, 500, bits=32)
+    index = HammingIndex(32)
+    index.add(np.arange(500), codes)
+    queries = clustered(1, 5, bits=32)
+    hits, scored = index.search(queries, 500), index.search_scores(2.0 * unpack(queries, 32) - 1, 500)
+    assert np.array_equal(scored.scores, 32 - 2 * hits.distances)
+    assert np.array_equal(scored.ids, hits.ids)
+
+
+def test_real_valued_queries_fill_up_and_are_checked():
+    index = HammingIndex(8)
+    assert (index.search_scores(np.zeros((2, 8)), 3).scores == -np.inf).all()
+    index.add(["a"], pack(np.ones((1, 8))))
+    hits = index.search_scores(np.ones((1, 8)), 2)
+    assert hits.ids.tolist() == [["a", None]]
+    assert hits.scores.tolist() == [[8.0, -np.inf]]
+    for wrong in (np.zeros((2, 7)), np.zeros(8), np.full((1, 8), np.nan), np.array([["a"] * 8])):
+        with pytest.raises(InputError, match="score"):
+            index.search_scores(wrong, 1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 40), st.integers(0, 10**6))
+def test_symbols_are_ranked_by_the_scores_of_their_lists(symbols, k, seed):
+    scores = np.random.default_rng(seed).integers(0, 4, (3, 6)) / 4
+    index = SymbolIndex(6)
+    index.add([f"r{number}" for number in range(len(symbols))], np.array(symbols, dtype=np.int64))
+    hits = index.search(scores, k)
+    for row, ids, values in zip(scores, hits.ids.tolist(), hits.scores.tolist(), strict=True):
+        order = sorted(range(len(symbols)), key=lambda at: (-row[symbols[at]], symbols[at], at))[:k]
+        filling = k - len(order)
+        assert ids == [f"r{at}" for at in order] + ([None] if symbols else [-1]) * filling
+        assert values == [row[symbols[at]] for at in order] + [-np.inf] * filling
+
+
+def test_symbols_are_changed_checked_and_saved(tmp_path):
+    index = SymbolIndex(4)
+    index.add([5, 6, 7], [0, 3, 3])
+    with pytest.raises(InputError, match="in the index already"):
+        index.add([8, 5], [1, 1])
+    with pytest.raises(InputError, match=r"symbols must lie in \[0, 4\)"):
+        index.add([8], [4])
+    with pytest.raises(InputError, match="whole numbers"):
+        index.update([5], [0.5])
+    with pytest.raises(InputError, match="outputs"):
+        SymbolIndex(0)
+    index.update([7], [0])
+    assert index.remove([6, 9]) == 1
+    index.add([9], [2])
+    assert (len(index), 7 in index, 6 in index, index.ids.tolist()) == (3, True, False, [5, 7, 9])
+    index.save(tmp_path / "symbols")
+    again = SymbolIndex.load(tmp_path / "symbols")
+    hits = again.search([[0.1, 0.2, 0.6, 0.1]], 4)
+    assert hits.ids.tolist() == [[9, 5, 7, -1]]
+    with pytest.raises(CorruptFileError, match="index of 'symbols'; one of 'codes'"):
+        HammingIndex.load(tmp_path / "symbols")
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["integers", "text", "lists", "empty"])
+def saved(request, tmp_path):
+    index = HammingIndex(BITS, kind="ivf" if request.param == "lists" else "auto", recall=0.8)
+    if request.param != "empty":
+        rows = 200
+        ids = [f"é{row}" for row in range(rows)] if request.param == "text" else np.arange(rows)[::-1] - 3
+        index.add(ids, clustered(0, rows))
+    index.search(clustered(1, 1), 10)
+    path = tmp_path / "index"
+    index.save(path)
+    return index, path
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_file_gives_back_the_same_index(saved, mmap, verify):
+    index, path = saved
+    again = HammingIndex.load(path, mmap=mmap, verify=verify)
+    queries = clustered(1, 10)
+    assert (again.bits, again.kind, again.recall, again.plan) == (index.bits, index.kind, index.recall, index.plan)
+    assert again.ids.tolist() == index.ids.tolist()
+    assert np.array_equal(again.codes, index.codes)
+    assert np.array_equal(again.search(queries, 10).distances, index.search(queries, 10).distances)
+    assert again.search(queries, 10).ids.tolist() == index.search(queries, 10).ids.tolist()
+
+
+def test_a_mapped_index_can_be_changed_and_its_file_stays(saved):
+    index, path = saved
+    before = path.read_bytes()
+    again = HammingIndex.load(path, mmap=True)
+    text = len(index) and isinstance(index.ids.tolist()[0], str)
+    again.add(["new"] if text else [1_000], clustered(3, 1))
+    again.update(["new"] if text else [1_000], clustered(4, 1))
+    if len(index):
+        again.update(index.ids[:1], clustered(5, 1))
+        assert again.remove(index.ids[1:3]) == 2
+    assert path.read_bytes() == before
+    again.save(path)  # replaces the file that others have mapped
+    assert HammingIndex.load(path).ids.tolist() == again.ids.tolist()
+
+
+def test_mapped_codes_are_not_in_memory(saved):
+    _, path = saved
+    codes = HammingIndex.load(path, mmap=True).codes
+    while isinstance(codes.base, np.ndarray):
+        codes = codes.base
+    assert type(codes.base).__name__ in ("mmap", "memoryview")
+
+
+def test_every_altered_byte_and_every_shorter_file_is_refused_or_harmless(saved):
+    index, path = saved
+    whole = path.read_bytes()
+    refused = 0
+    places = np.random.default_rng(0).integers(0, len(whole), 150).tolist()
+    for damaged in [
+        *(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :] for at in [*range(64), *places]),
+        *(whole[:at] for at in (0, 1, 16, 59, 60, 61, len(whole) // 2, len(whole) - 1)),
+        whole + b"\0",
+        whole + whole,
+        b"PK\3\4" + whole,
+    ]:
+        path.write_bytes(damaged)
+        try:
+            again = HammingIndex.load(path)
+        except CorruptFileError:
+            refused += 1
+        else:  # a byte between sections, which nobody reads
+            assert again.ids.tolist() == index.ids.tolist()
+            assert np.array_equal(again.codes, index.codes)
+    assert refused > 75
+
+
+def test_a_file_of_another_version_or_nature_is_refused_with_a_reason(saved, tmp_path):
+    _, path = saved
+    whole = path.read_bytes()
+    path.write_bytes(whole[:16] + b"\0" + whole[17:])
+    with pytest.raises(CorruptFileError, match=r"version 0; this Blindsight reads version 1\. Build it again"):
+        HammingIndex.load(path)
+    path.write_bytes(b"GIF89a")
+    with pytest.raises(CorruptFileError, match="no index of Blindsight"):
+        HammingIndex.load(path)
+    with pytest.raises(StorageError, match="does not exist"):
+        HammingIndex.load(tmp_path / "nothing")
+    with pytest.raises(StorageError, match="cannot read"):
+        HammingIndex.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("document", "changes", "match"),
+    [
+        ({"bits": 19}, {}, "bits beyond the 19"),
+        ({"bits": 64}, {}, "must be uint8"),
+        ({"kind": "hnsw"}, {}, "unknown kind of index"),
+        ({"recall": "much"}, {}, "usable"),
+        ({}, {"ids": np.zeros(200, dtype=np.int64)}, "occurs twice"),
+        ({}, {"ids": np.arange(3)}, "200 codes and 3 ids"),
+        ({}, {"lists": np.full(200, 99, dtype=np.int32)}, "lists do not fit"),
+        ({}, {"lists": np.zeros(3, dtype=np.int32)}, "lists do not fit"),
+        ({"plans": [{"k": 3}]}, {}, "usable"),
+        ({"plans": None}, {}, "usable"),
+    ],
+)
+def test_a_sealed_file_that_makes_no_sense_is_refused(tmp_path, document, changes, match):
+    index = HammingIndex(BITS, kind="ivf", recall=0.8)
+    index.add(np.arange(200), clustered(0, 200) | 0x08)  # bit 19 is set
+    index.build()
+    sections = {
+        "codes": index.codes,
+        "ids": index.ids,
+        "centroids": index._tuned.lists.centroids,
+        "lists": index._tuned.lists.assignment.astype(np.int32),
+    }
+    plans = [{"k": 100, "lists": 14, "probes": 3, "recall": 0.9}]
+    words = {"bits": BITS, "kind": "ivf", "recall": 0.8, "plans": plans} | document
+    index_module.write_index(tmp_path / "index", "codes", words, sections | changes)
+    with pytest.raises(CorruptFileError, match=match):
+        HammingIndex.load(tmp_path / "index")
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(saved, monkeypatch):
+    index, path = saved
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        index.save(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_private_file_is_its_owners_alone(saved):
+    index, path = saved
+    index.save(path, private=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_unknown_kinds_are_suggested():
+    with pytest.raises(UnknownNameError, match="Did you mean 'exact'"):
+        HammingIndex(8, kind="exat")
