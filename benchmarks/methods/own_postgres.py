@@ -59,7 +59,7 @@ class OwnPostgres:
 
     def stop(self) -> None:
         """Stop the server at once, whoever is connected."""
-        self._run("pg_ctl", "--wait", "--mode=immediate", "stop")
+        self._run("pg_ctl", "--wait", "--mode=fast", "stop")
 
     def _run(self, program: str, *words: str) -> None:
         user = "nobody" if os.geteuid() == 0 else None

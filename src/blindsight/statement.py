@@ -24,7 +24,7 @@ Neighbours = Literal["add/remove", "replace"]
 """How neighbouring inputs differ: one unit is there or not, or one unit is exchanged for another."""
 
 Guarantee = Literal["differential privacy", "cryptographic", "certified", "measured", "none"]
-"""How the protection is known: by proof, by proof under assumptions of hardness, by a bound on every attacker that holds
+"""How the protection is known: by proof, by proof under assumptions of hardness, by a bound on all attackers that holds
 with a stated confidence, by attacking it, or not at all."""
 
 Randomness = Literal["operating system", "injected", "none"]

@@ -1,7 +1,6 @@
-"""One PostgreSQL with pgvector for all tests of a session, and an empty database for each that asks."""
+"""One PostgreSQL with pgvector for all tests of a session, emptied for each that asks."""
 
 import sys
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.methods.own_postgres import own_postgres, postgres_programs
-
-_NUMBERS = count()
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +20,9 @@ def postgres():
 
 @pytest.fixture
 def dsn(postgres):
-    """The connection string of a new, empty database."""
+    """The connection string of a database without any trace of Blindsight."""
     import psycopg
 
-    name = f"test_{next(_NUMBERS)}"
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
-    return postgres.dsn.replace("dbname=postgres", f"dbname={name}")
+    with psycopg.connect(postgres.dsn) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS blindsight CASCADE; DROP EXTENSION IF EXISTS vector")
+    return postgres.dsn

@@ -63,8 +63,8 @@ def assert_answers(index, oracle, queries, k, *, exact):
     assert good >= RECALL * wanted
 
 
-class IndexConformance:
-    """The tests. A user provides the fixtures `index` (empty, of BITS bits, wanting RECALL) and `exact`."""
+class SearchConformance:
+    """Right answers after every change. A user provides `index` (empty, of BITS bits, wanting RECALL) and `exact`."""
 
     @pytest.fixture(params=["integers", "text"])
     def ids(self, request):
@@ -168,6 +168,10 @@ class IndexConformance:
         oracle.add(ids[20:80], codes)
         assert index.ids.tolist() == ids
         assert_answers(index, oracle, codes[:20], 10, exact=exact)
+
+
+class IndexConformance(SearchConformance):
+    """The same, and a sentence for everything that cannot be."""
 
     def test_a_double_id_is_refused_and_nothing_changes(self, filled, ids, exact):
         index, oracle = filled

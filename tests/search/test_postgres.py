@@ -18,7 +18,7 @@ from blindsight.search.postgres import PostgresIndex
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from indexconformance import BITS, RECALL, IndexConformance, clustered
+from indexconformance import BITS, RECALL, IndexConformance, SearchConformance, clustered
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ class TestExact(IndexConformance):
         return opened(kind="exact")
 
 
-class TestIvfflat(IndexConformance):
+class TestIvfflat(SearchConformance):
     @pytest.fixture
     def exact(self):
         return False
@@ -55,7 +55,7 @@ class TestIvfflat(IndexConformance):
         return opened()
 
 
-class TestHnsw(IndexConformance):
+class TestHnsw(SearchConformance):
     @pytest.fixture
     def exact(self):
         return False
@@ -322,7 +322,7 @@ def test_a_connection_that_is_cut_during_a_search_is_told_and_replaced(opened, d
 
 
 def test_a_server_that_stops_is_told_and_found_again(postgres, opened):
-    index = opened(patience=1.0)
+    index = opened(patience=0.3)
     codes = clustered(0, 3)
     index.add([1, 2, 3], codes)
     postgres.stop()
@@ -331,10 +331,10 @@ def test_a_server_that_stops_is_told_and_found_again(postgres, opened):
             with pytest.raises(StorageError, match="could not be reached"):
                 call()
         with pytest.raises(StorageError, match="could not be reached"):
-            opened("other", patience=0.5)
+            opened("other", patience=0.3)
     finally:
         postgres.start()
-    for _ in range(30):  # the pool knocks again after a few seconds
+    for _ in range(30):  # until it is back; each attempt waits a little
         try:
             assert index.ids.tolist() == [1, 2, 3]
             break

@@ -26,7 +26,7 @@ class Database:
             raise InputError(f"connections must be >= 1 and patience > 0; got {connections!r} and {patience!r}.")
         try:
             self._psycopg.conninfo.conninfo_to_dict(dsn)
-        except (self._psycopg.Error, TypeError):
+        except (self._psycopg.Error, AttributeError, TypeError):
             raise InputError(
                 "the connection string cannot be read. It looks like 'postgresql://user@host/name' or "
                 "'host=... dbname=... user=...'."
@@ -37,6 +37,7 @@ class Database:
             max_size=connections,
             open=False,
             timeout=patience,
+            reconnect_timeout=patience,  # then it rests, and the next operation knocks again at once
             check=pool.ConnectionPool.check_connection,
             kwargs={"connect_timeout": math.ceil(patience), "prepare_threshold": None},
         )

@@ -25,8 +25,8 @@ that both fail together) cannot exceed the largest U so far.
 *Several pictures of a person.* Persons are independent, their pictures are not: a person with k1 of n1 and k0 of n0
 rows moves D^ by at most k1/n1 + k0/n0, so Hoeffding's (1/n1 + 1/n0) becomes the sum of the squares of that.
 
-*Several private attributes.* `certify` bounds each by itself. `certify_joint` takes every combination of them as a class
-and bounds the largest distance between any two: that bounds every attacker on every yes-or-no question about the
+*Several private attributes.* `certify` bounds each by itself. `certify_joint` takes every combination of them as one
+class and bounds the largest distance between any two: that bounds every attacker on every yes-or-no question about the
 private attributes, whatever their prevalences, as either answer is a mixture of classes. The best pair is again one
 fixed pair, so it costs no confidence either.
 """
@@ -45,7 +45,7 @@ from blindsight.metrics import balanced_accuracy_interval
 from blindsight.sift.labels import check_labels
 from blindsight.statement import PrivacyStatement
 
-EXACT_SYMBOLS = 12
+EXACT_SYMBOLS = 8
 ROWS_PER_SYMBOL = 10
 _BINOMIAL_SHARE = 0.997  # of the error: what the exact limit leaves for its tail, see metrics.intervals
 

@@ -58,9 +58,7 @@ class Confidence:
     level: float
     planned: int
 
-    def bounds(
-        self, truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None
-    ) -> tuple[Interval, float]:
+    def bounds(self, truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None) -> tuple[Interval, float]:
         """Return the simultaneous interval and the one-sided upper limit of the balanced accuracy."""
         rows = _independent_rows(truth, guess, persons)
         interval = balanced_accuracy_interval(*rows, confidence=self.level, comparisons=self.planned)

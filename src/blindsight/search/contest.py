@@ -1,0 +1,212 @@
+"""All ways to search the same collection, side by side: how much they find, what they claim, and what is proven.
+
+`METHODS` are in four groups. *Nothing hidden*: features, and codes by ITQ, LSH and SH. *The paper*: PHashing and PITQ
+as published, whose claimed epsilon is far from that of a record. *A record is protected wherever its code goes* (local):
+flipped bits, the Hamming ball, and symbols of a codebook, all made by functions that were learned from public pictures.
+*The collection is protected, its codes stay at home* (central): only a differentially private hash function is shown.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from blindsight.dp.losses import check_positive
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.progress import Progress, silent
+from blindsight.search.central import CentralHasher
+from blindsight.search.evaluation import Ranking
+from blindsight.search.flipping import flip, record_beta
+from blindsight.search.hammingball import HammingBall
+from blindsight.search.itq import ITQ
+from blindsight.search.learner import HashLearner
+from blindsight.search.localmode import LocalHasher
+from blindsight.search.lsh import LSH
+from blindsight.search.phashing import PHashing
+from blindsight.search.pitq import PITQ
+from blindsight.search.rankings import CodeSearcher, FeatureSearcher, Searcher, SymbolSearcher
+from blindsight.search.spectral import SH
+from blindsight.search.study import SearchStudy
+from blindsight.statement import PrivacyStatement
+
+Group = Literal["nothing hidden", "the paper", "local", "central"]
+
+
+@dataclass(frozen=True, eq=False)
+class ContestRow:
+    """One way to search: the epsilon asked for (None where nothing is hidden), what it found, and what is proven."""
+
+    method: str
+    group: Group
+    epsilon: float | None
+    ranking: Ranking
+    searcher: Searcher
+    statement: PrivacyStatement | None
+
+    @property
+    def score(self) -> float:
+        """Mean average precision over the whole ranking."""
+        return self.ranking.mean_average_precision
+
+    @property
+    def proven(self) -> float:
+        """Epsilon per record as proven; infinite where nothing is."""
+        if self.statement is None or self.statement.epsilon is None:
+            return math.inf
+        return self.statement.epsilon
+
+
+@dataclass(frozen=True)
+class _Entry:
+    study: SearchStudy
+    bits: int
+    epsilon: float
+    delta: float
+    random_state: int
+
+
+Answer = tuple[Searcher, PrivacyStatement | None]
+Method = Callable[[_Entry], Answer]
+
+
+def contest(
+    study: SearchStudy,
+    *,
+    epsilons: Sequence[float],
+    delta: float,
+    methods: Sequence[str] | None = None,
+    bits: int = 48,
+    random_state: int = 0,
+    progress: Progress = silent,
+) -> list[ContestRow]:
+    """Search the study's collection by every method, or by those named, at every epsilon.
+
+    `delta` is that of the central mode; the other mechanisms need none. Codes have `bits` bits, at most as many as the
+    features have dimensions.
+    """
+    for epsilon in epsilons:
+        check_positive("epsilon", epsilon)
+    if not epsilons or not 0 < delta < 1:
+        raise InputError(f"a comparison needs at least one epsilon, and a delta in (0, 1); got {epsilons}, {delta}.")
+    unknown = [name for name in methods or () if name not in METHODS]
+    if unknown:
+        raise UnknownNameError("method of search", unknown[0], METHODS)
+    runs = [
+        (name, epsilon)
+        for name in methods or METHODS
+        for epsilon in ([None] if METHODS[name][0] == "nothing hidden" else epsilons)
+    ]
+    rows = []
+    for done, (name, epsilon) in enumerate(runs):
+        progress("comparing searches", done, len(runs))
+        entry = _Entry(study, min(bits, study.indexed.features.shape[1]), epsilon or 1.0, delta, random_state)
+        rows.append(_play(name, epsilon, entry))
+    progress("comparing searches", len(runs), len(runs))
+    return rows
+
+
+def _play(name: str, epsilon: float | None, entry: _Entry) -> ContestRow:
+    group, method = METHODS[name]
+    searcher, statement = method(entry)
+    queries, indexed = entry.study.queries, entry.study.indexed
+    ranking = searcher.evaluate(queries.features, queries.labels, indexed.labels)
+    return ContestRow(name, group, epsilon, ranking, searcher, statement)
+
+
+def _features(entry: _Entry) -> Answer:
+    return FeatureSearcher(entry.study.indexed.features), None
+
+
+def _codes(learner: Callable[[_Entry], HashLearner]) -> Method:
+    """Return a search by the codes of a function learned from the indexed pictures themselves."""
+
+    def search(entry: _Entry) -> Answer:
+        features = entry.study.indexed.features
+        function = learner(entry).fit(features).function_
+        return CodeSearcher(function, function(features)), None
+
+    return search
+
+
+def _phashing(entry: _Entry) -> Answer:
+    hasher = PHashing(_itq(entry), entry.epsilon, force=True).fit(entry.study.indexed.features)
+    return CodeSearcher(hasher.function_, hasher.codes_), hasher.statement_
+
+
+def _pitq(entry: _Entry) -> Answer:
+    features = entry.study.indexed.features
+    hasher = PITQ(entry.bits, entry.epsilon, random_state=entry.random_state).fit(features)
+    return CodeSearcher(hasher.function_, hasher.transform(features)), hasher.statement_
+
+
+def _flipped_bits(entry: _Entry) -> Answer:
+    """Randomised response with epsilon / c for each of c bits; so few that something survives (about epsilon / 2)."""
+    bits = max(1, min(entry.bits, round(entry.epsilon / 2)))
+    function = ITQ(bits, random_state=entry.random_state).fit(entry.study.public.features).function_
+    codes = flip(function(entry.study.indexed.features), bits, record_beta(entry.epsilon, bits))
+    what = f"randomised response on each of {bits} bits, epsilon / {bits} each"
+    return CodeSearcher(function, codes), _record_statement(what, entry.epsilon)
+
+
+def _hamming_ball(entry: _Entry) -> Answer:
+    """The Hamming-ball mechanism on codes of about epsilon bits."""
+    bits = max(2, min(entry.bits, round(entry.epsilon)))
+    function = ITQ(bits, random_state=entry.random_state).fit(entry.study.public.features).function_
+    mechanism = HammingBall(bits, entry.epsilon)
+    codes = mechanism.release(function(entry.study.indexed.features))
+    return CodeSearcher(function, codes), _record_statement(str(mechanism), mechanism.loss)
+
+
+def _local(entry: _Entry) -> Answer:
+    hasher = LocalHasher(entry.epsilon, random_state=entry.random_state).fit(entry.study.public.features)
+    return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
+
+
+def _local_with_labels(entry: _Entry) -> Answer:
+    public = entry.study.public
+    hasher = LocalHasher(entry.epsilon, random_state=entry.random_state).fit(public.features, public.labels)
+    return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
+
+
+def _central(entry: _Entry) -> Answer:
+    features = entry.study.indexed.features
+    hasher = CentralHasher(
+        entry.epsilon, entry.delta, clip=1.0, bits=max(64, entry.bits), random_state=entry.random_state
+    ).fit(features)
+    return CodeSearcher(hasher.function_, hasher.transform(features)), hasher.statement_
+
+
+def _record_statement(mechanism: str, epsilon: float) -> PrivacyStatement:
+    return PrivacyStatement(
+        guarantee="differential privacy",
+        mechanism=mechanism,
+        unit="record",
+        epsilon=epsilon,
+        delta=0.0,
+        randomness="operating system",
+        neighbours="replace",
+        accountant="exact",
+        who_sees={"whoever has the index": "the released codes and the public hash function", "owner": "its pictures"},
+        assumptions=("the hash function was learned from public pictures", "each record is released once"),
+        not_protected=("that a record is in the index", "people with many pictures: their losses add up"),
+    )
+
+
+def _itq(entry: _Entry) -> HashLearner:
+    return ITQ(entry.bits, random_state=entry.random_state)
+
+
+METHODS: dict[str, tuple[Group, Method]] = {
+    "features": ("nothing hidden", _features),
+    "ITQ": ("nothing hidden", _codes(_itq)),
+    "LSH": ("nothing hidden", _codes(lambda entry: LSH(entry.bits, random_state=entry.random_state))),
+    "SH": ("nothing hidden", _codes(lambda entry: SH(entry.bits))),
+    "PHashing (ITQ)": ("the paper", _phashing),
+    "PITQ": ("the paper", _pitq),
+    "flipped bits": ("local", _flipped_bits),
+    "Hamming ball": ("local", _hamming_ball),
+    "codebook": ("local", _local),
+    "codebook, public labels": ("local", _local_with_labels),
+    "central": ("central", _central),
+}
+"""Every method of the contest: its group, and how it searches."""

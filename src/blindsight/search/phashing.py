@@ -1,0 +1,174 @@
+"""PHashing as published: learn any hash function, then flip the bits of the codes. What that hides, and what not.
+
+*What is proven.* With a function learned from the same records: nothing per record. The function is released without
+noise, and exchanging one record moves the codes of others too. With a function that was learned elsewhere, from public
+data (`public_function=True`): a record loses bits * |ln((1 - beta) / beta)|, which at the paper's epsilon = 1 and 48
+bits is 26.0. A single bit of a code loses |ln((1 - beta) / beta)|, 0.54 at epsilon = 1.
+
+*The paper.* Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020, Algorithm 2: H(Y, S) is
+`learner` (S, the similarity of records, is 1 where their labels are equal), h is `function_`, U' is `codes_`, beta =
+e^-epsilon. Queries are not flipped. Theorem 6 claims epsilon-privacy. It rests on Theorem 4, which is about one bit (see
+`flipping`) and, even for a bit, false for epsilon < 0.4812; and on post-processing, which does not cover h. Below ln 2 =
+0.693 more than half of the bits are flipped, so that a search finds what is *least* like the query.
+"""
+
+import hashlib
+import math
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from blindsight.dp.losses import BoundedLoss, check_positive
+from blindsight.errors import InputError, PrivacyError
+from blindsight.rng import ByteSource, system_bytes
+from blindsight.search.codes import Codes
+from blindsight.search.flipping import SMALLEST_PAPER_EPSILON, bit_loss, flip, grid_beta, paper_beta, record_loss
+from blindsight.search.function import HashFunction
+from blindsight.search.learner import HashLearner
+from blindsight.statement import Claim, PrivacyStatement, randomness_of
+
+PAPER = "private hashing (Theorem 6)"
+
+
+class PHashing(BaseEstimator):  # type: ignore[misc]
+    """Algorithm 2 around any learner. `statement_` says what it is worth.
+
+    Parameters
+    ----------
+    learner : any `HashLearner`; it is not changed.
+    epsilon : the paper's, which is neither that of a record nor, below 0.4812, that of a bit.
+    force : allow an epsilon below 0.4812.
+    public_function : take the function that `learner` was fitted with before, to data that is public.
+
+    Attributes
+    ----------
+    function_ : the hash function.
+    codes_ : the flipped codes of the fitted records.
+    statement_ : what is proven.
+    """
+
+    def __init__(
+        self,
+        learner: HashLearner,
+        epsilon: float,
+        *,
+        force: bool = False,
+        public_function: bool = False,
+        source: ByteSource = system_bytes,
+    ) -> None:
+        self.learner = learner
+        self.epsilon = epsilon
+        self.force = force
+        self.public_function = public_function
+        self.source = source
+
+    def fit(self, Y: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the function from records (and labels), unless it is public, and release their flipped codes."""
+        check_positive("epsilon", self.epsilon)
+        if self.epsilon < SMALLEST_PAPER_EPSILON and not self.force:
+            raise PrivacyError(
+                f"epsilon = {self.epsilon:g} is below {SMALLEST_PAPER_EPSILON:.4f}, where the paper's flips hide less "
+                "than it claims even of a single bit, and below ln 2 rankings turn around. Raise epsilon, take "
+                "PrivateHasher, or say force=True to see for yourself."
+            )
+        function = self._function(Y, y)
+        codes = flip(function(Y), function.bits, paper_beta(self.epsilon), source=self.source)
+        self.function_, self.codes_ = function, codes
+        self.statement_ = self._statement()
+        return self
+
+    def transform(self, X: ArrayLike) -> Codes:
+        """Return the codes of queries, which the paper does not flip."""
+        check_is_fitted(self, "function_")
+        return self.function_(X)
+
+    def release(self, X: ArrayLike, *, source: ByteSource | None = None) -> Codes:
+        """Return freshly flipped codes of further records. A record released twice has lost twice: see `releases`."""
+        flips = source if source is not None else self.source
+        return flip(self.transform(X), self.function_.bits, paper_beta(self.epsilon), source=flips)
+
+    @property
+    def loss(self) -> BoundedLoss:
+        """What one release costs a record: infinite unless the function is public."""
+        check_is_fitted(self, "function_")
+        return BoundedLoss(self._record_loss if self.public_function else math.inf)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what decides the distribution of a release."""
+        check_is_fitted(self, "function_")
+        return hashlib.sha256(f"phashing {self.epsilon!r} {self.function_.digest}".encode()).hexdigest()
+
+    def _function(self, Y: ArrayLike, y: ArrayLike | None) -> HashFunction:
+        if not self.public_function:
+            learned: HashFunction = clone(self.learner).fit(Y, y).function_
+            return learned
+        if not hasattr(self.learner, "function_"):
+            raise InputError("a public function must have been learned before: fit the learner to public data first.")
+        return self.learner.function_
+
+    @property
+    def _record_loss(self) -> float:
+        return record_loss(grid_beta(paper_beta(self.epsilon)), self.function_.bits)
+
+    def _statement(self) -> PrivacyStatement:
+        beta = grid_beta(paper_beta(self.epsilon))
+        bits, per_bit, per_record = self.function_.bits, bit_loss(beta), self._record_loss
+        proven: dict[str, Any] = {"guarantee": "none", "epsilon": math.inf, "delta": None, "neighbours": "replace"}
+        if self.public_function:
+            proven |= {"guarantee": "differential privacy", "epsilon": per_record, "delta": 0.0}
+            proven |= {"accountant": "exact: the ratio of probabilities for complementary codes"}
+        return PrivacyStatement(
+            mechanism=f"Random Flipping of {bits} bits with probability {beta:.6g}: epsilon = {per_bit:.4g} per bit, "
+            f"{per_record:.4g} per record if the function were independent of the records",
+            unit="record",
+            randomness=randomness_of(self.source),
+            who_sees=_who_sees(self.public_function),
+            assumptions=_ASSUMPTIONS if self.public_function else (),
+            not_protected=_not_protected(self.public_function),
+            claim=self._claim(per_bit, per_record),
+            **proven,
+        )
+
+    def _claim(self, per_bit: float, per_record: float) -> Claim:
+        holds = "holds" if per_bit <= self.epsilon else "fails too"
+        reasons = [
+            f"its epsilon is that of one bit (exactly {per_bit:.4g}: there the claim {holds}), and a record has "
+            f"{self.function_.bits}: {per_record:.4g}"
+        ]
+        if not self.public_function:
+            reasons.append(
+                "the hash function is learned from the same records and released without noise: exchanging one record "
+                "changes the codes of others, so not even that is proven"
+            )
+        if self.epsilon < math.log(2):
+            reasons.append("more than half of the bits are flipped, so that a smaller epsilon hides less")
+        return Claim(PAPER, f"epsilon = {self.epsilon:g}", "; ".join(reasons))
+
+
+_ASSUMPTIONS = (
+    "the hash function was learned from public data that has none of these records in it",
+    "each record is released once",
+)
+
+
+def _who_sees(public_function: bool) -> dict[str, str]:
+    learned = "learned from public data" if public_function else "learned from all records, without noise"
+    return {
+        "whoever has the index": f"the flipped codes, the hash function ({learned}), and the unflipped code of "
+        "every query",
+        "owner of a record": "its features and its code",
+    }
+
+
+def _not_protected(public_function: bool) -> tuple[str, ...]:
+    lines = [
+        "queries: their codes are not flipped",
+        "a record as a whole: long codes tell similar records apart in spite of the flips",
+        "that a record is in the index",
+    ]
+    if not public_function:
+        lines.append("the records from which the function was learned, against whoever studies the function")
+    return tuple(lines)

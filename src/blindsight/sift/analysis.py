@@ -1,0 +1,112 @@
+"""How attributes are entangled: in their labels (correlation) and in the features that show them (overlap, cosine).
+
+Enev et al., "SensorSift", ACSAC 2012, section 7: a policy works as long as its two attributes are neither correlated
+nor shown by the same features. The vector a of covariances between every feature and an attribute is where that
+attribute is visible; Eq. 6 asks for the direction along which two attributes are visible at once,
+
+    overlap = max over |w| = 1 of cov(Xw, Y+)^2 cov(Xw, Y-)^2 = max (a.w)^2 (b.w)^2 = ((|a||b| + |a.b|) / 2)^2.
+
+The closed form: (a.w)(b.w) is the quadratic form of (ab' + ba') / 2, whose only eigenvalues other than zero are
+(a.b + |a||b|) / 2 and (a.b - |a||b|) / 2. The sum printed before the maximum has no index; it is left out.
+
+| paper | here |
+| --- | --- |
+| cov(X, Y), the features that covary with an attribute | columns of `feature_directions` |
+| Correlation (Figure 4, absolute values) | `correlations`, with sign |
+| Overlap (Eq. 6), "normalized to 1 across our 90 policies" | `overlaps`, the largest pair 1 unless told otherwise |
+
+Overlap never vanishes: attributes on quite separate features still have (|a||b| / 2)^2, a quarter of what one
+attribute has with itself. The cosine of a and b tells where they are seen without how well: 0 for separate features.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.data.dataset import UNKNOWN
+from blindsight.errors import InputError
+from blindsight.sift.crossproducts import CrossProducts
+from blindsight.sift.features import Features
+from blindsight.sift.labels import Labelled, Labels, label_columns
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Entanglement:
+    """Three (attributes, attributes) matrices in the order of `names`; each is symmetric."""
+
+    names: tuple[str, ...]
+    correlation: Array
+    overlap: Array
+    cosine: Array
+
+
+def entanglement(X: Features, labels: Labelled, names: tuple[str, ...], *, scale: bool = True) -> Entanglement:
+    """Return how the named attributes are entangled, in one pass over the features."""
+    columns = label_columns(labels, names)
+    directions = feature_directions(X, columns, scale=scale)
+    return Entanglement(tuple(names), correlations(columns), overlaps(directions), cosines(directions))
+
+
+def correlations(labels: Labels) -> Array:
+    """Return Pearson's correlation of every two attributes over the rows where both are known; labels 1, 0, -1.
+
+    >>> correlations(np.array([[1, 0], [1, 0], [0, 1], [0, 0], [-1, 1]], dtype=np.int8)).round(2)
+    array([[ 1.  , -0.58],
+           [-0.58,  1.  ]])
+    """
+    columns = np.asarray(labels)
+    result = np.eye(columns.shape[1])
+    for i in range(columns.shape[1]):
+        for j in range(i):
+            both = (columns[:, i] != UNKNOWN) & (columns[:, j] != UNKNOWN)
+            a, b = columns[both, i].astype(np.float64), columns[both, j].astype(np.float64)
+            if not a.size or not np.ptp(a) or not np.ptp(b):
+                raise InputError(
+                    f"attributes {j} and {i} have no correlation: where both are known, one of them is constant."
+                )
+            result[i, j] = result[j, i] = np.corrcoef(a, b)[0, 1]
+    return result
+
+
+def feature_directions(X: Features, labels: Labels, *, scale: bool = True) -> Array:
+    """Return the covariance of every feature with every attribute of unit variance, (d, attributes).
+
+    Features have unit variance too, unless `scale` is False: then they keep their own units.
+    """
+    columns = np.asarray(labels)
+    if columns.shape[1] < 2:
+        raise InputError(f"at least two attributes are needed to compare; got {columns.shape[1]}.")
+    sides = columns[:, :1], columns[:, 1:]
+    products = CrossProducts.like(X, *sides)
+    products.update(X, *sides)
+    if products.one_sided().any():
+        number = int(np.flatnonzero(products.one_sided())[0])
+        raise InputError(f"attribute {number} is the same, or unknown, for every sample: no feature shows it.")
+    deviation = products.deviation if scale else np.ones(products.mean.size)
+    inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+    return products.covariances * inverse[:, None]
+
+
+def overlaps(directions: Array, *, normalise: bool = True) -> Array:
+    """Return the overlap of every two attributes (Eq. 6) from their `feature_directions`.
+
+    Normalised, the largest overlap of two different attributes is 1, and the diagonal may be larger.
+
+    >>> overlaps(np.array([[1.0, 0.0], [0.0, 1.0]]), normalise=False)
+    array([[1.  , 0.25],
+           [0.25, 1.  ]])
+    """
+    products, lengths = directions.T @ directions, np.linalg.norm(directions, axis=0)
+    overlap = np.asarray(((np.outer(lengths, lengths) + np.abs(products)) / 2) ** 2)
+    largest = overlap[~np.eye(len(overlap), dtype=bool)].max(initial=0.0)
+    return overlap / largest if normalise and largest > 0 else overlap
+
+
+def cosines(directions: Array) -> Array:
+    """Return the cosine of the angle between every two attributes' `feature_directions`; 0 where there is none."""
+    lengths = np.linalg.norm(directions, axis=0)
+    units = np.divide(directions, lengths, out=np.zeros_like(directions), where=lengths > 0)
+    return np.asarray(units.T @ units)

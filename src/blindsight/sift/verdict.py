@@ -1,0 +1,211 @@
+"""Accept, reject, or not enough evidence: what follows from the attacks, said once and recorded with all it rests on.
+
+| verdict | when |
+| --- | --- |
+| `accept` | the upper limit of every planned attacker (certified: of every attacker) is at most the threshold |
+| `reject` | some attacker's lower end, in intervals that hold together, is above the threshold |
+| `inconclusive` | neither; `needed` is about how many rows would decide, if accuracies stay what they are |
+
+Either decision is wrong with probability at most 1 - confidence. (Enev et al., "SensorSift", ACSAC 2012, compare bare
+accuracies with the threshold: a sift at the threshold is accepted or rejected by the toss of the split.) The threshold
+is on PrivLoss: .10 allows guesses that are right in 60% of cases.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from blindsight.errors import InputError
+from blindsight.sift.certificate import Certificate, certified_statement
+from blindsight.sift.evidence import AttackResult
+from blindsight.sift.publicclassifier import PublicClassifier
+from blindsight.statement import Claim, PrivacyStatement
+
+Verdict = Literal["accept", "reject", "inconclusive"]
+Ending = Literal["complete", "sure reject", "cancelled"]
+
+SCHEMA, VERSION = "blindsight/sift-verification", 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What was verified, how and with what: enough to do it again."""
+
+    threshold: float
+    confidence: float
+    random_state: int
+    planned: int
+    """Attackers times private attributes."""
+    rows: int
+    train: int
+    test: int
+    persons: int | None
+    width: int
+    verification_set: str
+    """SHA-256 of features (or released numbers), labels and persons."""
+    sift: str | None
+    """The sift's own hash."""
+    software: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdict and its evidence. `results` are in the order of the attacks, `ending` tells whether all were made."""
+
+    setting: Setting
+    results: tuple[AttackResult, ...]
+    ending: Ending
+    certificates: tuple[Certificate, ...] = ()
+    public: Mapping[str, PublicClassifier] | None = None
+
+    @property
+    def certified(self) -> bool:
+        """Whether acceptance rests on certificates, not on a list of attackers."""
+        return bool(self.certificates)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What may be done with the sift: only an accepted one may be released."""
+        threshold = self.setting.threshold
+        if any(result.interval.low - 0.5 > threshold for result in self.results):
+            return "reject"
+        if self.ending == "complete" and self.bound <= threshold:
+            return "accept"
+        return "inconclusive"
+
+    @property
+    def best(self) -> AttackResult:
+        """The attacker that guessed best."""
+        if not self.results:
+            raise InputError("verification was cancelled before the first attack: there is no best attacker.")
+        return max(self.results, key=lambda result: result.balanced_accuracy)
+
+    @property
+    def priv_loss(self) -> float:
+        """What the best attacker gained over a blind guess, on the test rows."""
+        return self.best.priv_loss
+
+    @property
+    def bound(self) -> float:
+        """The upper limit of PrivLoss: of every attacker where certified, of the best that was tried otherwise."""
+        if self.certificates:
+            return max(certificate.bound for certificate in self.certificates)
+        return max((result.limit for result in self.results), default=1.0) - 0.5
+
+    @property
+    def needed(self) -> int | None:
+        """About how many verification rows would decide; None where it is decided, or could never be."""
+        if self.verdict != "inconclusive" or self.ending == "cancelled":
+            return None
+        factor = _growth(self._gaps(), self.setting.threshold)
+        return None if math.isinf(factor) else math.ceil(self.setting.rows * factor)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line for a person."""
+        if not self.results:
+            return "Inconclusive: cancelled before the first attack."
+        best = self.best
+        who = "anybody's guess" if self.certified else "the best known guess"
+        reached = f"{who} of {best.attribute} is right in {best.balanced_accuracy:.1%} of cases"
+        sure = f"at most {0.5 + self.bound:.1%}, {self.setting.confidence:.0%} sure; 50% is blind"
+        line = f"{self.verdict.capitalize()}: {reached} ({sure}; {0.5 + self.setting.threshold:.0%} is allowed)."
+        if self.verdict == "reject":
+            best = max(self.results, key=lambda result: result.interval.low)
+            line = f"Reject: {best.attacker} guesses {best.attribute} right in {best.balanced_accuracy:.1%} of cases "
+            line += f"(at least {best.interval.low:.1%}; {0.5 + self.setting.threshold:.0%} is allowed)."
+        if self.ending == "cancelled":
+            return f"{line} Cancelled after {len(self.results)} of {self.setting.planned} attacks."
+        needed = self.needed
+        return (
+            line if needed is None else f"{line} About {needed:,} rows would decide, instead of {self.setting.rows:,}."
+        )
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """What may be said about the sift's privacy."""
+        if self.certified:
+            return certified_statement(self.certificates)
+        return _measured_statement(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data for strict JSON."""
+        public = {name: classifier.summary() for name, classifier in (self.public or {}).items()}
+        return {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "ending": self.ending,
+            "priv_loss": self.priv_loss if self.results else None,
+            "bound": self.bound,
+            "needed": self.needed,
+            "setting": {**vars(self.setting), "software": dict(self.setting.software)},
+            "results": [result.to_dict() for result in self.results],
+            "certificates": [certificate.to_dict() for certificate in self.certificates],
+            "public": public,
+            "statement": self.statement.to_dict(),
+        }
+
+    def to_json(self) -> str:
+        """Return everything as one JSON document."""
+        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=2)
+
+    def _gaps(self) -> list[tuple[float, float, float]]:
+        """Return (estimate, distance to the lower end, distance to the upper limit) of everything that must decide."""
+        gaps = [
+            (r.priv_loss, r.balanced_accuracy - r.interval.low, r.limit - r.balanced_accuracy) for r in self.results
+        ]
+        if not self.certificates:
+            return gaps
+        upper = [(c.estimate, math.inf, c.bound - c.estimate) for c in self.certificates]
+        return [(estimate, low, 0.0) for estimate, low, _ in gaps] + upper
+
+
+def _growth(gaps: Iterable[tuple[float, float, float]], threshold: float) -> float:
+    """Return how many times more rows would decide: every distance shrinks with the root of the rows.
+
+    >>> _growth([(0.06, 0.03, 0.08)], threshold=0.10)  # .08 must become .04
+    4.0
+    """
+    above = [(low / (estimate - threshold)) ** 2 for estimate, low, _ in gaps if estimate > threshold]
+    if above:
+        return min(above)
+    below = [(high / (threshold - estimate)) ** 2 if estimate < threshold else math.inf for estimate, _, high in gaps]
+    return max(below)
+
+
+def _measured_statement(verification: Verification) -> PrivacyStatement:
+    setting = verification.setting
+    attackers = sorted({result.attacker for result in verification.results})
+    evidence = (
+        f"{len(attackers)} attackers, {setting.train:,} rows to learn from and {setting.test:,} to be judged by; "
+        f"{verification.sentence.removesuffix('.')}"
+    )
+    return PrivacyStatement(
+        guarantee="measured",
+        mechanism=f"a sift of width {setting.width}: that many numbers are let out of a picture",
+        unit=None,
+        epsilon=None,
+        delta=None,
+        randomness="none",
+        who_sees={"app": "the released numbers", "platform": "the picture, the numbers and the verification set"},
+        evidence=evidence,
+        assumptions=(
+            "the verification rows resemble those the sift will be used on, and were not used to make or choose it",
+            "the sift is data that the platform applies, not code of the app",
+        ),
+        not_protected=(
+            "anything against attackers that were not tried",
+            "several releases about one person, which may tell more together",
+            "what an attacker knows from elsewhere",
+        ),
+        claim=Claim(
+            "SensorSift (2012)",
+            "that a verified sift cannot be used to recognise the private attribute",
+            "five classifiers were tried; another, or an app that hides the attribute where they do not look, may do "
+            "better",
+        ),
+    )

@@ -1,0 +1,268 @@
+"""Verification: may this sift be released? The platform attacks it with everything it has and judges by what it can
+prove.
+
+*What a verdict means.* `accept` says that no attacker on the list reads a private attribute better than the threshold
+allows, with the stated confidence; nothing about attackers off the list. *Certified mode*, for sifts with a small
+alphabet, drops the list: the bound holds for every attacker there can be (`certificate`).
+
+Enev et al., "SensorSift", ACSAC 2012, section 3:
+
+| paper | here |
+| --- | --- |
+| DB_verify | the rows given to `verify`, which nobody may have fitted a sift on |
+| ML, five classifiers | `attackers="paper"` |
+| safety threshold, "10% better than chance" | `threshold=0.10`, of balanced accuracy above 1/2 |
+| 50/50 split | `verification_halves`, by persons where they are known |
+
+The published verifier can be fooled by a sift that is made to (`cheats`): run it on a sift that went through `harden`,
+or on symbols with a certificate. Each verification errs with probability 1 - confidence; an app that may try as often
+as it likes will get through in the end, so count its attempts or draw new rows.
+"""
+
+import hashlib
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+from blindsight.errors import InputError
+from blindsight.progress import Progress, silent
+from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
+from blindsight.sift.certificate import ROWS_PER_SYMBOL, Certificate, certify
+from blindsight.sift.evidence import AttackResult, Confidence, measure
+from blindsight.sift.features import Features, check_shape
+from blindsight.sift.labels import Labels
+from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
+from blindsight.sift.sift import Sift
+from blindsight.sift.splits import Indices, check_persons, check_private, check_released, verification_halves
+from blindsight.sift.verdict import Ending, Setting, Verification
+
+Release = ArrayLike | tuple[Sift, Features]
+"""Numbers that were released, or a sift and the features it is applied to."""
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Attacks sifts and decides. The same rows, attackers and `random_state` give the same verdict, whatever `jobs`.
+
+    `attackers` is "paper", "modern" or a list of `Attacker`, in the order of their turns; with `stop_early` the first
+    proof of a leak ends the verification. `jobs` attacks run at once, in threads.
+    """
+
+    attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
+    threshold: float = 0.10
+    confidence: float = 0.95
+    jobs: int = 1
+    random_state: int = 0
+    stop_early: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold < 0.5:
+            raise InputError(f"threshold must be in (0, 0.5), the most an attacker can gain; got {self.threshold}.")
+        if not 0.5 < self.confidence < 1:
+            raise InputError(f"confidence must be in (0.5, 1); got {self.confidence}. Write 95% as 0.95.")
+        if self.jobs < 1 or self.random_state < 0:
+            raise InputError(f"jobs must be >= 1, random_state >= 0; got {self.jobs} and {self.random_state}.")
+        chosen_attackers(self.attackers)
+
+    def verify(
+        self,
+        release: Release,
+        private: Mapping[str, ArrayLike],
+        *,
+        persons: ArrayLike | None = None,
+        public: Mapping[str, ArrayLike] | None = None,
+        certified: bool | None = None,
+        progress: Progress = silent,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Verification:
+        """Attack what is released of the verification rows: an array (n, K), or a sift and features (sift, X).
+
+        `private` has the labels of every private attribute: 1, 0, or -1 where unknown. With `public` labels the
+        included mode's classifiers are trained and their PubLoss measured. `certified` insists on a certificate (or on
+        none); left open, it is given where the sift has an alphabet small enough. `cancelled` is asked between attacks;
+        what was found until then is kept.
+        """
+        given = _Given.of(release)
+        labels = check_private(private, len(given.released))
+        who = check_persons(persons, len(given.released))
+        halves = verification_halves(labels, who, self.random_state)
+        certificates = self._certificates(given, labels, who, certified)
+        attackers = (LOOKUP,) if certificates else chosen_attackers(self.attackers)
+        attacks = [_Attack(name, attacker) for attacker in attackers for name in labels]
+        sure = Confidence(self.confidence, len(attacks))
+        bench = _Bench(given.released, labels, who, halves, sure, self.random_state)
+        results, ending = self._run(attacks, bench, progress, cancelled)
+        classifiers = {} if ending == "cancelled" else self._public(given, public or {}, halves)
+        setting = self._setting(given, labels, who, halves, len(attacks))
+        return Verification(setting, tuple(results), ending, certificates, classifiers)
+
+    def _run(
+        self, attacks: "list[_Attack]", bench: "_Bench", progress: Progress, cancelled: Callable[[], bool]
+    ) -> tuple[list[AttackResult], Ending]:
+        results: list[AttackResult] = []
+        turns = _in_order(bench.result, attacks, self.jobs)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # an attacker that did not converge is still an attacker
+            try:
+                while len(results) < len(attacks):
+                    progress("attacking", len(results), len(attacks))
+                    if cancelled():
+                        return results, "cancelled"
+                    results.append(next(turns))
+                    leaks = results[-1].interval.low - 0.5 > self.threshold
+                    if leaks and self.stop_early and len(results) < len(attacks):
+                        return results, "sure reject"
+            finally:
+                turns.close()
+                progress("attacking", len(results), len(attacks))
+        return results, "complete"
+
+    def _certificates(
+        self, given: "_Given", labels: Mapping[str, Labels], who: NDArray[Any] | None, certified: bool | None
+    ) -> tuple[Certificate, ...]:
+        fewest = min(int((column == value).sum()) for column in labels.values() for value in (0, 1))
+        small = given.alphabet is not None and given.alphabet * ROWS_PER_SYMBOL <= fewest
+        if not (small if certified is None else certified):
+            return ()
+        return tuple(
+            certify(given.released, column, confidence=self.confidence, attribute=name, persons=who)
+            for name, column in labels.items()
+        )
+
+    def _public(
+        self, given: "_Given", public: Mapping[str, ArrayLike], halves: tuple[Indices, Indices]
+    ) -> dict[str, PublicClassifier]:
+        train, test = halves
+        classifiers = {}
+        for name, column in public.items():
+            labels, raw = np.asarray(column), None
+            if labels.shape != (len(given.released),):
+                raise InputError(f"labels of {name!r} must be one value per row; got shape {labels.shape}.")
+            classifier = train_public_classifier(given.released[train], labels[train])
+            if given.features is not None:
+                halves_of_raw = (given.raw(train), labels[train], given.raw(test), labels[test])
+                raw = best_raw_accuracy(*halves_of_raw, random_state=self.random_state)
+            classifiers[name] = classifier.measured(given.released[test], labels[test], raw)
+        return classifiers
+
+    def _setting(
+        self,
+        given: "_Given",
+        labels: Mapping[str, Labels],
+        who: NDArray[Any] | None,
+        halves: tuple[Indices, Indices],
+        planned: int,
+    ) -> Setting:
+        return Setting(
+            threshold=self.threshold,
+            confidence=self.confidence,
+            random_state=self.random_state,
+            planned=planned,
+            rows=len(given.released),
+            train=len(halves[0]),
+            test=len(halves[1]),
+            persons=None if who is None else len(np.unique(who)),
+            width=given.released.shape[1],
+            verification_set=given.digest(labels, who),
+            sift=given.sift_digest,
+            software={"engine": engine(), "scikit-learn": version("scikit-learn")},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """What is to be verified: released numbers, and where they come from if that is known."""
+
+    released: NDArray[Any]
+    features: Any = None
+    sift_digest: str | None = None
+    alphabet: int | None = None
+
+    @classmethod
+    def of(cls, release: Release) -> "_Given":
+        if not isinstance(release, tuple):
+            return cls(check_released(release))
+        if len(release) != 2 or not isinstance(release[0], Sift):
+            raise InputError("give released numbers (n, K), or a pair of a sift and features.")
+        sift, features = release[0], check_shape(release[1])
+        return cls(check_released(sift.apply(features)), features, sift.digest, sift.alphabet)
+
+    def raw(self, rows: Indices) -> NDArray[Any]:
+        """Return raw features of some rows, dense."""
+        block = self.features[rows]
+        return np.asarray(block.toarray() if sparse.issparse(block) else block)
+
+    def digest(self, labels: Mapping[str, Labels], who: NDArray[Any] | None) -> str:
+        """Return a SHA-256 of the verification set."""
+        rows: Any = self.released if self.features is None else self.features
+        arrays = [rows.data, rows.indices, rows.indptr] if sparse.issparse(rows) else [rows]
+        arrays += [column for _, column in sorted(labels.items())] + ([] if who is None else [who])
+        digest = hashlib.sha256(repr(sorted(labels)).encode())
+        for array in arrays:
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Attack:
+    attribute: str
+    attacker: Attacker
+
+
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """Where attacks are made: the released numbers, who may learn from which rows and who judges."""
+
+    released: NDArray[Any]
+    labels: Mapping[str, Labels]
+    persons: NDArray[Any] | None
+    halves: tuple[Indices, Indices]
+    sure: Confidence
+    seed: int
+
+    def result(self, attack: _Attack) -> AttackResult:
+        """Let one attacker learn and guess, and judge it."""
+        column, attacker = self.labels[attack.attribute], attack.attacker
+        train, test = (half[column[half] >= 0] for half in self.halves)
+        learners, judged = (None if self.persons is None else self.persons[half] for half in (train, test))
+        begun = perf_counter()
+        guess = attacker.attack(
+            self.released[train], column[train], self.released[test], persons=learners, seed=self.seed
+        )
+        seconds = perf_counter() - begun
+        figures = measure(column[test], guess, judged, self.sure)
+        view, tuned = attacker.view, attacker.tune
+        return AttackResult(attack.attribute, attacker.name, view, tuned, **figures, seconds=seconds)
+
+
+def _in_order(
+    run: Callable[[_Attack], AttackResult], attacks: Sequence[_Attack], jobs: int
+) -> Generator[AttackResult, None, None]:
+    """Yield the results in the order of the attacks, `jobs` of them under way at a time; closing drops the rest."""
+    if jobs == 1:
+        yield from map(run, attacks)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = deque(attacks)
+        running: deque[Future[AttackResult]] = deque()
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    running.append(pool.submit(run, waiting.popleft()))
+                yield running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()
