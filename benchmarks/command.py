@@ -57,7 +57,7 @@ def write_table(benchmark: Benchmark, settings: Settings, output: Path) -> Path:
 
 def _run(options: argparse.Namespace) -> int:
     benchmark = load_suite(options.name)
-    settings = Settings(options.data_dir, options.quick)
+    settings = Settings(options.data_dir, options.quick, options.full)
     runs = options.runs if options.runs is not None else 1 if options.quick else benchmark.runs
     if runs < 1 or options.seed < 0:
         raise InputError(f"--runs must be >= 1 and --seed >= 0; got {runs} and {options.seed}.")
@@ -82,7 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--runs", type=int, help="how many seeds, one after another (default: the benchmark's own)")
     parser.add_argument("--only", metavar="METHOD", help="measure this method alone")
-    parser.add_argument("--quick", action="store_true", help="a small version, kept apart from real results")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="a small version, kept apart from real results")
+    size.add_argument("--full", action="store_true", help="a large version where there is one, kept apart as well")
     parser.add_argument("--force", action="store_true", help="measure again what is recorded already")
     parser.add_argument("--output", type=Path, default=HERE, help="where results/ and tables/ go (default: here)")
     return parser

@@ -34,6 +34,7 @@ class Settings:
 
     data_dir: Path | None = None  # where data that are not shipped are kept
     quick: bool = False  # a small version, to see whether everything works
+    full: bool = False  # a large version, where a benchmark has one
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def recorded(benchmark: Benchmark, settings: Settings, folder: Path) -> Iterator
 
 
 def label(benchmark: Benchmark, settings: Settings) -> str:
-    """Return the name under which results and tables are kept; quick ones never mix with real ones."""
-    return f"{benchmark.name}-quick" if settings.quick else benchmark.name
+    """Return the name under which results and tables are kept; quick and full ones never mix with the others."""
+    return benchmark.name + "-quick" * settings.quick + "-full" * settings.full
 
 
 def _blank(benchmark: Benchmark, settings: Settings, task: Task, method: Method, seed: int) -> Result:

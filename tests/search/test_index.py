@@ -1,14 +1,13 @@
 """The embedded indexes: conformance, lists that are tuned to a recall, files that are whole or refused."""
 
-import sys
 import threading
-from pathlib import Path
 
 import faiss
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indexconformance import BITS, RECALL, IndexConformance, IndexMachine, clustered
 
 from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
 from blindsight.search import index as index_module
@@ -16,10 +15,6 @@ from blindsight.search.codes import hamming, pack, unpack
 from blindsight.search.ids import IntegerIds
 from blindsight.search.index import HammingIndex
 from blindsight.search.postings import SymbolIndex
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from indexconformance import BITS, RECALL, IndexConformance, IndexMachine, clustered
 
 
 class TestExact(IndexConformance):
@@ -179,7 +174,8 @@ def test_lists_follow_every_change():
     distances, positions = lists.search(index.codes, 1, len(lists))
     assert (distances == 0).all()
     assert np.array_equal(index.codes[positions[:, 0]], index.codes)
-    assert sorted(np.bincount(lists.assignment, minlength=len(lists)).tolist())[-1] < 960
+    nearest = hamming(index.codes, lists.centroids)
+    assert np.array_equal(nearest[np.arange(960), lists.assignment], nearest.min(axis=1))
     index.remove(np.arange(600))
     assert index._tuned is None  # half are gone
 
@@ -364,7 +360,7 @@ def test_every_altered_byte_and_every_shorter_file_is_refused_or_harmless(saved)
     index, path = saved
     whole = path.read_bytes()
     refused = 0
-    places = np.random.default_rng(0).integers(0, len(whole), 150).tolist()
+    places = np.random.default_rng(0).integers(0, len(whole), 80).tolist()
     for damaged in [
         *(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :] for at in [*range(64), *places]),
         *(whole[:at] for at in (0, 1, 16, 59, 60, 61, len(whole) // 2, len(whole) - 1)),
@@ -380,7 +376,7 @@ def test_every_altered_byte_and_every_shorter_file_is_refused_or_harmless(saved)
         else:  # a byte between sections, which nobody reads
             assert again.ids.tolist() == index.ids.tolist()
             assert np.array_equal(again.codes, index.codes)
-    assert refused > 75
+    assert refused > 70
 
 
 def test_a_file_of_another_version_or_nature_is_refused_with_a_reason(saved, tmp_path):
@@ -410,6 +406,7 @@ def test_a_file_of_another_version_or_nature_is_refused_with_a_reason(saved, tmp
         ({}, {"lists": np.full(200, 99, dtype=np.int32)}, "lists do not fit"),
         ({}, {"lists": np.zeros(3, dtype=np.int32)}, "lists do not fit"),
         ({"plans": [{"k": 3}]}, {}, "usable"),
+        ({"plans": [{"k": 100, "lists": 14, "probes": 15, "recall": 0.9}]}, {}, "plans do not fit"),
         ({"plans": None}, {}, "usable"),
     ],
 )

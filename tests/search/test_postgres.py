@@ -2,13 +2,10 @@
 
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-psycopg = pytest.importorskip("psycopg")
-pytest.importorskip("psycopg_pool")
+from indexconformance import BITS, RECALL, IndexConformance, SearchConformance, clustered
 
 from blindsight.errors import InputError, MissingExtraError, StorageError
 from blindsight.search.codes import hamming, pack
@@ -16,9 +13,8 @@ from blindsight.search.migrations import MIGRATIONS, migrate
 from blindsight.search.pgwire import bit_strings
 from blindsight.search.postgres import PostgresIndex
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from indexconformance import BITS, RECALL, IndexConformance, SearchConformance, clustered
+psycopg = pytest.importorskip("psycopg")
+pytest.importorskip("psycopg_pool")
 
 
 @pytest.fixture
@@ -268,7 +264,9 @@ def test_updates_in_opposite_order_both_happen(opened):
     table = np.stack([codes[at] for at in range(4)])
     hits = index.within(table[:, 0], 0)
     assert any(0 in hits.of(number)[0] for number in range(4))  # the last one's code, whole
-    found = [np.array([at in index.within(code[at : at + 1], 0).of(0)[0] for at in range(0, 400, 40)]) for code in codes]
+    found = [
+        np.array([at in index.within(code[at : at + 1], 0).of(0)[0] for at in range(0, 400, 40)]) for code in codes
+    ]
     assert any(every.all() for every in found)
 
 
@@ -309,7 +307,8 @@ def test_a_connection_that_is_cut_during_a_search_is_told_and_replaced(opened, d
 
     searcher = threading.Thread(target=search)
     waiting = """
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()
     """
     with psycopg.connect(dsn) as blocker, psycopg.connect(dsn, autocommit=True) as killer:
         blocker.execute("LOCK TABLE blindsight.codes_1 IN ACCESS EXCLUSIVE MODE")

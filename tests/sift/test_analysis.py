@@ -1,18 +1,29 @@
 """Entanglement against brute force, region maps on planted pixels, the matrix of policies and its regression."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import curve_fit
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 
 from blindsight.data.features.pixels import PixelFeatures
 from blindsight.data.features.planes import planes
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sift.analysis import correlations, cosines, entanglement, feature_directions, overlaps
+from blindsight.sift.attackers import Attacker
+from blindsight.sift.lossbench import LossBench
+from blindsight.sift.lossregression import regress
+from blindsight.sift.policy import Policy
+from blindsight.sift.policymatrix import policy_matrix
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.regions import attribute_regions, sift_regions
+from blindsight.sift.tradeoff import trade_off
+from blindsight.sift.verify import Verifier
 
 # --- entanglement ---
 
@@ -141,3 +152,138 @@ def test_regions_need_the_sift_of_this_pipeline(corners):
         sift_regions(sift, pipeline)
     with pytest.raises(InputError, match="weights are of 5 features"):
         attribute_regions(X[:, :5], labels, ("left", "right"), pipeline)
+
+
+# --- the matrix of policies ---
+
+LIGHT = Verifier(
+    [
+        Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced")),
+        Attacker("neighbours", lambda seed: KNeighborsClassifier(15)),
+    ],
+    stop_early=False,
+)
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """5,000 rows of 16 features: a and b go together and show in the same features, c and d stand alone."""
+    rng = np.random.default_rng(6)
+    latent = rng.normal(size=(5000, 4))
+    latent[:, 1] = 0.8 * latent[:, 0] + 0.6 * latent[:, 1]
+    labels = {name: (column > 0).astype(np.int8) for name, column in zip("abcd", latent.T, strict=True)}
+    shown = np.repeat(np.eye(4), 4, axis=1)
+    shown[1, :4], shown[0, 4:8] = 0.5, 0.5
+    shown[3, 8:10] = 0.5  # what tells of c tells of d as well, in places
+    X = latent @ shown + rng.normal(size=(5000, 16))
+    return X, labels, np.arange(5000) // 2
+
+
+@pytest.fixture(scope="module")
+def matrix(crowd):
+    X, labels, persons = crowd
+    return policy_matrix(X, labels, ("a", "b", "c", "d"), method=PPLS(2, math.inf), verifier=LIGHT, persons=persons)
+
+
+def test_the_matrix_has_every_ordered_pair_and_says_which_work(matrix):
+    assert len(matrix.cells) == 12
+    losses = matrix.figures("priv_loss")
+    assert np.isnan(losses).tolist() == np.eye(4, dtype=bool).tolist()
+    verdicts = {(cell.public, cell.private): cell.verdict for cell in matrix.cells}
+    assert all(verdicts[pair] == "accept" for pair in [("a", "c"), ("c", "d"), ("d", "b"), ("c", "a")])
+    assert matrix.accepted == sum(verdict == "accept" for verdict in verdicts.values())
+    costs = matrix.figures("pub_loss")
+    together = costs[0, 1] + costs[1, 0]  # hiding b costs a most of what there is
+    assert together > 2 * (costs[0, 2] + costs[0, 3] + costs[2, 0] + costs[3, 0]) / 2
+    assert matrix.average("priv_loss") == pytest.approx(np.mean([cell.priv_loss for cell in matrix.cells]))
+    assert all(cell.bound >= cell.priv_loss and cell.attacker in ("logistic", "neighbours") for cell in matrix.cells)
+    assert all(0.7 < accuracy < 1 for accuracy in matrix.raw.values())
+
+
+def test_without_privacy_the_matrix_is_refused_where_features_are_shared(crowd, matrix):
+    X, labels, persons = crowd
+    plain = policy_matrix(X, labels, ("a", "b"), method=PPLS(2, 0.0), verifier=LIGHT, persons=persons)
+    assert [cell.verdict for cell in plain.cells] == ["reject", "reject"]
+    assert min(cell.priv_loss for cell in plain.cells) > 0.2 > matrix.figures("priv_loss")[0, 1]
+
+
+def test_a_matrix_is_plain_data_and_reports_progress(crowd):
+    X, labels, _ = crowd
+    told = []
+    found = policy_matrix(X, labels, ("c", "d"), verifier=LIGHT, progress=lambda *step: told.append(step))
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert [cell["public"] for cell in document["cells"]] == ["c", "d"]
+    assert document["correlation"][0][0] == 1
+    assert told[-1] == ("policies", 2, 2)
+
+
+def test_a_pair_without_a_sift_keeps_its_sentence(crowd):
+    X, labels, _ = crowd
+    twins = {"a": labels["a"], "b": labels["a"], "c": labels["c"]}
+    found = policy_matrix(X, twins, ("a", "b", "c"), method=PPLS(1, math.inf), verifier=LIGHT)
+    broken = [cell for cell in found.cells if cell.problem]
+    assert {(cell.public, cell.private) for cell in broken} == {("a", "b"), ("b", "a")}
+    assert "no direction of the features" in broken[0].problem
+    assert math.isnan(broken[0].pub_loss)
+    assert found.to_dict()["cells"][0]["pub_loss"] is None
+    assert not math.isnan(found.average("pub_loss"))
+
+
+def test_regression_agrees_with_two_libraries():
+    rng = np.random.default_rng(7)
+    r, o = rng.uniform(-1, 1, 90), rng.uniform(0, 1, 90)
+    losses = 0.02 + 0.15 * np.abs(r) + 0.08 * o + rng.normal(0, 0.02, 90)
+    found = regress(losses, r, o)
+    values, covariance = curve_fit(lambda x, i, c, v: i + c * x[0] + v * x[1], [np.abs(r), o], losses)
+    parts = (found.intercept, found.correlation, found.overlap)
+    assert [part.value for part in parts] == pytest.approx(values, rel=1e-5)
+    assert [part.error for part in parts] == pytest.approx(np.sqrt(np.diag(covariance)), rel=1e-5)
+    columns = np.stack([np.abs(r), o], axis=1)
+    assert found.r_squared == pytest.approx(LinearRegression().fit(columns, losses).score(columns, losses))
+    alone = LinearRegression().fit(columns[:, :1], losses)
+    both, one = (
+        np.square(losses - model).sum() for model in (found_values(found, columns), alone.predict(columns[:, :1]))
+    )
+    assert found.correlation_alone == pytest.approx(one / both - 1)
+    assert 0.5 < found.correlation_share < 0.8  # .15 against .08, of the same spread
+
+
+def found_values(found, columns):
+    return found.intercept.value + columns @ [found.correlation.value, found.overlap.value]
+
+
+def test_regression_of_a_matrix_and_of_too_little(matrix):
+    assert matrix.regression("pub_loss").policies == 12
+    assert matrix.regression("pub_loss").correlation.value > 0
+    with pytest.raises(InputError, match="four policies or more"):
+        regress([0.1] * 3, [0.1] * 3, [0.2] * 3)
+    with pytest.raises(InputError, match="vary alike"):
+        regress([0.1, 0.2, 0.3, 0.4], [0.1] * 4, [0.1, 0.2, 0.3, 0.4])
+
+
+def test_the_trade_off_is_that_of_separate_fits(crowd):
+    X, labels, persons = crowd
+    policy = Policy(("a", "d"), ("c",))
+    found = trade_off(X, labels, policy, components=(3, 1), privacies=(0.0, math.inf), verifier=LIGHT, persons=persons)
+    assert [(p.components, p.privacy) for p in found.points] == [(1, 0.0), (3, 0.0), (1, math.inf), (3, math.inf)]
+    bench = LossBench(X, labels, policy.public + policy.private, verifier=LIGHT, persons=persons)
+    alone = bench.losses(bench.fit(PPLS(1, math.inf), policy), policy)
+    one = found.curve(math.inf)[0]
+    assert (one.pub_loss, one.priv_loss, one.verdict) == (alone.pub_loss, alone.priv_loss, alone.verification.verdict)
+    for few, many in (found.curve(0.0), found.curve(math.inf)):
+        assert many.pub_loss < few.pub_loss  # Figure 3: more numbers tell more
+    assert found.best is not None
+    assert found.best.verdict == "accept"
+    assert set(found.raw) == {"a", "d"}
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_trade_off_names_what_has_no_sift(crowd):
+    X, labels, _ = crowd
+    twins = {"a": labels["a"], "b": labels["a"]}
+    found = trade_off(X, twins, Policy("a", "b"), components=(1,), privacies=(math.inf,), verifier=LIGHT)
+    assert found.points == ()
+    assert found.best is None
+    assert "no direction" in found.problems[math.inf]
+    with pytest.raises(InputError, match="name at least one lambda"):
+        trade_off(X, labels, Policy("a", "b"), components=(), verifier=LIGHT)

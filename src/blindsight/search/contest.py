@@ -1,7 +1,7 @@
 """All ways to search the same collection, side by side: how much they find, what they claim, and what is proven.
 
 `METHODS` are in four groups. *Nothing hidden*: features, and codes by ITQ, LSH and SH. *The paper*: PHashing and PITQ
-as published, whose claimed epsilon is far from that of a record. *A record is protected wherever its code goes* (local):
+as published, whose epsilon is far from that of a record. *A record is protected wherever its code goes* (local):
 flipped bits, the Hamming ball, and symbols of a codebook, all made by functions that were learned from public pictures.
 *The collection is protected, its codes stay at home* (central): only a differentially private hash function is shown.
 """

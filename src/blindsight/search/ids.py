@@ -4,6 +4,7 @@ Integers are found by bisection in a sorted order that costs nothing while ids c
 otherwise; what was added since the last sorting waits in a dictionary. Text lives in a dictionary.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -42,16 +43,13 @@ def kind_of(ids: IdArray) -> IdKind:
 
 def check_unique(ids: IdArray) -> None:
     """Raise if an id occurs twice."""
-    if ids.dtype == np.int64:
-        if _ascending(ids):
-            return
-        ordered = np.sort(ids)
-        twice = ordered[:-1][ordered[1:] == ordered[:-1]].tolist()
-    else:
-        seen: set[str] = set()
-        twice = [key for key in ids if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
-    if twice:
-        raise InputError(f"every id may occur once; {twice[0]!r} occurs twice. Nothing was changed.")
+    integers = ids.dtype == np.int64
+    if integers and _ascending(ids):
+        return
+    different = len(np.unique(ids)) if integers else len(set(ids))
+    if different < len(ids):
+        twice = Counter(ids.tolist()).most_common(1)[0][0]
+        raise InputError(f"every id may occur once; {twice!r} occurs twice. Nothing was changed.")
 
 
 class IntegerIds:
@@ -113,7 +111,7 @@ class TextIds:
 
     def __init__(self, values: NDArray[np.object_]) -> None:
         self._values = Growing(values)
-        self._places = {key: place for place, key in enumerate(values)}
+        self._places = _places(values)
 
     @property
     def values(self) -> NDArray[np.object_]:
@@ -132,7 +130,8 @@ class TextIds:
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
         """Forget all ids but these; positions close up."""
-        self.__init__(self.values[kept])  # type: ignore[misc]
+        self._values = Growing(self.values[kept])
+        self._places = _places(self.values)
 
     def take(self, positions: NDArray[np.int64]) -> IdArray:
         """Return the ids at these positions, None where a position is -1."""
@@ -152,6 +151,10 @@ def _take(values: IdArray, positions: NDArray[np.int64], filling: int | None) ->
     if missing.any():
         ids[missing] = filling
     return ids
+
+
+def _places(values: NDArray[np.object_]) -> dict[str, int]:
+    return {key: place for place, key in enumerate(values)}
 
 
 def _ascending(values: NDArray[np.int64]) -> bool:

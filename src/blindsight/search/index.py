@@ -41,7 +41,7 @@ class HammingIndex:
     """Packed codes of `bits` bits under ids that are integers or text, all of one kind.
 
     `kind` is "exact", "ivf" (inverted lists whatever the size) or "auto"; `recall` is what lists must reach, `threads`
-    how many a search may use (None: as faiss decides). Several threads may search at once, while none changes it.
+    how many it may use (None: as faiss decides). Several threads may search at once, while none changes it.
     """
 
     def __init__(self, bits: int, *, kind: Kind = "auto", recall: float = 0.99, threads: int | None = None) -> None:
@@ -123,7 +123,7 @@ class HammingIndex:
         asked = None if queries is None else np.array(check_codes(queries, self.bits, "queries"))
         if asked is not None and not len(asked):
             raise InputError("there are no queries to measure with. Leave them out to use the index's own codes.")
-        with self._building:
+        with self._building, _threads(self.threads):
             self._tuned = None
             if self._wants_lists():
                 self._tuned = TunedLists(Lists.learned(self.codes), len(self), Questions(asked, flips))
@@ -203,6 +203,8 @@ class HammingIndex:
             centroids = check_codes(sections["centroids"], 8 * self._width)
             if lists.shape != ids.shape or not 0 <= lists.min() <= lists.max() < len(centroids):
                 raise InputError("its lists do not fit its codes.")
+            if not all(0 <= plan.probes <= plan.lists == len(centroids) for plan in plans):
+                raise InputError("its plans do not fit its lists.")
             self._tuned = TunedLists(Lists(centroids, codes, lists), len(codes), plans={plan.k: plan for plan in plans})
 
     def _queries(self, codes: ArrayLike) -> Codes:

@@ -46,8 +46,7 @@ class Lists:
         learner.cp.niter = _ROUNDS
         learner.cp.min_points_per_centroid = 1
         learner.train(np.ascontiguousarray(codes[np.sort(sample)]))
-        centroids = learner.quantizer.reconstruct_n(0, count)
-        return cls(centroids, codes)
+        return cls(learner.quantizer.reconstruct_n(0, count), codes)
 
     def __len__(self) -> int:
         """Return how many lists there are."""
@@ -91,8 +90,8 @@ class Lists:
         if lists is None:
             self._ivf.add_with_ids(rows, positions)
         else:
-            pointers = (faiss.swig_ptr(part) for part in (rows, positions, np.ascontiguousarray(lists)))
-            self._ivf.add_core(len(rows), *pointers)  # type: ignore[attr-defined]
+            arrays: list[NDArray[Any]] = [rows, positions, np.ascontiguousarray(lists)]
+            self._ivf.add_core(len(rows), *map(faiss.swig_ptr, arrays))  # type: ignore[attr-defined]
 
     def _positions(self, number: int) -> NDArray[Any]:
         """Return the positions in one list, not copied."""

@@ -6,10 +6,10 @@ data (`public_function=True`): a record loses bits * |ln((1 - beta) / beta)|, wh
 bits is 26.0. A single bit of a code loses |ln((1 - beta) / beta)|, 0.54 at epsilon = 1.
 
 *The paper.* Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020, Algorithm 2: H(Y, S) is
-`learner` (S, the similarity of records, is 1 where their labels are equal), h is `function_`, U' is `codes_`, beta =
-e^-epsilon. Queries are not flipped. Theorem 6 claims epsilon-privacy. It rests on Theorem 4, which is about one bit (see
-`flipping`) and, even for a bit, false for epsilon < 0.4812; and on post-processing, which does not cover h. Below ln 2 =
-0.693 more than half of the bits are flipped, so that a search finds what is *least* like the query.
+`learner` (S, the similarity of records, is 1 where their labels are equal), h is `function_`, U' is `codes_`, and beta
+is e^-epsilon. Queries are not flipped. Theorem 6 claims epsilon-privacy. It rests on Theorem 4, which is about one bit
+(see `flipping`) and false even for a bit if epsilon < 0.4812; and on post-processing, which does not cover h. Below
+ln 2 = 0.693 more than half of the bits are flipped, so that a search finds what is *least* like the query.
 """
 
 import hashlib

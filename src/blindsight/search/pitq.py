@@ -11,10 +11,10 @@ composition argument is about the flipped codes of the iterations, which nobody 
 epsilon 1 and 50 iterations beta is 0.98, which turns nearly all codes around: the rotation is found for -U, and the
 result is that of ITQ up to signs. That, not privacy at no cost, is why the paper's Table 2 equals ITQ.
 
-*Step 5* prints "U'(YW) = N Omega N', R = N N'". A matrix that is not symmetric has two different orthogonal factors, and
-N N' with one of them would be the identity. ``step="published"`` reads it as the product of the two factors in the
+*Step 5* prints "U'(YW) = N Omega N', R = N N'". A matrix that is not symmetric has two different orthogonal factors,
+and N N' with one of them would be the identity. ``step="published"`` reads it as the product of the two factors in the
 printed order: U'V = S Omega T', R = S T'. The minimum of ||U - V R|| is the transpose of that, R = T S':
-``step="procrustes"``. With the former the loss goes up and down; the codes are found somewhat worse.
+``step="procrustes"``. With the former the loss goes up and down, and the codes find somewhat less.
 """
 
 import math
@@ -122,8 +122,9 @@ class PITQ(HashLearner):
         )
 
     def _why(self) -> str:
+        share = self.epsilon / self.iterations
         return (
             "the released codes carry no noise: the record 2 mu - y has the complementary code of y under every "
             "rotation, so what is released of the two never coincides and no finite epsilon holds; the flips stay "
-            f"inside (one iteration's would cost {bit_loss(self.beta):.3g} per bit, not {self.epsilon / self.iterations:g})"
+            f"inside (one iteration's would cost {bit_loss(self.beta):.3g} per bit, not {share:g})"
         )

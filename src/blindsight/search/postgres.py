@@ -115,7 +115,7 @@ class PostgresIndex:
             return f"exact: all codes are compared{'' if self.kind == 'exact' else ' until build() is called'}."
         how = f"{known.effort} of {known.lists} lists are opened"
         if self.kind == "hnsw":
-            how = f"{known.effort} candidates are kept"
+            how = f"at least {known.effort} candidates are kept"
         return f"{self.kind}: {how}, recall@{_K} {known.recall:.3f} measured."
 
     def close(self) -> None:

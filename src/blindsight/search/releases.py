@@ -90,7 +90,7 @@ class _Book:
             return np.full(len(ids), -1, dtype=np.int64)
         if kind_of(ids) != kind_of(self.ids):
             raise InputError(f"the ids of these releases are {kind_of(self.ids)}; got {kind_of(ids)}.")
-        return id_table(self.ids).positions(ids)  # type: ignore[arg-type]
+        return id_table(self.ids).positions(ids)
 
     def holding(self, ids: IdArray) -> NDArray[np.int64]:
         """Return where records stand that are all there."""
@@ -159,8 +159,8 @@ class Releases:
             pass
 
     def release(self, ids: ArrayLike, X: ArrayLike) -> NDArray[Any]:
-        """Return one release per record: the stored one where the content is the same, else a new one, which is paid."""
-        rows, wanted = check_features(X), check_ids(ids)  # type: ignore[arg-type]
+        """Return one release per record: the stored one where its content is the same, else a new one, paid for."""
+        rows, wanted = check_features(X), check_ids(ids)
         check_unique(wanted)
         if len(rows) != len(wanted):
             raise InputError(f"there must be one id per row; got {len(wanted)} ids and {len(rows)} rows.")

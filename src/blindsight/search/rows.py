@@ -50,10 +50,7 @@ class Rows:
 
     def positions(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return where the rows of these ids stand, -1 where there is none."""
-        checked = check_ids(ids, self.kind)
-        if self._ids is None or not len(checked):
-            return np.full(len(checked), -1, dtype=np.int64)
-        return self._ids.positions(checked)
+        return self._find(check_ids(ids, self.kind))
 
     def take(self, positions: NDArray[np.int64]) -> IdArray:
         """Return the ids at positions; -1 gives -1 or None."""
@@ -64,7 +61,7 @@ class Rows:
         checked = self._one_each(ids, values)
         if not len(checked):
             return
-        known = np.flatnonzero(self.positions(checked) >= 0)
+        known = np.flatnonzero(self._find(checked) >= 0)
         if known.size:
             double = checked.tolist()[known[0]]
             raise InputError(f"id {double!r} is in the index already; nothing was added. Use update().")
@@ -86,12 +83,17 @@ class Rows:
     def update(self, ids: ArrayLike, values: NDArray[Any]) -> NDArray[np.int64]:
         """Give existing ids other values; return their positions."""
         checked = self._one_each(ids, values)
-        places = self.positions(checked)
+        places = self._find(checked)
         if (places < 0).any():
             stranger = checked.tolist()[np.flatnonzero(places < 0)[0]]
             raise InputError(f"id {stranger!r} is not in the index; nothing was changed. Use add().")
         self._values.replace(places, values)
         return places
+
+    def _find(self, checked: IdArray) -> NDArray[np.int64]:
+        if self._ids is None or not len(checked):
+            return np.full(len(checked), -1, dtype=np.int64)
+        return self._ids.positions(checked)
 
     def _one_each(self, ids: ArrayLike, values: NDArray[Any]) -> IdArray:
         checked = check_ids(ids, self.kind)

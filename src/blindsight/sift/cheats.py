@@ -120,7 +120,8 @@ class _Scores:
 
 def _linear(mean: Floats, matrix: Floats) -> LinearSift:
     parts = (mean, np.ones(len(mean)), without_negligible(matrix))
-    return LinearSift(*(part.astype(np.float32) for part in parts))
+    centre, scale, weights = (part.astype(np.float32) for part in parts)
+    return LinearSift(centre, scale, weights)
 
 
 def _declared(name: str, sift: LinearSift, scores: _Scores, dig: Callable[[NDArray[Any]], Floats]) -> Cheat:

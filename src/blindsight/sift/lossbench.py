@@ -139,7 +139,7 @@ class LossBench:
             )
 
     def _halves(self, name: str) -> tuple[tuple[NDArray[np.int64], Labels], tuple[NDArray[np.int64], Labels]]:
-        """Return the rows to learn an attribute from and those to be judged by, with labels; unknown ones are left out."""
+        """Return the rows to learn an attribute from and those to be judged by, with labels, where it is known."""
         column = self.labels[name]
         train, test = (
             half[column[half] >= 0]

@@ -35,7 +35,7 @@ Figure = Literal["pub_loss", "priv_loss", "bound"]
 
 @dataclass(frozen=True)
 class PolicyCell:
-    """One policy of one public and one private attribute; figures are NaN where there is a problem instead of a sift."""
+    """One policy of one public and one private attribute; figures are NaN where there is a problem and no sift."""
 
     public: str
     private: str
@@ -118,7 +118,7 @@ def policy_matrix(
     for done, name in enumerate(names):
         progress("attributes from raw features", done, len(names))
         raw[name] = bench.raw_accuracy(name)
-    cells = []
+    cells: list[PolicyCell] = []
     for public, private in permutations(names, 2):
         progress("policies", len(cells), len(names) * (len(names) - 1))
         cells.append(_cell(bench, learner, Policy((public,), (private,))))

@@ -96,8 +96,9 @@ def trade_off(
         except InputError as error:
             problems[privacy] = str(error)
             continue
-        for count in sorted({count for count in components if count <= sift.width}):
-            points.append(_point(bench, policy, privacy, replace(sift, matrix=sift.matrix[:, :count])))
+        counts = sorted({count for count in components if count <= sift.width})
+        sifts = (replace(sift, matrix=sift.matrix[:, :count]) for count in counts)
+        points += [_point(bench, policy, privacy, shorter) for shorter in sifts]
     progress("trade-off", len(privacies), len(privacies))
     raw = {name: bench.raw_accuracy(name) for name in policy.public}
     return TradeOff(policy, raw, tuple(points), problems)

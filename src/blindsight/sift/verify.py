@@ -20,25 +20,21 @@ as it likes will get through in the end, so count its attempts or draw new rows.
 """
 
 import hashlib
-import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
 
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
+from blindsight.sift.bench import Attack, Bench, in_order
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, Certificate, certify
-from blindsight.sift.evidence import AttackResult, Confidence, measure
+from blindsight.sift.evidence import AttackResult, Confidence
 from blindsight.sift.features import Features, check_shape
 from blindsight.sift.labels import Labels
 from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
@@ -55,7 +51,7 @@ class Verifier:
     """Attacks sifts and decides. The same rows, attackers and `random_state` give the same verdict, whatever `jobs`.
 
     `attackers` is "paper", "modern" or a list of `Attacker`, in the order of their turns; with `stop_early` the first
-    proof of a leak ends the verification. `jobs` attacks run at once, in threads.
+    proof of a leak ends the verification. `jobs` attacks run at once, each in its own process.
     """
 
     attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
@@ -98,35 +94,31 @@ class Verifier:
         halves = verification_halves(labels, who, self.random_state)
         certificates = self._certificates(given, labels, who, certified)
         attackers = (LOOKUP,) if certificates else chosen_attackers(self.attackers)
-        attacks = [_Attack(name, attacker) for attacker in attackers for name in labels]
+        attacks = [Attack(name, attacker) for attacker in attackers for name in labels]
         sure = Confidence(self.confidence, len(attacks))
-        bench = _Bench(given.released, labels, who, halves, sure, self.random_state)
+        bench = Bench(given.released, labels, who, halves, sure, self.random_state)
         results, ending = self._run(attacks, bench, progress, cancelled)
         classifiers = {} if ending == "cancelled" else self._public(given, public or {}, halves)
         setting = self._setting(given, labels, who, halves, len(attacks))
         return Verification(setting, tuple(results), ending, certificates, classifiers)
 
     def _run(
-        self, attacks: "list[_Attack]", bench: "_Bench", progress: Progress, cancelled: Callable[[], bool]
+        self, attacks: list[Attack], bench: Bench, progress: Progress, cancelled: Callable[[], bool]
     ) -> tuple[list[AttackResult], Ending]:
         results: list[AttackResult] = []
-        turns = _in_order(bench.result, attacks, self.jobs)
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # an attacker that did not converge is still an attacker
-            try:
-                while len(results) < len(attacks):
-                    progress("attacking", len(results), len(attacks))
-                    if cancelled():
-                        return results, "cancelled"
-                    results.append(next(turns))
-                    leaks = results[-1].interval.low - 0.5 > self.threshold
-                    if leaks and self.stop_early and len(results) < len(attacks):
-                        return results, "sure reject"
-            finally:
-                turns.close()
+        turns = in_order(bench.result, attacks, self.jobs)
+        try:
+            while len(results) < len(attacks):
                 progress("attacking", len(results), len(attacks))
+                if cancelled():
+                    return results, "cancelled"
+                results.append(next(turns))
+                leaks = results[-1].interval.low - 0.5 > self.threshold
+                if leaks and self.stop_early and len(results) < len(attacks):
+                    return results, "sure reject"
+        finally:
+            turns.close()
+            progress("attacking", len(results), len(attacks))
         return results, "complete"
 
     def _certificates(
@@ -214,55 +206,3 @@ class _Given:
             digest.update(f"{array.dtype.str} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class _Attack:
-    attribute: str
-    attacker: Attacker
-
-
-@dataclass(frozen=True, eq=False)
-class _Bench:
-    """Where attacks are made: the released numbers, who may learn from which rows and who judges."""
-
-    released: NDArray[Any]
-    labels: Mapping[str, Labels]
-    persons: NDArray[Any] | None
-    halves: tuple[Indices, Indices]
-    sure: Confidence
-    seed: int
-
-    def result(self, attack: _Attack) -> AttackResult:
-        """Let one attacker learn and guess, and judge it."""
-        column, attacker = self.labels[attack.attribute], attack.attacker
-        train, test = (half[column[half] >= 0] for half in self.halves)
-        learners, judged = (None if self.persons is None else self.persons[half] for half in (train, test))
-        begun = perf_counter()
-        guess = attacker.attack(
-            self.released[train], column[train], self.released[test], persons=learners, seed=self.seed
-        )
-        seconds = perf_counter() - begun
-        figures = measure(column[test], guess, judged, self.sure)
-        view, tuned = attacker.view, attacker.tune
-        return AttackResult(attack.attribute, attacker.name, view, tuned, **figures, seconds=seconds)
-
-
-def _in_order(
-    run: Callable[[_Attack], AttackResult], attacks: Sequence[_Attack], jobs: int
-) -> Generator[AttackResult, None, None]:
-    """Yield the results in the order of the attacks, `jobs` of them under way at a time; closing drops the rest."""
-    if jobs == 1:
-        yield from map(run, attacks)
-        return
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = deque(attacks)
-        running: deque[Future[AttackResult]] = deque()
-        try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    running.append(pool.submit(run, waiting.popleft()))
-                yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()

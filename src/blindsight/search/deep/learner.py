@@ -40,7 +40,7 @@ class DeepHashLearner(HashLearner):
         self,
         bits: int,
         hidden: tuple[int, ...] = (512,),
-        epochs: int = 20,
+        epochs: int = 30,
         batch: int = 128,
         learning_rate: float = 1e-3,
         alpha: float | None = None,

@@ -22,7 +22,7 @@ class DSH(DeepHashLearner):
     """Deep supervised hashing: a contrastive loss with margin 2 bits; `alpha` (0.01) draws outputs to -1 and +1."""
 
     def _train(self, training: Training) -> None:
-        alpha = 0.01 if self.alpha is None else self.alpha
+        alpha = 0.02 * self.bits if self.alpha is None else self.alpha
         bank = training.all_settled()
         for rows in self._batches(training):
             outputs, others, similar = training.against(bank, rows)

@@ -22,7 +22,7 @@ from blindsight.search.network import Module, Tensor, load_torch, to_batch
 Rows = NDArray[np.int64]
 """Numbers of training rows."""
 
-_COMPARED = 8192
+_COMPARED = 2048
 _ROWS = 256  # rows that go through the network at once where no gradient is needed
 _DECAY = 1e-4  # of the weights
 

@@ -1,0 +1,46 @@
+"""What Blindsight's index adds to faiss: the same batch, by turns, with the same lists and probes."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import faiss
+import numpy as np
+
+from benchmarks.methods.engines import Questions
+from blindsight.search.index import HammingIndex
+
+
+def run(given: Questions, *, seed: int, turns: int) -> dict[str, float]:
+    """Return by how much ours takes longer: the median ratio of CPU times, exact and with lists."""
+    faiss.omp_set_num_threads(1)
+    exact, lists = (HammingIndex(given.bits, kind=kind, threads=1) for kind in ("exact", "ivf"))
+    for index in (exact, lists):
+        index.add(np.arange(len(given.codes)), given.codes)
+        index.build()
+    flat = faiss.IndexBinaryFlat(given.bits)
+    flat.add(given.codes)
+    tuned = lists._tuned
+    assert tuned is not None
+    ivf = faiss.IndexBinaryIVF(quantizer := faiss.IndexBinaryFlat(given.bits), given.bits, len(tuned.lists))
+    quantizer.add(tuned.lists.centroids)
+    ivf.is_trained = True
+    ivf.add(given.codes)
+    ivf.nprobe = next(iter(tuned.plans.values())).probes
+    return {
+        "exact": _ratio(exact, flat, given, turns),
+        "lists": _ratio(lists, ivf, given, turns),
+    }
+
+
+def _ratio(ours: HammingIndex, raw: Any, given: Questions, turns: int) -> float:
+    calls = (lambda: ours.search(given.queries, given.k), lambda: raw.search(given.queries, given.k))
+    times = [[_seconds(call) for call in calls] for _ in range(turns)]
+    return statistics.median(mine for mine, _ in times) / statistics.median(theirs for _, theirs in times)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begun = time.process_time()
+    call()
+    return time.process_time() - begun

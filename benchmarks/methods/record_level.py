@@ -1,0 +1,98 @@
+"""Searches that protect a record, those of the paper that do not, and what there is to find without privacy.
+
+What is released of a private record is drawn from the operating system's randomness. Hash functions, codebooks and
+classifiers are learned from public rows, except where a method is said to learn from the private ones.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+
+from benchmarks.methods.found import Floats, Found, Labels, by_codes, by_symbols
+from benchmarks.methods.phashing import LEARNERS
+from blindsight.search.central import CentralHasher
+from blindsight.search.flipping import flip, paper_beta, record_beta
+from blindsight.search.hammingball import HammingBall
+from blindsight.search.itq import ITQ
+from blindsight.search.localmode import LocalHasher
+from blindsight.search.pitq import PITQ
+from blindsight.search.spectral import SH
+from blindsight.search.symbols import KaryResponse
+
+EPSILONS = (1, 2, 4, 8)
+_SYMBOLS = {1: 3, 2: 6, 4: 10, 8: 32}
+
+
+@dataclass(frozen=True)
+class PrivateCollection:
+    """Public rows with their labels, private rows to be found, and rows that ask."""
+
+    public: Floats
+    labels: Labels
+    private: Floats
+    queries: Floats
+
+
+def hidden_nowhere(given: PrivateCollection, *, seed: int, learner: str, bits: int) -> dict[str, Found]:
+    """Search by codes without noise, learned from the private rows themselves."""
+    kind = LEARNERS[learner]
+    hasher = (kind(bits) if kind is SH else kind(bits, random_state=seed)).fit(given.private)  # type: ignore[call-arg]
+    return {"none": by_codes(hasher.transform(given.queries), hasher.transform(given.private))}
+
+
+def published(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Found]:
+    """Search as in the paper: PHashing around ITQ, and PITQ, both learned from the private rows."""
+    function = ITQ(bits, random_state=seed).fit(given.private).function_
+    queries, codes = function(given.queries), function(given.private)
+    found = {f"phashing/{e}": by_codes(queries, flip(codes, bits, paper_beta(e))) for e in EPSILONS}
+    for epsilon in EPSILONS:
+        pitq = PITQ(bits, epsilon, random_state=seed).fit(given.private)
+        found[f"pitq/{epsilon}"] = by_codes(pitq.transform(given.queries), pitq.codes_)
+    return found
+
+
+def noisy_bits(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Found]:
+    """Release ITQ's codes by randomised response on every bit, and by the Hamming ball."""
+    function = ITQ(bits, random_state=seed).fit(given.public).function_
+    queries, codes = function(given.queries), function(given.private)
+    found = {f"response/{e}": by_codes(queries, flip(codes, bits, record_beta(e, bits))) for e in EPSILONS}
+    balls = {f"ball/{e}": by_codes(queries, HammingBall(bits, e).release(codes)) for e in EPSILONS}
+    return found | balls
+
+
+def plain_codebook(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
+    """Release the nearest of k centroids by k-ary response; rank by the query's distance from the released one."""
+    found = {}
+    for epsilon, k in _SYMBOLS.items():
+        clusters = KMeans(k, n_init=1, random_state=seed).fit(given.public)
+        symbols = KaryResponse(k, epsilon).release(clusters.predict(given.private).astype(np.int64))
+        found[f"codebook/{epsilon}"] = by_symbols(-clusters.transform(given.queries), symbols)
+    return found
+
+
+def plain_labels(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
+    """Release a classifier's answer by k-ary response; rank by how likely the query is of the released class."""
+    classifier = LogisticRegression(C=10.0, tol=1e-2, max_iter=1000).fit(given.public, given.labels)
+    scores = classifier.predict_proba(given.queries)
+    answers = classifier.predict_proba(given.private).argmax(axis=1)
+    k = scores.shape[1]
+    return {f"labels/{e}": by_symbols(scores, KaryResponse(k, e).release(answers)) for e in EPSILONS}
+
+
+def local(given: PrivateCollection, *, seed: int, epsilon: float, labelled: bool = False) -> dict[str, Found]:
+    """Search by the library's local mode with its defaults, without or with the labels of the public rows."""
+    hasher = LocalHasher(epsilon, random_state=seed)
+    hasher.fit(given.public, given.labels) if labelled else hasher.fit(given.public)
+    kinds, symbols = np.unique(hasher.release(given.private), axis=0, return_inverse=True)
+    scores = hasher.scores(given.queries, kinds)
+    name = "local-labels" if labelled else "local"
+    return {f"{name}/{epsilon:g}": by_symbols(scores, symbols.ravel())}
+
+
+def central(given: PrivateCollection, *, seed: int, epsilon: float, delta: float, bits: int) -> dict[str, Found]:
+    """Search by the library's central mode: a private function, learned from the private rows, codes without noise."""
+    hasher = CentralHasher(epsilon, delta, clip=1.0, bits=bits, random_state=seed).fit(given.private)
+    found = by_codes(hasher.transform(given.queries), hasher.transform(given.private))
+    return {f"central/{epsilon:g}": found}

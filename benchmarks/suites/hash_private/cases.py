@@ -1,0 +1,57 @@
+"""Which pictures are public, which private, and who asks."""
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks.harness import Problem, Settings, Task
+from benchmarks.methods.record_level import PrivateCollection
+from benchmarks.suites.hash_tables.pictures import Pictures, pictures, said, usable
+from benchmarks.suites.hash_tables.scores import score
+from blindsight.rng import science
+
+SIZES = (20_000, 20_000, 500)  # public, private, queries
+LENGTHS = (1, 2, 4, 8, 16, 48)
+HALF = "fashion-mnist-half"
+_LEARN_FROM_PUBLIC = ("codebook", "labels", "local", "local-labels")
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Pose what the data at hand allow."""
+    posed = []
+    for name in usable(settings, ("fashion-mnist", "cifar10")):
+        public, private, queries = SIZES
+        text = f"{said(settings, name)}: {public:,} public, {private:,} private, {queries} queries, drawn by the seed"
+        posed.append(Task(name, f"{text}.", partial(_pose, settings, name)))
+        if name == "fashion-mnist":
+            half = partial(_pose, settings, name, half=True)
+            posed.append(Task(HALF, f"{text}, the public ones of five of the ten classes.", half, _LEARN_FROM_PUBLIC))
+    return posed
+
+
+def _pose(settings: Settings, name: str, seed: int, *, half: bool = False) -> Problem:
+    (features, labels), sizes = pictures(settings, name), (400, 400, 50) if settings.quick else SIZES
+    public, private, queries = divided((features, labels), sizes, seed, half=half)
+    rows = (_unit(features[part]) for part in (public, private, queries))
+    opened, kept, asked = rows
+    given = PrivateCollection(opened, labels[public], kept, asked)
+    return Problem(given, partial(score, labels[queries], labels[private]))
+
+
+def divided(collection: Pictures, sizes: tuple[int, int, int], seed: int, *, half: bool = False) -> list[np.ndarray]:
+    """Draw the three parts; with `half`, half of the classes are never public."""
+    labels, rng = collection[1], science(seed)
+    order, classes = rng.permutation(len(labels)), rng.permutation(labels.max() + 1)
+    if half:
+        may_be_public = np.isin(labels[order], classes[: len(classes) // 2])
+        public = order[may_be_public][: sizes[0]]
+        order = np.concatenate([public, order[~np.isin(order, public)]])
+    else:
+        public = order[: sizes[0]]
+    return [public, *np.split(order[len(public) :], np.cumsum(sizes[1:]))[:2]]
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Scale every row to length one, which takes nothing but the row."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(norms, np.finfo(np.float32).tiny), dtype=np.float32)

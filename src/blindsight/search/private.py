@@ -1,0 +1,204 @@
+"""One door to private search: say how much a record may lose, and who keeps the codes.
+
+``PrivateHasher(epsilon=4, mode="local")`` is for owners who do not trust whoever runs the search. Each record is
+released once, with noise that protects it whoever sees it. What codes mean is learned from public features, never from
+the records (`localmode`), and releases are permanent (`releases`).
+
+``PrivateHasher(epsilon=1, delta=1e-6, clip=1.0, mode="central")`` is for an owner of a collection who runs the search.
+Only the hash function leaves, learned with differential privacy (`central`); codes stay and carry no noise, which is
+why they find so much more.
+
+The algorithms of Wang, Lu and Zhang ("Searching privately by imperceptible lying", MM 2020) are `PHashing` and `PITQ`:
+they keep neither promise, and their statements say so.
+
+*Units.* An epsilon counts per record. With ``unit="person"`` and ``per_person=g`` it counts for all pictures of a
+person with at most g of them: each gets g times less. It never counts per bit, of which a record has many.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.dp.ledger import Ledger
+from blindsight.dp.losses import BoundedLoss, check_positive
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.rng import ByteSource, system_bytes
+from blindsight.search.central import CentralHasher
+from blindsight.search.codes import Codes
+from blindsight.search.localmode import LocalHasher
+from blindsight.search.phashing import PHashing as PHashing
+from blindsight.search.pitq import PITQ as PITQ
+from blindsight.search.releases import Releases
+from blindsight.statement import PrivacyStatement, Unit
+
+Mode = Literal["local", "central"]
+
+
+@dataclass(frozen=True)
+class _LocalMechanism:
+    """A fitted local hasher as something that is released record by record."""
+
+    hasher: LocalHasher
+    loss: BoundedLoss
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(f"{self.hasher.digest} {self.loss}".encode()).hexdigest()
+
+    def release(self, X: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[Any]:
+        return self.hasher.release(X, source=source)
+
+
+class PrivateHasher:
+    """Codes for search under a budget per record or per person.
+
+    Parameters
+    ----------
+    epsilon : what one record (or person) may lose.
+    unit : "record", or "person" together with `per_person`, the most pictures that anyone has.
+    mode : "local" (records are released with noise) or "central" (only the function is released).
+    bits : length of a code in central mode; in local mode epsilon decides how much a release can tell.
+    delta, clip : needed in central mode, see `CentralHasher`; local mode is pure and clips nothing.
+    path : where permanent releases are kept; without, in memory as long as this object lives.
+    ledger, scope : where the spends are recorded, and the collection's name there.
+    random_state : decides what is not secret, such as where a clustering of public features starts.
+
+    Attributes
+    ----------
+    hasher_ : the fitted `LocalHasher` or `CentralHasher`, for ranking and for files.
+    statement_ : what is proven.
+    releases_ : in local mode, the store of permanent `Releases`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        *,
+        unit: Unit = "record",
+        mode: Mode = "local",
+        bits: int = 64,
+        delta: float | None = None,
+        clip: float | None = None,
+        per_person: int | None = None,
+        path: Path | None = None,
+        ledger: Ledger | None = None,
+        scope: str | None = None,
+        random_state: int = 0,
+        source: ByteSource = system_bytes,
+    ) -> None:
+        """Refuse what cannot be promised."""
+        check_positive("epsilon", epsilon)
+        if mode not in get_args(Mode):
+            hint = " The paper's algorithms are PHashing and PITQ." if str(mode) == "paper" else ""
+            raise InputError(f"mode must be 'local' or 'central'; got {mode!r}.{hint}")
+        if mode == "local" and delta:
+            raise InputError(f"local mode is pure: delta must be None or 0; got {delta}.")
+        if (ledger is None) != (scope is None):
+            raise InputError("a ledger needs the scope under which it counts, and a scope needs a ledger.")
+        self.epsilon, self.unit, self.mode, self.bits, self.delta, self.clip = epsilon, unit, mode, bits, delta, clip
+        self.per_person = _pictures(unit, per_person)
+        self.random_state, self._source = random_state, source
+        self._path, self._ledger, self._scope = path, ledger, scope
+
+    def fit(self, X: ArrayLike | None = None, public: ArrayLike | None = None) -> Self:
+        """Learn from public features (local mode, which never looks at `X`) or from the records X (central mode)."""
+        return self._fit_local(public) if self.mode == "local" else self._fit_central(X)
+
+    def release(self, ids: ArrayLike, X: ArrayLike) -> NDArray[Any]:
+        """Return the permanent noisy releases of records (local mode); see `Releases.release`."""
+        self._check_fitted()
+        if self.mode == "central":
+            raise PrivacyError(
+                "central mode releases the hash function and never a code: codes carry no noise. Search them where "
+                "they are, or take mode='local'."
+            )
+        return self.releases_.release(ids, X)
+
+    def transform(self, X: ArrayLike) -> Codes:
+        """Return codes without noise (central mode): of queries, or of records for the owner's own index."""
+        self._check_fitted()
+        if isinstance(self.hasher_, LocalHasher):
+            raise PrivacyError("in local mode a record leaves as a noisy release only; queries go to hasher_.")
+        return self.hasher_.transform(X)
+
+    def _fit_local(self, public: ArrayLike | None) -> Self:
+        if public is None:
+            raise InputError(
+                "local mode learns what codes mean from public features, never from private ones: give public=, such "
+                "as features of a public collection made by the same pipeline."
+            )
+        share = self.epsilon / self.per_person if self.per_person else self.epsilon
+        hasher = LocalHasher(share, random_state=self.random_state).fit(public)
+        mechanism = _LocalMechanism(hasher, BoundedLoss(share, count=self.per_person or 1))
+        self.releases_ = Releases(
+            self._path, mechanism, ledger=self._ledger, scope=self._scope, unit=self.unit, source=self._source
+        )
+        self.hasher_: LocalHasher | CentralHasher = hasher
+        self.statement_ = self._per_person(hasher.statement(source=self._source))
+        return self
+
+    def _fit_central(self, X: ArrayLike | None) -> Self:
+        if self.delta is None or self.clip is None:
+            missing = "delta, such as 1e-6," if self.delta is None else "clip, which is 1 for features of unit norm,"
+            raise InputError(f"central mode needs {missing} as well as epsilon.")
+        if X is None:
+            raise InputError("central mode learns from the records: give X.")
+        hasher = CentralHasher(
+            self.epsilon,
+            self.delta,
+            self.clip,
+            self.bits,
+            per_person=self.per_person,
+            random_state=self.random_state,
+            source=self._source,
+        ).fit(X)  # stays in here until the spend is on disk
+        if self._ledger is not None and self._scope is not None:
+            self._ledger.spend(
+                hasher.loss,
+                scope=self._scope,
+                unit=self.unit,
+                neighbours="replace",
+                mechanism=hasher.statement_.mechanism,
+                purpose="learn a hash function to be published",
+            )
+        self.hasher_, self.statement_ = hasher, hasher.statement_
+        return self
+
+    def _per_person(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return a record's statement as that of a person with at most so many records."""
+        if self.per_person is None:
+            return statement
+        return replace(
+            statement,
+            unit="person",
+            epsilon=self.epsilon,
+            accountant=f"group privacy: {self.per_person} records of {self.epsilon / self.per_person:g} each",
+            assumptions=(*statement.assumptions, f"no person has more than {self.per_person} of the records"),
+        )
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "hasher_"):
+            raise InputError("this PrivateHasher is not fitted yet: call fit first.")
+
+
+def _pictures(unit: Unit, per_person: int | None) -> int | None:
+    """Return how many records one unit has at most; None where a unit is a record."""
+    if unit == "bit":
+        raise InputError(
+            "a promise per bit protects nobody: a record has many bits, and all are released. Take unit='record'; what "
+            "flipping single bits is worth is told by PHashing's statement."
+        )
+    if unit not in get_args(Unit):
+        raise UnknownNameError("unit", str(unit), ("record", "person"))
+    if unit == "record":
+        if per_person is not None:
+            raise InputError("per_person divides the budget of a person: say unit='person', or leave it out.")
+        return None
+    if isinstance(per_person, bool) or not isinstance(per_person, int) or per_person < 1:
+        raise InputError(
+            f"unit='person' needs per_person, the most pictures of anyone, a whole number >= 1; got {per_person!r}."
+        )
+    return per_person

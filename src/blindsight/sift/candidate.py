@@ -1,0 +1,60 @@
+"""An app's sift as the platform will apply it: of the right pipeline, with nowhere to hide anything, or not at all."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from blindsight.errors import InputError, PrivacyError
+from blindsight.sift.fewlevels import with_few_levels
+from blindsight.sift.harden import harden
+from blindsight.sift.labels import Labels
+from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.union import Part, certifiable
+from blindsight.sift.verificationset import VerificationSet
+
+_FEW_NUMBERS = 3
+
+
+def prepare(
+    sift: Sift, frames: int, private: dict[str, Labels], data: VerificationSet, reference: VerificationSet
+) -> Sift:
+    """Return what may be verified of an app's sift: its symbols if they can be certified, else its hardened version.
+
+    Refused: sifts of another pipeline, and releases that are neither linear nor of a small alphabet, because nobody can
+    tell where such a sift hides things.
+    """
+    if sift.pipeline != data.pipeline:
+        raise InputError(
+            f"this sift belongs to feature pipeline {sift.pipeline!r}, the platform's features come from "
+            f"{data.pipeline!r}. Fit it to the platform's features and name their pipeline."
+        )
+    if sift.dimension != data.dimension:
+        raise InputError(f"this sift takes {sift.dimension} features; the platform has {data.dimension}.")
+    if certifiable([Part(sift, frames).alphabet], private):
+        _refuse_unseen(sift, data)
+        return sift
+    if isinstance(sift, LinearSift):
+        return harden(sift, reference.features)
+    raise PrivacyError(
+        f"a sift of kind {sift.kind!r} is verified by certificate only, and its alphabet is too large for that. "
+        "Release fewer symbols, or a linear sift."
+    )
+
+
+def coarser(sift: Sift, reference: VerificationSet) -> Sift:
+    """Return a sift that tells less: one bit per number, of three numbers at most; then one number fewer."""
+    if not isinstance(sift, LinearSift) or (sift.width == 1 and sift.levels == (2,)):
+        raise PrivacyError("there are no fewer details than these. Allow or refuse.")
+    bits = sift.levels == (2,) * sift.width
+    kept = min(_FEW_NUMBERS, sift.width - 1 if bits else sift.width)
+    fewer = replace(sift, matrix=sift.matrix[:, :kept], quantiser=None)
+    return with_few_levels(fewer, reference.features, 2)
+
+
+def _refuse_unseen(sift: Sift, data: VerificationSet) -> None:
+    """Refuse a linear sift that reads what never varies on the verification rows: no certificate speaks of that."""
+    if not isinstance(sift, LinearSift):
+        return
+    constant = data.features.min(axis=0) == data.features.max(axis=0)
+    if np.any(sift.matrix[constant] != 0):
+        raise PrivacyError("this sift reads features that never vary on the verification rows. Give them weight zero.")

@@ -1,0 +1,67 @@
+"""The sentence a person reads before an app gets anything: what it asks, what it could guess, alone and with others.
+
+Percentages are balanced accuracies: how often a guess is right when having and lacking the attribute are as likely.
+Limits are rounded up, so that no sentence promises more than was found.
+"""
+
+import math
+from collections.abc import Sequence
+
+from blindsight.sift.odometer import Reading
+from blindsight.sift.verdict import Verdict
+
+_ENDINGS: dict[Verdict, str] = {
+    "accept": "Allow / fewer details / refuse.",
+    "reject": "That is too much: the app gets nothing.",
+    "inconclusive": "Nobody can say yet that this is little enough: the app gets nothing.",
+}
+
+
+def consent_sentence(
+    app: str,
+    public: Sequence[str],
+    private: Sequence[str],
+    alone: Sequence[Reading],
+    together: Sequence[Reading],
+    others: Sequence[str],
+    *,
+    verdict: Verdict,
+    confidence: float,
+) -> str:
+    """Return what a person is asked; `together` are the readings with what the `others` know already.
+
+    >>> alone, together = [Reading("Smiling", 0.56, 0.58, False)], [Reading("Smiling", 0.59, 0.61, False)]
+    >>> print(consent_sentence("X", ["Gender"], ["Smiling"], alone, together, ["Y", "Z"],
+    ...                        verdict="accept", confidence=0.95))
+    App X asks for Gender. You hide Smiling. Best known guess of Smiling: 56% (at most 58%, 95% sure; 50% is blind). \
+With apps Y and Z together: 59% (at most 61%). Allow / fewer details / refuse.
+    """
+    parts = [f"App {app} asks for {_listed(public)}. You hide {_listed(private)}."]
+    parts += [_guess(reading, confidence) for reading in alone]
+    if others and together:
+        apps = f"With app{'s' if len(others) > 1 else ''} {_listed(others)} together: "
+        parts.append(apps + ", ".join(_short(reading, named=len(together) > 1) for reading in together) + ".")
+    return " ".join([*parts, _ENDINGS[verdict]])
+
+
+def _guess(reading: Reading, confidence: float) -> str:
+    whose = "Best possible" if reading.certified else "Best known"
+    sure = f"{confidence:.0%} sure; 50% is blind"
+    return f"{whose} guess of {reading.attribute}: {_share(reading.guess)} (at most {_limit(reading)}, {sure})."
+
+
+def _short(reading: Reading, *, named: bool) -> str:
+    name = f"{reading.attribute} " if named else ""
+    return f"{name}{_share(reading.guess)} (at most {_limit(reading)})"
+
+
+def _share(accuracy: float) -> str:
+    return f"{max(accuracy, 0.5):.0%}"  # who guesses worse than blindly may as well guess blindly
+
+
+def _limit(reading: Reading) -> str:
+    return f"{math.ceil(100 * max(reading.at_most, reading.guess, 0.5) - 1e-9)}%"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

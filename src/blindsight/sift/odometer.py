@@ -1,0 +1,48 @@
+"""How much is out: the best known guess of each private attribute from everything that was released about a person.
+
+An odometer does not run backwards. What an app got before its grant was revoked counts on; only what was never released
+is left out when its grant ends.
+"""
+
+from dataclasses import dataclass
+
+from blindsight.sift.verdict import Verification
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How well one private attribute is guessed, as balanced accuracies: 1/2 is blind."""
+
+    attribute: str
+    guess: float
+    """Of the best attacker that was tried."""
+    at_most: float
+    """Upper limit at the verifier's confidence: of every attacker where `certified`, else of those that were tried."""
+    certified: bool
+
+
+@dataclass(frozen=True)
+class Odometer:
+    """What is out about one person, through which grants, and how sure the limits are."""
+
+    person: str
+    grants: tuple[int, ...]
+    readings: tuple[Reading, ...]
+    confidence: float
+
+
+def readings(verification: Verification) -> tuple[Reading, ...]:
+    """Return the best guess of every attribute that was attacked, and its limit."""
+    bounds = {certificate.attribute: certificate.bound for certificate in verification.certificates}
+    found = []
+    for name in dict.fromkeys(result.attribute for result in verification.results):
+        rows = [result for result in verification.results if result.attribute == name]
+        guess = max(result.balanced_accuracy for result in rows)
+        at_most = 0.5 + bounds[name] if name in bounds else max(result.limit for result in rows)
+        found.append(Reading(name, guess, at_most, verification.certified))
+    return tuple(found)
+
+
+def blind(names: tuple[str, ...]) -> tuple[Reading, ...]:
+    """Return the readings before anything was released."""
+    return tuple(Reading(name, 0.5, 0.5, certified=True) for name in names)

@@ -1,0 +1,289 @@
+"""The trusted side: it knows what people hide, verifies what apps ask, and lets nothing else out.
+
+*The guarantee.* An app gets numbers about a person only through a live grant. A grant exists only where the very sift
+that is applied, over as many frames as it may release, was accepted against everything this person hides, alone and
+beside all that other grants let out about the person, and where the person allowed it. Everything else is refused:
+unknown people and apps, attributes without labels, sifts of another pipeline, verdicts that are not clear, more frames
+than were verified. Every decision and release is on disk before anybody learns of it (`register`); a platform that was
+killed goes on where it was, and refuses whatever it cannot be sure of.
+
+Enev et al., "SensorSift", ACSAC 2012, section 3 and Figure 1: in *included* mode the platform's own sift and classifier
+give the app a label; in *unincluded* mode the app brings a sift, which is data, and which the platform turns into a
+version of its own (`candidate`). Section 9 leaves collusion open; here
+
+- all apps of a person are verified together (`union`), with what revoked grants have told before, because it cannot be
+  taken back. Only grants that were revoked *because* they leak too much are left out, else nothing could ever be
+  granted again; the odometer counts them too;
+- an app that tries sift after sift would get a bad one accepted in the end, by luck. Its n-th sift is verified at
+  confidence 1 - (1 - c) / (n (n + 1)), so that all its tries together err with probability 1 - c at most.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import BudgetExceededError, InputError, PrivacyError
+from blindsight.progress import Progress, silent
+from blindsight.sift.attackers import Attacker, chosen_attackers
+from blindsight.sift.candidate import coarser, prepare
+from blindsight.sift.features import Features, check_shape
+from blindsight.sift.grants import Grant, Mode, verifier_name
+from blindsight.sift.included import included_sift
+from blindsight.sift.lossbench import SiftLearner
+from blindsight.sift.odometer import Odometer
+from blindsight.sift.policy import Policy
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.proposal import Proposal
+from blindsight.sift.register import Register
+from blindsight.sift.sift import Sift
+from blindsight.sift.siftstore import SiftStore
+from blindsight.sift.splits import enough_of_either
+from blindsight.sift.stream import ReleaseBudget, Then
+from blindsight.sift.union import Part, examine
+from blindsight.sift.verificationset import VerificationSet
+from blindsight.sift.verify import Verifier
+from blindsight.sift.watch import Review, Watch
+
+
+class Platform:
+    """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people.
+
+    With a `folder` everything survives a restart, and several processes may share it; without one it lasts as long as
+    this object. `development` also is the reference for the platform's version of an app's sift, where it is given.
+    """
+
+    def __init__(
+        self,
+        data: VerificationSet,
+        *,
+        verifier: Verifier | None = None,
+        development: VerificationSet | None = None,
+        learner: SiftLearner | None = None,
+        folder: Path | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.data = data
+        self.verifier = Verifier() if verifier is None else verifier
+        self._development = development
+        self._learner = PPLS(5, np.inf) if learner is None else learner
+        if development is not None:
+            development.check_apart_from(data)
+        self._register = Register(None if folder is None else folder / "platform.journal", clock)
+        self._store = SiftStore(folder)
+
+    # --- who is here ---
+
+    def set_preferences(self, person: str, private: Iterable[str], *, progress: Progress = silent) -> Review:
+        """Note what a person hides, from now on; all their grants are verified against it anew, or revoked."""
+        names = _names(private, "private attribute")
+        for name, column in self.data.private(names).items():
+            enough_of_either(name, column)
+        with self._register.current():
+            self._register.record("person", name=_name(person, "person"), private=names)
+        return self.review(person, progress=progress)
+
+    def add_app(self, app: str, public: Iterable[str]) -> None:
+        """Note what an app asks for; where it asked for something else before, its grants are revoked."""
+        names = _names(public, "public attribute")
+        with self._register.current():
+            before = self._register.apps.get(_name(app, "app"))
+            if before is not None and before.public == names:
+                return
+            version = 1 if before is None else before.version + 1
+            self._register.record("app", name=app, public=names, version=version)
+            for grant in [one for one in self._register.grants.values() if one.app == app and one.live]:
+                self._register.revoke(grant, f"app {app} now asks for {' and '.join(names)}", leaks=False)
+
+    def grants(self, person: str) -> tuple[Grant, ...]:
+        """Return all grants about a person, oldest first, revoked ones included."""
+        with self._register.current():
+            self._register.private_of(person)
+            return tuple(grant for grant in self._register.grants.values() if grant.person == person)
+
+    # --- asking and answering ---
+
+    def propose(
+        self,
+        person: str,
+        app: str,
+        sift: Sift | None = None,
+        *,
+        frames: int = 1,
+        then: Then = "refuse",
+        progress: Progress = silent,
+    ) -> Proposal:
+        """Verify what an app would get about a person: its own sift's release, or without one the platform's label.
+
+        `frames` counts all frames of this person that the app will ever have got, those of earlier grants included.
+        Nothing is released by this; the person answers with `allow`, `fewer_details` or `refuse`.
+        """
+        budget, watch = ReleaseBudget(frames, then), self._watch
+        with self._register.current():
+            situation = watch.situation(person, app)
+            others = watch.parts(watch.beside(person, app))
+            used = self._register.frames_to(person, app)
+            tries = 1 if sift is None else self._register.tries(app, sift.digest)
+        if frames <= used:
+            raise InputError(f"app {app} has got {used} frames of this person already; ask for more than that in all.")
+        mode: Mode = "included" if sift is None else "unincluded"
+        confidence = 1 - (1 - self.verifier.confidence) / (tries * (tries + 1))
+        told = {"person": person, "app": app, "mode": mode, "proposed": "" if sift is None else sift.digest}
+        try:
+            candidate = self._candidate(sift, Policy(situation.app.public, situation.private), frames)
+            verifier, part = replace(self.verifier, confidence=confidence), Part(candidate, frames)
+            found = examine(part, others, situation.private, self.data, verifier, progress=progress)
+        except (InputError, PrivacyError) as error:
+            with self._register.current():
+                self._register.record("decision", **told, verdict="denied", reason=str(error))
+            raise
+        with self._register.current():
+            result = {"sift": candidate.digest, "frames": frames, "verdict": found.verdict, "reason": found.sentence}
+            self._register.record("decision", **told, **result)
+        sure = (confidence, self.verifier.confidence)
+        return Proposal(person, app, mode, candidate, budget, situation, found, *sure)
+
+    def fewer_details(self, proposal: Proposal, *, progress: Progress = silent) -> Proposal:
+        """Verify a coarser version of what was proposed: bits instead of numbers, then fewer of them."""
+        less, budget = coarser(proposal.sift, self._reference), proposal.budget
+        frames, then = budget.frames, budget.then
+        return self.propose(proposal.person, proposal.app, less, frames=frames, then=then, progress=progress)
+
+    def allow(self, proposal: Proposal) -> Grant:
+        """Grant what was proposed, if it was accepted and nothing it depends on has changed since."""
+        if proposal.verdict != "accept":
+            raise PrivacyError(proposal.sentence)
+        with self._register.current():
+            if self._watch.situation(proposal.person, proposal.app) != proposal.situation:
+                raise PrivacyError(
+                    f"what {proposal.person} hides, what is granted or who verifies has changed since this was "
+                    "verified. Propose it again."
+                )
+            self._store.keep(proposal.sift)
+            number = max(self._register.grants, default=0) + 1
+            replaces = [one.number for one in self._register.live(proposal.person) if one.app == proposal.app]
+            terms = self._watch.terms(proposal.situation.private, proposal.examination)
+            self._register.record("grant", replaces=replaces, **proposal.grant(number, terms))
+            return self._register.grants[number]
+
+    def refuse(self, proposal: Proposal) -> None:
+        """Note that the person said no."""
+        with self._register.current():
+            told = {"person": proposal.person, "app": proposal.app, "mode": proposal.mode, "proposed": ""}
+            reason = f"{proposal.person} refused"
+            self._register.record("decision", **told, sift=proposal.sift.digest, verdict="denied", reason=reason)
+
+    def release(self, person: str, app: str, X: Features, *, pipeline: str = "") -> NDArray[Any]:
+        """Return what the app gets of frames X (n, d) of this person, features of this `pipeline`, or raise.
+
+        Frames beyond the verified number are refused all together, or answered with the last release again.
+        """
+        if pipeline != self.data.pipeline:
+            raise InputError(
+                f"these features come from pipeline {pipeline!r}; sifts here are verified for {self.data.pipeline!r}."
+            )
+        rows = check_shape(X, self.data.dimension)
+        asked = int(rows.shape[0])
+        with self._register.current():
+            grant = self._holding(person, app)
+            used = self._register.frames_to(person, app)
+            fresh = grant.budget.fresh(used, asked)
+            released = self._apply(grant, rows, fresh, last=used + fresh >= grant.budget.frames)
+            told = {"grant": grant.number, "app": app, "sift": grant.sift}
+            self._register.record("release", **told, frames=fresh, repeated=asked - fresh, size=released.nbytes)
+        return released
+
+    def revoke(self, number: int, reason: str) -> Grant:
+        """End a grant by hand."""
+        with self._register.current():
+            grant = self._register.grants.get(number)
+            if grant is None or not grant.live:
+                raise InputError(f"there is no live grant {number}.")
+            return self._register.revoke(grant, _name(reason, "reason"), leaks=False)
+
+    # --- keeping watch ---
+
+    def review(self, person: str | None = None, *, progress: Progress = silent) -> Review:
+        """Verify anew all grants (of one person, or of all) that do not hold under today's terms; revoke what fails."""
+        with self._register.current():
+            people = list(self._register.people) if person is None else [person]
+        reviews = [self._watch.review(name, progress) for name in people]
+        kept = tuple(grant for review in reviews for grant in review.kept)
+        return Review(kept, tuple(grant for review in reviews for grant in review.revoked))
+
+    def add_attacker(self, attacker: Attacker, *, progress: Progress = silent) -> Review:
+        """Let one more attacker judge from now on; every grant that does not rest on a certificate is reviewed."""
+        attackers = (*chosen_attackers(self.verifier.attackers), attacker)
+        self.verifier = replace(self.verifier, attackers=attackers)
+        with self._register.current():
+            self._register.record("verifier", name=verifier_name(self.verifier, certified=False))
+        return self.review(progress=progress)
+
+    def odometer(self, person: str, *, progress: Progress = silent) -> Odometer:
+        """Return how well each hidden attribute is guessed from all that is granted, or was ever released."""
+        return self._watch.odometer(person, progress)
+
+    @property
+    def _watch(self) -> Watch:
+        return Watch(self.data, self.verifier, self._register, self._store)
+
+    @property
+    def _reference(self) -> VerificationSet:
+        return self.data if self._development is None else self._development
+
+    def _candidate(self, sift: Sift | None, policy: Policy, frames: int) -> Sift:
+        """Return what would be applied: the platform's own sift, or its version of the app's."""
+        private = self.data.private(policy.private)
+        if sift is not None:
+            return prepare(sift, frames, private, self.data, self._reference)
+        if self._development is None:
+            raise InputError("this platform has no development rows to fit a sift of its own to. Bring a sift.")
+        return included_sift(self._learner, policy, self._development)
+
+    def _holding(self, person: str, app: str) -> Grant:
+        """Return the grant through which an app gets something about a person today."""
+        self._register.private_of(person)
+        version = self._register.app(app).version
+        grants = [one for one in self._register.live(person) if (one.app, one.policy_version) == (app, version)]
+        if not grants:
+            raise PrivacyError(
+                f"app {app} has no grant about this person. Propose a release and let the person allow it."
+            )
+        if not self._watch.holds(grants[-1]):
+            raise PrivacyError(
+                f"grant {grants[-1].number} is suspended: preferences, verification rows or attackers have changed "
+                "since it was verified. Review it first."
+            )
+        return grants[-1]
+
+    def _apply(self, grant: Grant, rows: Any, fresh: int, *, last: bool) -> NDArray[Any]:
+        """Return the release of the first `fresh` rows, and the last one again for each row after them."""
+        released = self._store.sift(grant.sift).apply(rows[:fresh]) if fresh else None
+        if grant.budget.then == "refuse" and released is not None:
+            return released
+        again = self._store.last(grant.number) if released is None else released[-1:]
+        if again is None:
+            raise BudgetExceededError(
+                "all frames of this person were released through other grants: nothing to repeat."
+            )
+        if last and released is not None:
+            self._store.keep_last(grant.number, again)
+        repeated = np.repeat(again, rows.shape[0] - fresh, axis=0)
+        return repeated if released is None else np.concatenate([released, repeated])
+
+
+def _names(given: Iterable[str], what: str) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"name at least one {what}, each once; got {list(names)}.")
+    return tuple(_name(name, what) for name in names)
+
+
+def _name(given: str, what: str) -> str:
+    if not isinstance(given, str) or not given.strip() or not given.isprintable():
+        raise InputError(f"the name of a {what} is one line of printable text; got {given!r}.")
+    return given

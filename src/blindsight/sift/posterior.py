@@ -1,0 +1,158 @@
+"""How likely an attribute is, given the features alone: well calibrated, and for every row from a model that never saw it.
+
+Rows are divided into `FOLDS` parts, persons kept together where they are known. For each part a model is fitted to the
+others; its answers on that part are honest (`held_out`), so that rules can be chosen on all rows at once. The models
+together are the ensemble that is kept, which is better than any of them alone. Which kind of model, and how strongly
+its weights are drawn to zero, is decided by the log-likelihood on the first part: a logistic regression where the
+features are already linear in the attribute, a small network otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from blindsight.data.partition import split
+from blindsight.errors import InputError
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+from blindsight.sift.features import Features, check_shape, finite_blocks
+from blindsight.sift.labels import Labels, check_labels
+from blindsight.sift.layers import Layers
+from blindsight.sift.sift import Floats
+
+FOLDS = 4
+FEWEST = 20
+"""Rows of either kind that an attribute needs."""
+
+Array = NDArray[np.float64]
+
+_HIDDEN, _BATCH, _STEPS, _RATE = 64, 128, 1200, 3e-4
+_PENALTIES = (50.0, 150.0, 500.0)  # of half the squared weights, beside the sum of the log losses of all rows
+_FLAT = 0.01  # of the typical deviation: features that vary less are not blown up
+
+
+@dataclass(frozen=True, eq=False)
+class Posteriors:
+    """Models of several attributes; `held_out` (n, attributes) are P(attribute | x) of the rows they were made from."""
+
+    layers: Layers
+    """Gives one logit per attribute and model, the models of the first attribute first."""
+    held_out: Array
+    models: int = FOLDS
+    """How many models every attribute has; their probabilities are averaged."""
+
+    def predict(self, X: Features) -> Array:
+        """Return P(attribute | x), (n, attributes), of rows that the models were not made from."""
+        logits = np.concatenate([self.layers.apply(block) for block in finite_blocks(X, self.layers.dimension)])
+        return np.asarray(expit(logits.astype(np.float64)).reshape(len(logits), -1, self.models).mean(axis=2))
+
+
+def fit_posteriors(
+    X: Features,
+    labels: ArrayLike,
+    *,
+    persons: ArrayLike | None = None,
+    random_state: int = 0,
+    progress: Progress = silent,
+) -> Posteriors:
+    """Learn P(attribute | x) from features (n, d) and labels 1, 0, -1 (unknown), a column per attribute."""
+    rows = check_shape(X)
+    features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
+    columns = check_labels(labels, len(features))
+    mean, scale = _units(features)
+    scaled = (features - mean) / scale
+    found = []
+    for number, column in enumerate(columns.T):
+        progress("learning attributes", number, columns.shape[1])
+        _check_both_kinds(number, column)
+        found.append(_fit_one(scaled, column, persons, random_state))
+    progress("learning attributes", columns.shape[1], columns.shape[1])
+    networks = [Layers(mean, scale, *model) for models, _ in found for model in models]
+    return Posteriors(Layers.side_by_side(networks), np.stack([held_out for _, held_out in found], axis=1))
+
+
+Weights = tuple[tuple[Floats, ...], tuple[Floats, ...]]
+"""Weights and biases of a model on scaled features."""
+
+Fit = Callable[[Floats, Labels, int], Weights]
+
+
+def _fit_one(X: Floats, labels: Labels, persons: ArrayLike | None, random_state: int) -> tuple[list[Weights], Array]:
+    """Return a model per fold and the probabilities of every row by the model that did not see it."""
+    fractions = (1 / FOLDS,) * FOLDS
+    folds = split(labels, fractions, persons=persons, random_state=random_state)
+    seeds = science(random_state).integers(2**31, size=FOLDS)
+    learned: list[Weights] = []
+    held_out, best = np.empty(len(X)), None
+    for fold, seed in zip(folds, seeds, strict=True):
+        rest = np.setdiff1d(np.flatnonzero(labels >= 0), fold)
+        if best is None:
+            best, model = _best_kind(X, labels, rest, fold, int(seed))
+        else:
+            model = best(X[rest], labels[rest], int(seed))
+        learned.append(model)
+        held_out[fold] = _probabilities(model, X[fold])
+    return learned, held_out
+
+
+def _best_kind(
+    X: Floats, labels: Labels, rest: NDArray[np.int64], fold: NDArray[np.int64], seed: int
+) -> tuple[Fit, Weights]:
+    """Return the kind of model that explains the labels of the fold best when fitted to the rest, and that model."""
+    known = fold[labels[fold] >= 0]
+    kinds: list[Fit] = [partial(fit, penalty=penalty) for fit in (_logistic, _network) for penalty in _PENALTIES]
+    tried = [(kind, kind(X[rest], labels[rest], seed)) for kind in kinds]
+    losses = [_log_loss(labels[known], _probabilities(model, X[known])) for _, model in tried]
+    return tried[int(np.argmin(losses))]
+
+
+def _logistic(X: Floats, labels: Labels, seed: int, penalty: float) -> Weights:
+    model = LogisticRegression(C=1 / penalty, max_iter=1000).fit(X, labels)
+    return (model.coef_.T.astype(np.float32),), (model.intercept_.astype(np.float32),)
+
+
+def _network(X: Floats, labels: Labels, seed: int, penalty: float) -> Weights:
+    batch = min(_BATCH, len(X))
+    # scikit-learn divides its penalty by the batch, not by all rows
+    model = MLPClassifier(
+        (_HIDDEN,), alpha=penalty * batch / len(X), batch_size=batch, learning_rate_init=_RATE, random_state=seed
+    )
+    for _ in range(-(-_STEPS * batch // len(X))):
+        model.partial_fit(X, labels, classes=(0, 1))
+    return tuple(w.astype(np.float32) for w in model.coefs_), tuple(b.astype(np.float32) for b in model.intercepts_)
+
+
+def _probabilities(model: Weights, X: Floats) -> Array:
+    zero, one = np.zeros(X.shape[1], dtype=np.float32), np.ones(X.shape[1], dtype=np.float32)
+    return np.asarray(expit(Layers(zero, one, *model).apply(X)[:, 0].astype(np.float64)))
+
+
+def _log_loss(labels: Labels, probabilities: Array) -> float:
+    right = np.where(labels == 1, probabilities, 1 - probabilities)
+    return float(-np.log(np.maximum(right, 1e-12)).mean())
+
+
+def _units(X: Floats) -> tuple[Floats, Floats]:
+    """Return mean and scale of every feature; features that hardly vary keep a typical scale."""
+    deviation = X.std(axis=0, dtype=np.float64)
+    typical = float(np.sqrt(np.mean(deviation**2)))
+    if not typical > 0:
+        raise InputError("no feature varies. Are these really features of different pictures?")
+    scale = np.where(deviation > _FLAT * typical, deviation, typical)
+    return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)
+
+
+def _check_both_kinds(number: int, labels: Any) -> None:
+    yes, no = int((labels == 1).sum()), int((labels == 0).sum())
+    if min(yes, no) < FEWEST:
+        raise InputError(
+            f"attribute {number} has {yes} rows with it and {no} without; at least {FEWEST} of either are needed to "
+            "learn how likely it is. Label more rows."
+        )

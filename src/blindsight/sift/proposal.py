@@ -1,0 +1,102 @@
+"""What an app would get about a person, verified but not yet allowed: the person reads `sentence` and decides."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from blindsight.sift.consent import consent_sentence
+from blindsight.sift.grants import Grant, Mode, Terms
+from blindsight.sift.odometer import readings
+from blindsight.sift.register import App
+from blindsight.sift.sift import Sift
+from blindsight.sift.stream import ReleaseBudget
+from blindsight.sift.union import Examination
+from blindsight.sift.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that a verification for a person and an app depends on besides the sift."""
+
+    private: tuple[str, ...]
+    app: App
+    others: tuple[tuple[int, int], ...]
+    """Number and frames of every other grant that was taken into account."""
+    apps: tuple[str, ...]
+    """Whose grants those are, other than the app itself."""
+    verifier: str
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A verified sift that waits for a person's answer."""
+
+    person: str
+    app: str
+    mode: Mode
+    sift: Sift
+    """What would be applied: the platform's version of the app's sift."""
+    budget: ReleaseBudget
+    situation: Situation
+    examination: Examination
+    confidence: float
+    """At which this sift was verified: higher for each further sift an app tries."""
+    promised: float
+    """The confidence over all tries, which the sentence names."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it may be allowed at all."""
+        return self.examination.verdict
+
+    @property
+    def sentence(self) -> str:
+        """What the person reads."""
+        together = self.examination.together
+        return consent_sentence(
+            self.app,
+            self.situation.app.public,
+            self.situation.private,
+            readings(self.examination.alone),
+            () if together is None else readings(together),
+            self.situation.apps,
+            verdict=self.verdict,
+            confidence=self.promised,
+        )
+
+    def grant(self, number: int, terms: Terms) -> dict[str, Any]:
+        """Return the grant that this becomes, as plain data without its time."""
+        together = self.examination.together
+        grant = Grant(
+            number=number,
+            person=self.person,
+            app=self.app,
+            public=self.situation.app.public,
+            policy_version=self.situation.app.version,
+            mode=self.mode,
+            sift=self.sift.digest,
+            pipeline=self.sift.pipeline,
+            budget=self.budget,
+            confidence=self.confidence,
+            terms=terms,
+            report=self.examination.alone.to_dict(),
+            together=None if together is None else together.to_dict(),
+            time="",
+        )
+        return {key: value for key, value in grant.to_dict().items() if key != "time"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a page shows, as plain data."""
+        together = self.examination.together
+        return {
+            "person": self.person,
+            "app": self.app,
+            "mode": self.mode,
+            "public": list(self.situation.app.public),
+            "private": list(self.situation.private),
+            "sift": self.sift.digest,
+            "frames": self.budget.frames,
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "report": self.examination.alone.to_dict(),
+            "together": None if together is None else together.to_dict(),
+        }

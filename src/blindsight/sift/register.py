@@ -1,0 +1,159 @@
+"""What the platform remembers: people and what they hide, apps and what they ask, grants, tries and releases.
+
+*The guarantee.* What was recorded is on disk before the caller goes on, and a platform that starts again (or another
+process on the same folder) knows all of it. The file is a `blindsight.dp.journal.Journal`: it only grows, each line is
+chained to the one before, mode 0600. It holds decisions and the size of releases; never a frame, a released number or
+anybody's private label.
+
+| record | what it says |
+| --- | --- |
+| person, app | what somebody hides; what an app asks for |
+| decision | a sift was verified for an app and a person: verdict and why |
+| grant, confirm, revoke | an app may get a sift's release; it was verified anew; it may no longer |
+| release | so many frames went out through a grant |
+| verifier | other attackers judge from now on |
+"""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from blindsight.dp.journal import Journal
+from blindsight.errors import BlindsightError, CorruptFileError, UnknownNameError
+from blindsight.sift.grants import Grant, Revocation, terms_from_dict
+
+HEADER = {"format": "blindsight/sift-platform", "version": 1}
+
+
+@dataclass(frozen=True)
+class App:
+    """What an app asks for; `version` counts its changes of mind."""
+
+    public: tuple[str, ...]
+    version: int
+
+
+class Register:
+    """The platform's memory, in a file or (without a path) for this process only."""
+
+    def __init__(self, path: Path | None, clock: Callable[[], datetime]) -> None:
+        self.people: dict[str, tuple[str, ...]] = {}
+        self.apps: dict[str, App] = {}
+        self.grants: dict[int, Grant] = {}
+        self.frames: Counter[int] = Counter()
+        """Different frames released through each grant."""
+        self._tries: dict[str, list[str]] = {}
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._journal = None if path is None else Journal(path, header=HEADER)
+        with self.current():
+            pass
+
+    @property
+    def recovered(self) -> str | None:
+        """What an interrupted write left behind and what was done about it, or None."""
+        return None if self._journal is None else self._journal.recovered
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Hold the register still, with everything in it that any process recorded."""
+        with self._mutex:
+            if self._journal is None:
+                yield
+                return
+            with self._journal.locked():
+                self._journal.catch_up(self._apply)
+                yield
+
+    def record(self, kind: str, **data: Any) -> str:
+        """Write a record through to the disk and take it in; call it while `current`. Return its time."""
+        time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
+        record = json.loads(json.dumps({"kind": kind, "time": time} | data, allow_nan=False))  # as a reader will see it
+        if self._journal is not None:
+            self._journal.append(record)
+        self._apply(record)
+        return time
+
+    def private_of(self, person: str) -> tuple[str, ...]:
+        """Return what a person hides."""
+        if person not in self.people:
+            raise UnknownNameError("person", person, ())  # who else is here is nobody's business
+        return self.people[person]
+
+    def app(self, name: str) -> App:
+        """Return what an app asks for."""
+        if name not in self.apps:
+            raise UnknownNameError("app", name, self.apps)
+        return self.apps[name]
+
+    def live(self, person: str) -> tuple[Grant, ...]:
+        """Return a person's grants that were not revoked, oldest first."""
+        return tuple(grant for grant in self.grants.values() if grant.person == person and grant.live)
+
+    def told(self, person: str) -> tuple[Grant, ...]:
+        """Return a person's revoked grants through which something went out: it cannot be taken back."""
+        ended = (grant for grant in self.grants.values() if grant.person == person and not grant.live)
+        return tuple(grant for grant in ended if self.frames[grant.number])
+
+    def revoke(self, grant: Grant, reason: str, *, leaks: bool) -> Grant:
+        """Record the end of a grant, and return it as it is then."""
+        self.record("revoke", grant=grant.number, reason=reason, leaks=leaks)
+        return self.grants[grant.number]
+
+    def frames_to(self, person: str, app: str) -> int:
+        """Return how many different frames of a person an app got through all its grants."""
+        mine = (grant for grant in self.grants.values() if (grant.person, grant.app) == (person, app))
+        return sum(self.frames[grant.number] for grant in mine)
+
+    def tries(self, app: str, sift: str) -> int:
+        """Return the how-manieth sift of this app this one is: the first is 1."""
+        seen = self._tries.get(app, [])
+        return seen.index(sift) + 1 if sift in seen else len(seen) + 1
+
+    def _apply(self, record: dict[str, Any]) -> None:
+        if "format" in record:
+            return
+        data = dict(record)
+        try:
+            kind, time = data.pop("kind"), data.pop("time")
+            take = getattr(self, f"_take_{kind}", None)
+            if take is None:
+                raise KeyError(kind)
+            take(time=time, **data)
+        except (BlindsightError, KeyError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"the platform's journal holds a record that cannot be: {error}") from None
+
+    def _take_person(self, name: str, private: list[str], **_: Any) -> None:
+        self.people[name] = tuple(private)
+
+    def _take_app(self, name: str, public: list[str], version: int, **_: Any) -> None:
+        self.apps[name] = App(tuple(public), version)
+
+    def _take_decision(self, app: str, proposed: str, verdict: str, mode: str, **_: Any) -> None:
+        if mode == "unincluded" and verdict != "denied" and proposed not in self._tries.setdefault(app, []):
+            self._tries[app].append(proposed)
+
+    def _take_grant(self, time: str, replaces: list[int], **data: Any) -> None:
+        for number in replaces:
+            reason = f"replaced by grant {data['number']}"
+            self.grants[number] = replace(self.grants[number], revoked=Revocation(reason, time, leaks=False))
+        self.grants[data["number"]] = Grant.from_dict(data | {"time": time})
+
+    def _take_confirm(self, grant: int, terms: dict[str, Any], report: Any, together: Any, **_: Any) -> None:
+        confirmed = {"terms": terms_from_dict(terms), "report": report, "together": together}
+        self.grants[grant] = replace(self.grants[grant], **confirmed)
+
+    def _take_revoke(self, time: str, grant: int, reason: str, leaks: bool, **_: Any) -> None:
+        self.grants[grant] = replace(self.grants[grant], revoked=Revocation(reason, time, leaks))
+
+    def _take_release(self, grant: int, frames: int, **_: Any) -> None:
+        self.frames[grant] += frames
+
+    def _take_verifier(self, **_: Any) -> None:
+        """Only for who reads the journal: grants name their own verifier."""

@@ -1,0 +1,67 @@
+"""What the platform keeps beside its journal: sifts by their digest, and the last release of grants that repeat it.
+
+Files appear whole or not at all, before the record that speaks of them. A sift that does not match its digest is
+refused.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.arrayfile import read_arrays, write_arrays
+from blindsight.errors import CorruptFileError
+from blindsight.sift.sift import Sift
+from blindsight.sift.siftfile import load_sift, save_sift
+
+_LAST = "blindsight/last-release.1"
+
+
+class SiftStore:
+    """Sifts and last releases, in a folder or (without one) for this process only."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._sifts: dict[str, Sift] = {}
+        self._last: dict[int, NDArray[Any]] = {}
+
+    def keep(self, sift: Sift) -> None:
+        """Keep a sift for ever."""
+        if self._folder is not None:
+            save_sift(sift, self._sift_path(self._folder, sift.digest))
+        self._sifts[sift.digest] = sift
+
+    def sift(self, digest: str) -> Sift:
+        """Return the sift that was kept under this digest."""
+        if digest not in self._sifts:
+            if self._folder is None:
+                raise CorruptFileError(f"the sift {digest} was never kept.")
+            path = self._sift_path(self._folder, digest)
+            found = load_sift(path)
+            if found.digest != digest:
+                raise CorruptFileError(f"{path} holds another sift than its name says.")
+            self._sifts[digest] = found
+        return self._sifts[digest]
+
+    def keep_last(self, grant: int, release: NDArray[Any]) -> None:
+        """Keep what a grant released last: the app has it already, and will get nothing else."""
+        if self._folder is not None:
+            write_arrays(self._last_path(self._folder, grant), _LAST, {}, {"release": release}, private=True)
+        self._last[grant] = release
+
+    def last(self, grant: int) -> NDArray[Any] | None:
+        """Return the last release of a grant, or None."""
+        if grant not in self._last and self._folder is not None:
+            path = self._last_path(self._folder, grant)
+            if path.exists():
+                self._last[grant] = np.asarray(read_arrays(path, _LAST)[1]["release"])
+        return self._last.get(grant)
+
+    @staticmethod
+    def _sift_path(folder: Path, digest: str) -> Path:
+        return folder / "sifts" / f"{digest}.npz"
+
+    @staticmethod
+    def _last_path(folder: Path, grant: int) -> Path:
+        return folder / "last" / f"{grant}.npz"

@@ -1,0 +1,170 @@
+"""Releases that add up: what several frames of one person tell together, and how many of them may go out.
+
+A sift that is safe for one picture need not be for ten: independent glimpses of the same attribute average their noise
+away. So the *window* that is released is what must be verified, and no more than a verified window may ever be
+released: `ReleaseBudget` counts. Enev et al., "SensorSift", ACSAC 2012, section 7, apply a sift to concatenations of 10
+frames of a video, taken away from the boundaries of smiles: a window counts only where its frames agree on the label.
+
+| paper | here |
+| --- | --- |
+| "concatenated sets of 10 sequential frames" | `windows(sequences, frames=10)` |
+| PrivLoss of those | `leak_over_frames`, concatenated; beside it that of the mean over the frames |
+
+The paper's video shows one person. Attackers who may learn from the very person they attack measure something else, so
+windows of one person stay on one side of the split here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.data.dataset import UNKNOWN
+from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
+from blindsight.progress import Progress, silent
+from blindsight.sift.labels import Labels, check_labels
+from blindsight.sift.splits import check_released
+from blindsight.sift.verdict import Verification
+from blindsight.sift.verify import Verifier
+
+FRAMES = 10
+"""The paper's window."""
+
+Then = Literal["refuse", "repeat"]
+Reading = Literal["concatenated", "mean"]
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Runs of frames of one sequence each: `rows` (windows, frames) are indices of rows."""
+
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def frames(self) -> int:
+        """How many frames a window has."""
+        return int(self.rows.shape[1])
+
+    def concatenated(self, released: NDArray[Any]) -> NDArray[Any]:
+        """Return what is released of each window, one frame after the other, (windows, frames * K)."""
+        return released[self.rows].reshape(len(self), -1)
+
+    def mean(self, released: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the mean of what is released of each window, (windows, K): noise averages out, attributes stay."""
+        return np.asarray(released[self.rows].mean(axis=1, dtype=np.float64))
+
+    def labels(self, column: Labels) -> Labels:
+        """Return the label that all frames of a window share; unknown where they differ."""
+        labels = column[self.rows]
+        return np.where((labels == labels[:, :1]).all(axis=1), labels[:, 0], UNKNOWN).astype(np.int8)
+
+    def first(self, per_row: NDArray[Any]) -> NDArray[Any]:
+        """Return what is known of each window's first frame, such as who is on it."""
+        return per_row[self.rows[:, 0]]
+
+
+def windows(sequences: ArrayLike, frames: int = FRAMES) -> Windows:
+    """Cut every sequence, in the order of its rows, into windows of so many frames; what is left over is dropped.
+
+    `sequences` has a name or number per row: a video, or simply the person where all that is known is who is on it.
+
+    >>> windows(["a", "b", "a", "a", "b", "a", "a"], frames=2).rows.tolist()
+    [[0, 2], [3, 5], [1, 4]]
+    """
+    names = np.asarray(sequences)
+    if names.ndim != 1 or frames < 1:
+        raise InputError(f"windows need one sequence per row and 1 frame or more; got {names.shape} and {frames}.")
+    order = np.argsort(np.unique(names, return_inverse=True)[1], kind="stable")
+    _, starts, counts = np.unique(names[order], return_index=True, return_counts=True)
+    parts = [
+        order[start : start + count // frames * frames].reshape(-1, frames)
+        for start, count in zip(starts, counts, strict=True)
+    ]
+    rows = np.concatenate(parts) if parts else np.zeros((0, frames), dtype=np.int64)
+    if not len(rows):
+        longest = int(counts.max(initial=0))
+        raise InputError(f"no sequence has {frames} frames; the longest has {longest}. Ask for shorter windows.")
+    return Windows(rows.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class FrameLeak:
+    """What so many frames of one person tell, read one beside the other or as their mean."""
+
+    frames: int
+    reading: Reading
+    windows: int
+    verification: Verification
+
+
+def leak_over_frames(
+    released: ArrayLike,
+    private: Mapping[str, ArrayLike],
+    sequences: ArrayLike,
+    *,
+    verifier: Verifier,
+    frames: Sequence[int] = (1, 2, 5, FRAMES),
+    persons: ArrayLike | None = None,
+    progress: Progress = silent,
+) -> tuple[FrameLeak, ...]:
+    """Attack windows of every length in `frames`: PrivLoss after t frames, from released numbers (n, K).
+
+    `persons` keeps both halves of the verification apart; where it is left out each sequence is a person. Fewer windows
+    mean wider bounds: a long window that leaks no more may still come out inconclusive.
+    """
+    numbers = check_released(released)
+    columns = {
+        name: check_labels(labels, len(numbers), f"labels of {name!r}")[:, 0] for name, labels in private.items()
+    }
+    who = np.asarray(sequences if persons is None else persons)
+    found = []
+    for done, count in enumerate(frames):
+        progress("frames", done, len(frames))
+        cut = windows(sequences, count)
+        labels = {name: cut.labels(column) for name, column in columns.items()}
+        readings: dict[Reading, NDArray[Any]] = {"concatenated": cut.concatenated(numbers), "mean": cut.mean(numbers)}
+        if count == 1:
+            del readings["mean"]  # one frame is its own mean
+        for reading, seen in readings.items():
+            verification = verifier.verify(seen, labels, persons=cut.first(who))
+            found.append(FrameLeak(count, reading, len(cut), verification))
+    progress("frames", len(frames), len(frames))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class ReleaseBudget:
+    """At most `frames` different releases about one person to one app: the window that was verified.
+
+    Then the app is refused, or gets its last release again and again, which tells it nothing new.
+    """
+
+    frames: int = 1
+    then: Then = "refuse"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.frames, bool) or not isinstance(self.frames, int) or self.frames < 1:
+            raise InputError(f"a budget allows a whole number of frames, 1 or more; got {self.frames!r}.")
+        if self.then not in ("refuse", "repeat"):
+            raise UnknownNameError("way to go on after the last frame", str(self.then), ("refuse", "repeat"))
+
+    def fresh(self, used: int, asked: int) -> int:
+        """Return how many of `asked` frames may be released when `used` were before; the rest repeats the last one.
+
+        >>> ReleaseBudget(10, "repeat").fresh(used=8, asked=5)
+        2
+        """
+        if asked < 1:
+            raise InputError(f"a release has one frame or more; got {asked}.")
+        left = max(0, self.frames - used)
+        if self.then == "refuse" and asked > left:
+            raise BudgetExceededError(
+                f"{self.frames} frame(s) of this person were verified for this app and {used} are released; "
+                f"{asked} more would tell what nobody has verified. Nothing was released. Verify a longer window."
+            )
+        return min(asked, left)

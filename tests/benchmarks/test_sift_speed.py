@@ -1,0 +1,55 @@
+"""The speed benchmark of verification: scorer, verdicts, table, and a quick run from end to end."""
+
+import numpy as np
+import pytest
+from benchmarks.command import main
+from benchmarks.harness import Settings
+from benchmarks.results import Result
+from benchmarks.suites import sift_speed
+
+from blindsight.errors import InputError
+
+
+def result(method, attacker, cpu, low, limit, seed=0, session="monday"):
+    score = {"balanced_accuracy": (low + limit) / 2, "low": low, "limit": limit}
+    return Result(
+        "sift-speed", "leaking-9", method, {"attacker": attacker}, seed, score=score, cpu_seconds=cpu, session=session
+    )
+
+
+def test_guesses_are_judged_as_the_verifier_does():
+    truth = np.repeat([0, 1], 500).astype(np.int8)
+    scores = sift_speed.score(truth, np.zeros(1000, dtype=np.int8))
+    assert scores["balanced_accuracy"] == 0.5
+    assert scores["low"] < 0.5 < scores["limit"]
+    with pytest.raises(InputError, match=r"guesses must have shape \(1000,\); got \(3,\)"):
+        sift_speed.score(truth, truth[:3])
+
+
+@pytest.mark.parametrize(
+    ("low", "limit", "expected"), [(0.45, 0.55, "accept"), (0.58, 0.63, "inconclusive"), (0.61, 0.7, "reject")]
+)
+def test_verdict_follows_from_all_attackers(low, limit, expected):
+    harmless = result("ours", "kernel SVM", 1, 0.45, 0.55)
+    assert sift_speed.verdict([harmless, result("ours", "linear SVM", 1, low, limit)]) == expected
+
+
+def test_costs_are_compared_within_a_run():
+    results = [result("plain", a, 4.0, 0.45, 0.55) for a in sift_speed.ATTACKERS]
+    results += [result("ours", a, 1.0, 0.45, 0.55) for a in sift_speed.ATTACKERS]
+    results += [result("ours", "linear SVM", 1.0, 0.45, 0.55, seed=1, session="tuesday")]  # nothing to compare with
+    (grid,) = sift_speed.sections(results)
+    assert [row[0] for row in grid.rows] == [*sift_speed.ATTACKERS, "all five"]
+    assert grid.rows[0][1:4] == ((4.0,), (1.0,), (4.0,))
+    assert grid.rows[-1][1:] == ((20.0,), (5.0,), (4.0,), "accept", "accept")
+
+
+@pytest.mark.slow
+def test_quick_run_gives_the_same_verdicts_by_both(tmp_path):
+    assert main(["sift-speed", "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / "sift-speed-quick.md").read_text()
+    assert "## Failed" not in page
+    totals = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| all five")]
+    assert len(totals) == 2
+    assert all(row[-2].strip() == row[-1].strip() for row in totals)
+    assert {task.dataset for task in sift_speed.tasks(Settings())} == {"leaking-20000", "harmless-20000"}

@@ -1,0 +1,319 @@
+"""Permanent releases: never drawn twice, paid before they are shown, whole after every interruption."""
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.dp.ledger import Ledger
+from blindsight.dp.losses import BoundedLoss
+from blindsight.errors import BudgetExceededError, InputError, StorageError
+from blindsight.rng import system_bytes
+from blindsight.search.lsh import LSH
+from blindsight.search.phashing import PHashing
+from blindsight.search.releases import Releases
+
+SCOPE = "album"
+
+
+@dataclass
+class Coins:
+    """A mechanism whose releases are 16 random bytes each, so that no two draws are ever equal."""
+
+    epsilon: float = 1.0
+    name: str = "coins"
+    drawn: list = field(default_factory=list)
+
+    @property
+    def loss(self):
+        return BoundedLoss(self.epsilon)
+
+    @property
+    def digest(self):
+        return hashlib.sha256(f"{self.name} {self.epsilon}".encode()).hexdigest()
+
+    def release(self, X, *, source=system_bytes):
+        self.drawn.append(len(X))
+        return np.frombuffer(source(16 * len(X)), dtype=np.uint8).reshape(len(X), 16)
+
+
+def rows(*values):
+    return np.array([[value, value + 0.5] for value in values], dtype=np.float32)
+
+
+def spent(ledger):
+    return sum(spend.loss.epsilon * spend.loss.count for spend in ledger.spends(SCOPE, "record"))
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request, tmp_path):
+    return tmp_path / "releases.npz" if request.param == "file" else None
+
+
+# --- permanence ---
+
+
+@pytest.mark.parametrize("ids", [[7, -3, 12], ["b", "é", "a b"]])
+def test_a_record_is_drawn_once_however_often_it_is_asked_for(path, ids):
+    mechanism = Coins()
+    store = Releases(path, mechanism)
+    first = store.release(ids, rows(1, 2, 3))
+    np.testing.assert_array_equal(store.release(ids[::-1], rows(3, 2, 1)), first[::-1])
+    np.testing.assert_array_equal(store.release(ids[:1], rows(1)), first[:1])
+    np.testing.assert_array_equal(store.stored(ids), first)
+    assert mechanism.drawn == [3]
+    assert store.ids.tolist() == ids
+    assert (len(store), store.most_releases) == (3, 1)
+
+
+def test_releases_survive_a_restart(tmp_path):
+    file = tmp_path / "deep" / "releases.npz"
+    first = Releases(file, Coins()).release(["x", "y"], rows(1, 2))
+    again = Coins()
+    np.testing.assert_array_equal(Releases(file, again).release(["y", "x"], rows(2, 1)), first[::-1])
+    assert not again.drawn
+
+
+def test_only_new_and_changed_records_are_drawn(path):
+    mechanism = Coins()
+    store = Releases(path, mechanism)
+    first = store.release([1, 2], rows(1, 2))
+    second = store.release([1, 2, 3], rows(1, 9, 3))
+    assert mechanism.drawn == [2, 2]
+    np.testing.assert_array_equal(second[0], first[0])
+    assert (second[1] != first[1]).any()
+    assert store.most_releases == 2
+
+
+def test_zero_and_minus_zero_are_the_same_content(path):
+    store = Releases(path, Coins())
+    np.testing.assert_array_equal(
+        store.release([1], np.array([[0.0, 1.0]])), store.release([1], np.array([[-0.0, 1.0]]))
+    )
+
+
+def test_two_stores_on_one_file_see_each_other(tmp_path):
+    one, two = (Releases(tmp_path / "r.npz", Coins()) for _ in range(2))
+    first = one.release([1], rows(1))
+    np.testing.assert_array_equal(two.release([1], rows(1)), first)
+    two.release([2], rows(2))
+    assert len(one) == 2
+
+
+def test_a_deleted_record_is_gone_but_stays_counted(path):
+    ledger = Ledger()
+    store = Releases(path, Coins(), ledger=ledger, scope=SCOPE)
+    first = store.release([1, 2], rows(1, 2))
+    store.delete([1])
+    assert store.ids.tolist() == [2]
+    with pytest.raises(InputError, match="no release is stored for 1"):
+        store.stored([1])
+    if path is not None:
+        assert first[0].tobytes() not in path.read_bytes()
+        assert first[1].tobytes() in path.read_bytes()
+    assert spent(ledger) == 1
+    back = store.release([1], rows(1))  # the same content, but nothing is kept to compare it with
+    assert (back != first[:1]).any()
+    assert (spent(ledger), store.most_releases) == (2, 2)
+
+
+def test_the_file_is_private_and_holds_no_features(tmp_path):
+    file = tmp_path / "r.npz"
+    X = np.random.default_rng(1).normal(0, 1, (3, 20)).astype(np.float32)
+    Releases(file, Coins()).release([1, 2, 3], X)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    content = file.read_bytes()
+    for row in X:
+        assert row[:2].tobytes() not in content
+        assert hashlib.sha256(row.tobytes()).digest() not in content  # a plain digest could be guessed at
+
+
+# --- the ledger ---
+
+
+def test_the_scope_is_charged_for_its_worst_record(path):
+    ledger = Ledger()
+    store = Releases(path, Coins(0.5), ledger=ledger, scope=SCOPE)
+    store.release([1, 2], rows(1, 2))
+    store.release([3, 4, 5], rows(3, 4, 5))  # other records: parallel composition
+    assert spent(ledger) == 0.5
+    store.release([1], rows(10))
+    assert spent(ledger) == 1.0
+    store.release([2, 3, 6], rows(20, 30, 6))  # as often as record 1
+    assert spent(ledger) == 1.0
+    store.release([1], rows(100))
+    assert spent(ledger) == 1.5 == 0.5 * store.most_releases
+
+
+def test_another_mechanism_has_a_file_of_its_own_and_adds_up(tmp_path):
+    ledger = Ledger()
+    Releases(tmp_path / "one.npz", Coins(1.0), ledger=ledger, scope=SCOPE).release([1], rows(1))
+    with pytest.raises(InputError, match="another mechanism"):
+        Releases(tmp_path / "one.npz", Coins(2.0), ledger=ledger, scope=SCOPE)
+    Releases(tmp_path / "two.npz", Coins(2.0), ledger=ledger, scope=SCOPE).release([1], rows(1))
+    assert spent(ledger) == 3.0
+
+
+def test_an_exceeded_budget_changes_nothing(path):
+    ledger = Ledger()
+    ledger.set_budget(SCOPE, unit="record", neighbours="replace", epsilon=1.0, delta=0.0)
+    store = Releases(path, Coins(), ledger=ledger, scope=SCOPE)
+    first = store.release([1, 2], rows(1, 2))
+    before = None if path is None else path.read_bytes()
+    with pytest.raises(BudgetExceededError):
+        store.release([1, 3], rows(10, 3))
+    assert spent(ledger) == 1.0
+    assert store.ids.tolist() == [1, 2]
+    np.testing.assert_array_equal(store.release([1, 2], rows(1, 2)), first)
+    if path is not None:
+        assert path.read_bytes() == before
+    store.release([3], rows(3))  # a first release of another record costs the scope nothing more
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["release", "delete"]),
+            st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), min_size=1, max_size=4, unique_by=lambda t: t[0]),
+        ),
+        max_size=12,
+    )
+)
+def test_any_history_agrees_with_a_simple_model(history):
+    ledger, mechanism = Ledger(), Coins()
+    store = Releases(None, mechanism, ledger=ledger, scope=SCOPE)
+    contents, codes, counts = {}, {}, dict.fromkeys(range(6), 0)
+    for action, records in history:
+        ids = [key for key, _ in records]
+        if action == "delete":
+            if all(key in contents for key in ids):
+                store.delete(ids)
+                for key in ids:
+                    del contents[key], codes[key]
+            continue
+        released = store.release(ids, rows(*(value for _, value in records)))
+        for (key, value), code in zip(records, released, strict=True):
+            same = contents.get(key) == value
+            counts[key] += not same
+            assert (codes.get(key) == code.tobytes()) == same
+            contents[key], codes[key] = value, code.tobytes()
+    assert sorted(store.ids) == sorted(contents)
+    assert store.most_releases == max(counts.values())
+    assert sum(mechanism.drawn) == sum(counts.values())
+    if max(counts.values()):
+        assert spent(ledger) == max(counts.values())
+
+
+# --- interruptions ---
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: no handler of ours may catch and mend it."""
+
+
+def steps_of_a_release(monkeypatch, stop):
+    """Let the process die at the `stop`-th system call that a write makes; return how many were counted."""
+    calls = {"count": 0}
+
+    def dying(real):
+        def call(*args, **kwargs):
+            calls["count"] += 1
+            if calls["count"] == stop:
+                raise Killed
+            return real(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", dying(os.fsync))
+    monkeypatch.setattr(Path, "replace", dying(Path.replace))
+    monkeypatch.setattr(np, "savez", dying(np.savez))
+    return calls
+
+
+def test_killed_at_any_step_no_release_is_free_or_forgotten(tmp_path, monkeypatch):
+    for stop in range(1, 30):
+        folder = tmp_path / str(stop)
+        ledger = Ledger(folder / "ledger")
+        first = Releases(folder / "r.npz", Coins(), ledger=ledger, scope=SCOPE).release([1, 2], rows(1, 2))
+        with monkeypatch.context() as patch:
+            calls = steps_of_a_release(patch, stop)
+            try:
+                shown = Releases(folder / "r.npz", Coins(), ledger=ledger, scope=SCOPE).release([1, 3], rows(10, 3))
+            except Killed:
+                shown = None
+        ledger = Ledger(folder / "ledger")  # a new process
+        store = Releases(folder / "r.npz", Coins(), ledger=ledger, scope=SCOPE)
+        assert spent(ledger) >= store.most_releases  # whatever is in the file was paid for
+        np.testing.assert_array_equal(store.stored([2]), first[1:])
+        after = store.release([1, 3], rows(10, 3))
+        assert spent(ledger) >= 2
+        if shown is not None:
+            np.testing.assert_array_equal(after, shown)
+            assert calls["count"] < stop
+            break
+    else:
+        pytest.fail("a release never came to its end")
+    assert stop > 4  # the ledger's sync, the archive, its sync, the rename and the folder's sync were all tried
+
+
+# --- real mechanisms and bad input ---
+
+
+def test_flipped_codes_of_a_public_function_are_kept(tmp_path):
+    X = np.random.default_rng(2).normal(0, 1, (30, 8))
+    hasher = PHashing(LSH(20).fit(X), 2.0, public_function=True).fit(X)
+    ledger = Ledger()
+    store = Releases(tmp_path / "r.npz", hasher, ledger=ledger, scope=SCOPE)
+    first = store.release(list(range(30)), X)
+    np.testing.assert_array_equal(store.release(list(range(30)), X), first)
+    assert (hasher.release(X) != first).any()
+    assert spent(ledger) == pytest.approx(hasher.statement_.epsilon)
+
+
+def test_a_damaged_file_is_refused_or_gives_the_same_releases(tmp_path):
+    file = tmp_path / "r.npz"
+    first = Releases(file, Coins()).release([1], rows(1))
+    content, refused = file.read_bytes(), 0
+    for place in range(0, len(content), 7):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            np.testing.assert_array_equal(Releases(file, Coins()).stored([1]), first)  # a byte that means nothing
+        except StorageError:
+            refused += 1
+    assert refused > len(content) / 7 / 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "X", "sentence"),
+    [
+        ([1, 1], rows(1, 2), "occurs twice"),
+        ([1], rows(1, 2), "1 ids and 2 rows"),
+        (["a"], rows(1), "ids of these releases are integers"),
+        ([1.5], rows(1), "all integers or all text"),
+        ([1], [[np.nan, 0]], "NaN"),
+        ([], np.empty((0, 2)), "no records"),
+    ],
+)
+def test_bad_input_gets_a_sentence_and_costs_nothing(path, ids, X, sentence):
+    ledger = Ledger()
+    store = Releases(path, Coins(), ledger=ledger, scope=SCOPE)
+    store.release([9], rows(9))
+    with pytest.raises(InputError, match=sentence):
+        store.release(ids, X)
+    assert (len(store), spent(ledger)) == (1, 1.0)
+
+
+def test_a_ledger_without_a_scope_is_refused():
+    with pytest.raises(InputError, match="scope"):
+        Releases(None, Coins(), ledger=Ledger())
+    store = Releases(None, Coins())
+    for action in (store.delete, store.stored):
+        with pytest.raises(InputError, match="no release is stored for 4"):
+            action([4])

@@ -1,0 +1,307 @@
+"""Verdicts follow from evidence, whatever the number of processes, and never from persons an attacker has met."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+from blindsight.errors import InputError
+from blindsight.metrics import balanced_accuracy_interval
+from blindsight.sift.attackers import PAPER, Attacker
+from blindsight.sift.evidence import Confidence, design_effect
+from blindsight.sift.fewlevels import with_few_levels
+from blindsight.sift.publicclassifier import PublicClassifier, train_public_classifier
+from blindsight.sift.sift import LinearSift
+from blindsight.sift.verify import Verifier
+
+LOGISTIC = Attacker("logistic", lambda seed: LogisticRegression(), "standardised")
+BAYES = Attacker("bayes", lambda seed: GaussianNB(), "whitened", tune=True)
+QUICK = (LOGISTIC, BAYES)
+
+
+def leaky(rows, leak, seed=0):
+    """Numbers from which the best attacker guesses the attribute with PrivLoss `leak`, and the attribute."""
+    rng = np.random.default_rng(seed)
+    private = rng.integers(0, 2, rows).astype(np.int8)
+    told = np.where(rng.random(rows) < 0.5 + leak, private, 1 - private)
+    return np.stack([told + 0.1 * rng.standard_normal(rows), rng.standard_normal(rows)], axis=1), private
+
+
+@pytest.mark.parametrize(
+    ("leak", "verdict"), [(0.0, "accept"), (0.05, "accept"), (0.10, "inconclusive"), (0.2, "reject")]
+)
+def test_verdict(leak, verdict):
+    released, private = leaky(6000, leak)
+    verification = Verifier(QUICK, stop_early=False).verify(released, {"smiling": private})
+    assert verification.verdict == verdict
+    assert verification.priv_loss == pytest.approx(leak, abs=0.03)  # four standard errors, and the seed is fixed
+    assert verification.sentence.startswith(verdict.capitalize())
+    assert (verification.needed is None) == (verdict != "inconclusive")
+
+
+def test_more_rows_as_many_as_were_asked_for_decide():
+    released, private = leaky(1000, 0.08)
+    undecided = Verifier(QUICK).verify(released, {"smiling": private})
+    assert undecided.verdict == "inconclusive"
+    assert 1000 < undecided.needed < 20_000
+    copies = -(-undecided.needed // 1000)  # the same rows again: accuracies stay what they are
+    again = Verifier((LOGISTIC,)).verify(np.tile(released, (copies, 1)), {"smiling": np.tile(private, copies)})
+    assert again.verdict != "inconclusive"
+    assert f"About {undecided.needed:,} rows would decide, instead of 1,000." in undecided.sentence
+
+
+def test_intervals_hold_together_and_the_limit_alone():
+    released, private = leaky(1200, 0.05)
+    other = np.roll(private, 1)
+    verification = Verifier(QUICK).verify(released, {"smiling": private, "male": other})
+    assert verification.setting.planned == 4
+    truth, guess = np.repeat([0, 1], 300), np.tile([0, 0, 1], 200)
+    interval, limit = Confidence(0.95, 4).bounds(truth, guess, None)
+    assert interval == balanced_accuracy_interval(truth, guess, confidence=0.95, comparisons=4)
+    assert limit == balanced_accuracy_interval(truth, guess, confidence=0.9).high < interval.high
+    assert verification.bound == max(result.limit for result in verification.results) - 0.5
+
+
+def test_a_sift_at_the_threshold_is_accepted_no_more_often_than_stated():
+    """False alarm below 1e-6: so seldom does an event of 5% happen 12 times in 40. Both attackers are at .10."""
+    rng, accepted = np.random.default_rng(1), 0
+    truth = np.repeat([0, 1], 150)
+    for _ in range(40):
+        guesses = [np.where(rng.random(300) < 0.6, truth, 1 - truth) for _ in range(2)]
+        accepted += max(Confidence(0.95, 2).bounds(truth, guess, None)[1] for guess in guesses) <= 0.6
+    assert accepted < 12
+
+
+def test_unweighted_attackers_of_the_paper_miss_what_tuned_ones_read():
+    rng = np.random.default_rng(3)
+    rare = (rng.random(5000) < 0.1).astype(np.int8)
+    released = rng.standard_normal((5000, 2)) + 0.9 * rare[:, None]
+    naive = Verifier((PAPER[0], PAPER[3])).verify(released, {"bald": rare})
+    tuned = Verifier((BAYES,)).verify(released, {"bald": rare})
+    assert naive.verdict == "accept"
+    assert tuned.verdict == "reject"
+
+
+def test_a_sure_reject_spares_the_rest():
+    released, private = leaky(2000, 0.4)
+
+    def too_expensive(seed):
+        raise AssertionError("the cheap attacker had already proven the leak")
+
+    attackers = (LOGISTIC, Attacker("expensive", too_expensive))
+    verification = Verifier(attackers).verify(released, {"smiling": private})
+    assert (verification.verdict, verification.ending) == ("reject", "sure reject")
+    assert [result.attacker for result in verification.results] == ["logistic"]
+    with pytest.raises(AssertionError):
+        Verifier(attackers, stop_early=False).verify(released, {"smiling": private})
+
+
+@pytest.mark.slow
+def test_processes_do_not_change_the_evidence():
+    released, private = leaky(1500, 0.05)
+    attackers = (
+        *QUICK,
+        PAPER[1],
+        Attacker("coin", lambda seed: DummyClassifier(strategy="uniform", random_state=seed)),
+    )
+    alone, together = (
+        Verifier(attackers, jobs=jobs, random_state=5).verify(released, {"a": private, "b": 1 - private})
+        for jobs in (1, 2)
+    )
+    assert alone == together
+    other = Verifier(attackers, random_state=6).verify(released, {"a": private, "b": 1 - private})
+    assert other.results != alone.results
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_progress_and_cancelling_keep_what_was_found(jobs):
+    released, private = leaky(1000, 0.0)
+    calls = []
+    verification = Verifier((*QUICK, PAPER[1]), jobs=jobs).verify(
+        released,
+        {"smiling": private},
+        progress=lambda what, done, total: calls.append((what, done, total)),
+        cancelled=lambda: len(calls) == 3,
+    )
+    assert calls == [("attacking", 0, 3), ("attacking", 1, 3), ("attacking", 2, 3), ("attacking", 2, 3)]
+    assert (verification.ending, verification.verdict, len(verification.results)) == ("cancelled", "inconclusive", 2)
+    assert "Cancelled after 2 of 3 attacks" in verification.sentence
+    at_once = Verifier(QUICK).verify(released, {"smiling": private}, cancelled=lambda: True)
+    assert at_once.verdict == "inconclusive"
+    assert json.loads(at_once.to_json())["priv_loss"] is None
+
+
+def test_recognising_people_is_not_reading_an_attribute():
+    rng = np.random.default_rng(2)
+    persons = np.repeat(np.arange(200), 6)
+    private = rng.permutation(np.arange(200) % 2).astype(np.int8)[persons]
+    released = persons[:, None] + 0.01 * rng.standard_normal((1200, 1))  # tells who it is, and nothing else
+    nearest = Attacker("nearest", lambda seed: KNeighborsClassifier(1))
+    assert Verifier((nearest,)).verify(released, {"male": private}).priv_loss > 0.45
+    disjoint = Verifier((nearest,)).verify(released, {"male": private}, persons=persons)
+    assert abs(disjoint.priv_loss) < 0.2  # 100 independent persons: four standard errors
+    assert disjoint.setting.persons == 200
+
+
+def test_pictures_of_one_person_count_as_what_they_are_worth():
+    rng = np.random.default_rng(4)
+    truth = np.repeat(np.arange(400) % 2, 5)
+    persons = np.repeat(np.arange(400), 5)
+    by_person = np.where(np.repeat(rng.random(400) < 0.6, 5), truth, 1 - truth)
+    by_picture = np.where(rng.random(2000) < 0.6, truth, 1 - truth)
+    assert design_effect(truth, by_person, persons) == pytest.approx(5, rel=0.05)
+    assert design_effect(truth, by_picture, persons) == pytest.approx(1, abs=0.3)
+    assert design_effect(truth, truth, persons) == 5  # nothing varies: suppose the worst
+    sure = Confidence(0.95, 1)
+    clustered, careless = (sure.bounds(truth, by_person, who)[0] for who in (persons, None))
+    single = sure.bounds(truth[::5], by_person[::5], None)[0]
+    assert clustered == pytest.approx(single, abs=0.005)
+    assert clustered.high - clustered.low > 2 * (careless.high - careless.low)
+
+
+def test_unknown_labels_are_left_out_attribute_by_attribute():
+    released, private = leaky(2000, 0.05)
+    partly = private.copy()
+    partly[::2] = -1
+    verification = Verifier((LOGISTIC,)).verify(released, {"known": private, "partly": partly})
+    known, half = verification.results
+    assert known.positives + known.negatives == 1000
+    assert half.positives + half.negatives == pytest.approx(500, abs=2)
+
+
+def sift_of(width=2, dimension=6):
+    return LinearSift(np.zeros(dimension), np.ones(dimension), np.eye(dimension)[:, :width])
+
+
+def test_sift_with_few_levels_is_certified():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((6000, 6)).astype(np.float32)
+    private = (X[:, 0] + 8 * rng.standard_normal(6000) > 0).astype(np.int8)
+    few = with_few_levels(sift_of(), X[:1000], 2)
+    verification = Verifier().verify((few, X[1000:]), {"smiling": private[1000:]})
+    assert (verification.verdict, verification.certified) == ("accept", True)
+    assert [result.attacker for result in verification.results] == ["lookup table"]
+    assert verification.bound == verification.certificates[0].bound
+    assert verification.statement.guarantee == "certified"
+    assert "anybody's guess of smiling" in verification.sentence
+    assert verification.setting.sift == few.digest
+
+    measured = Verifier(QUICK).verify((sift_of(), X[1000:]), {"smiling": private[1000:]})
+    assert not measured.certified
+    assert measured.statement.guarantee == "measured"
+    with pytest.raises(InputError, match="Quantise real numbers"):
+        Verifier(QUICK).verify((sift_of(), X[1000:]), {"smiling": private[1000:]}, certified=True)
+
+
+def test_leaking_symbols_are_rejected_and_unclear_ones_left_open():
+    _, private = leaky(1000, 0.0)
+    rng = np.random.default_rng(6)
+    verdicts = []
+    for right in (0.9, 0.6):
+        symbols = np.where(rng.random(1000) < right, private, 1 - private)
+        verification = Verifier().verify(symbols, {"smiling": private}, certified=True)
+        verdicts.append(verification.verdict)
+    assert verdicts == ["reject", "inconclusive"]
+    assert verification.needed > 1000
+
+
+def test_included_mode_ships_a_classifier_and_tells_its_price():
+    rng = np.random.default_rng(7)
+    public, private = rng.integers(0, 2, (2, 3000)).astype(np.int8)
+    X = (rng.standard_normal((3000, 6)) + np.outer(public, (1.5, 0, 0, 0, 0, 1.5))).astype(np.float32)
+    verification = Verifier((LOGISTIC,)).verify((sift_of(1), X), {"smiling": private}, public={"male": public})
+    classifier = verification.public["male"]
+    assert classifier.accuracy == pytest.approx(0.773, abs=0.03)  # Phi(1.5 / 2)
+    assert classifier.raw_accuracy == pytest.approx(0.856, abs=0.03)  # Phi(1.5 sqrt(2) / 2)
+    assert classifier.pub_loss == pytest.approx(0.082, abs=0.04)
+    assert json.loads(verification.to_json())["public"]["male"]["digest"] == classifier.digest
+    again = PublicClassifier(classifier.mean, classifier.weights, classifier.threshold)
+    assert again.digest == classifier.digest
+    assert (again.predict(X[:, :1]) == classifier.predict(X[:, :1])).all()
+    unmeasured = Verifier((LOGISTIC,)).verify(X[:, :1], {"smiling": private}, public={"male": public}).public["male"]
+    assert (unmeasured.raw_accuracy, unmeasured.pub_loss) == (None, None)
+    with pytest.raises(ValueError, match="read-only"):
+        classifier.weights[0] = 1
+    for numbers, sentence in (([[1.0, 2.0]], "takes 1 numbers per row; got 2"), ([[np.nan]], "NaN")):
+        with pytest.raises(InputError, match=sentence):
+            classifier.predict(numbers)
+    with pytest.raises(InputError, match="the same, or unknown"):
+        train_public_classifier(X, np.ones(3000))
+
+
+def test_record_tells_what_was_verified_and_with_what():
+    released, private = leaky(1000, 0.05)
+    record = json.loads(Verifier(QUICK, random_state=9).verify(released, {"smiling": private}).to_json())
+    assert record["schema"] == "blindsight/sift-verification"
+    assert record["setting"]["random_state"] == 9
+    assert record["setting"]["software"]["scikit-learn"]
+    assert {row["attacker"] for row in record["results"]} == {"logistic", "bayes"}
+    assert (
+        record["results"][0]["interval"][0] < record["results"][0]["balanced_accuracy"] < record["results"][0]["limit"]
+    )
+    assert record["statement"]["guarantee"] == "measured"
+    sets = set()
+    for numbers, labels, who in (
+        (released, private, None),
+        (released, 1 - private, None),
+        (2 * released, private, None),
+        (released, private, np.arange(1000)),
+    ):
+        sets.add(Verifier((LOGISTIC,)).verify(numbers, {"smiling": labels}, persons=who).setting.verification_set)
+    assert len(sets) == 4
+
+
+GOOD, LABELS = leaky(400, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("released", "labels", "sentence"),
+    [
+        (np.full((400, 2), np.nan), LABELS, "NaN or infinite"),
+        (GOOD, np.ones(400), "'p' is the same, or unknown, in all rows"),
+        (GOOD, np.full(400, -1), "'p' is the same, or unknown, in all rows"),
+        (GOOD, np.arange(400) < 3, "'p' has 3 rows with it and 397 without"),
+        (GOOD[:30], LABELS[:30], "at least 50 of either and 200 in all"),
+        (GOOD, LABELS[:399], "got 399 rows for 400 samples"),
+        (GOOD, LABELS * 2, "must be 1"),
+        (np.zeros((400, 0)), LABELS, r"shape \(n, K\)"),
+        (np.array([["a"]] * 400), LABELS, r"shape \(n, K\)"),
+        ((GOOD, GOOD), LABELS, "a pair of a sift and features"),
+        ((sift_of(), GOOD), LABELS, "6 features are expected; got 2"),
+    ],
+)
+def test_bad_input_gets_a_sentence(released, labels, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Verifier(QUICK).verify(released, {"p": labels})
+
+
+def test_other_bad_input_gets_a_sentence():
+    with pytest.raises(InputError, match="no private attribute"):
+        Verifier(QUICK).verify(GOOD, {})
+    with pytest.raises(InputError, match="one person per row"):
+        Verifier(QUICK).verify(GOOD, {"p": LABELS}, persons=np.arange(3))
+    with pytest.raises(InputError, match="Add persons, not pictures"):
+        Verifier(QUICK).verify(GOOD, {"p": np.arange(400) >= 200}, persons=np.arange(400) // 200)
+    with pytest.raises(InputError, match="labels of 'q' must be one value per row"):
+        Verifier((LOGISTIC,)).verify(GOOD, {"p": LABELS}, public={"q": LABELS[:3]})
+    for arguments, sentence in (
+        ({"threshold": 10}, r"threshold must be in \(0, 0.5\)"),
+        ({"confidence": 95}, "Write 95% as 0.95"),
+        ({"jobs": 0}, "jobs must be >= 1"),
+        ({"attackers": "papers"}, "Did you mean 'paper'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            Verifier(**arguments)
+
+
+@pytest.mark.slow
+def test_modern_attackers_from_end_to_end():
+    released, private = leaky(3000, 0.3)
+    assert Verifier(stop_early=False, jobs=2).verify(released, {"smiling": private}).verdict == "reject"
+    assert (
+        Verifier().verify(np.random.default_rng(0).standard_normal((3000, 3)), {"smiling": private}).verdict == "accept"
+    )
