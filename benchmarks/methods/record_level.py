@@ -38,7 +38,7 @@ class PrivateCollection:
 def hidden_nowhere(given: PrivateCollection, *, seed: int, learner: str, bits: int) -> dict[str, Found]:
     """Search by codes without noise, learned from the private rows themselves."""
     kind = LEARNERS[learner]
-    hasher = (kind(bits) if kind is SH else kind(bits, random_state=seed)).fit(given.private)  # type: ignore[call-arg]
+    hasher = (kind(bits) if kind is SH else kind(bits, random_state=seed)).fit(given.private)
     return {"none": by_codes(hasher.transform(given.queries), hasher.transform(given.private))}
 
 

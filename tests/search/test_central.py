@@ -79,6 +79,12 @@ def test_rows_are_never_longer_than_one_and_sums_are_exact(rows):
     assert rows * float(2**16) ** 2 <= 2**53 or np.all(units * 2**15 == np.rint(units * 2**15))
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-300, 1e-170, 1e-120, 1e-80, 1e80])
+def test_rows_too_short_or_long_to_be_measured_count_no_more_than_others(scale):
+    units = central._units(np.random.default_rng(1).normal(0, scale, (50, 4)), 50)
+    assert np.linalg.norm(units, axis=1).max() <= 1
+
+
 def test_sums_do_not_depend_on_the_order_of_rows(collection):
     X = collection[0]
     mixed = X[np.random.default_rng(1).permutation(len(X))]

@@ -5,8 +5,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import Problem, Settings, Task
+from benchmarks.methods.found import Floats, Labels
 from benchmarks.methods.record_level import PrivateCollection
-from benchmarks.suites.hash_tables.pictures import Pictures, pictures, said, usable
+from benchmarks.suites.hash_tables.pictures import pictures, said, usable
 from benchmarks.suites.hash_tables.scores import score
 from blindsight.rng import science
 
@@ -30,28 +31,25 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _pose(settings: Settings, name: str, seed: int, *, half: bool = False) -> Problem:
-    (features, labels), sizes = pictures(settings, name), (400, 400, 50) if settings.quick else SIZES
-    public, private, queries = divided((features, labels), sizes, seed, half=half)
-    rows = (_unit(features[part]) for part in (public, private, queries))
-    opened, kept, asked = rows
-    given = PrivateCollection(opened, labels[public], kept, asked)
+    (features, labels), sizes = pictures(settings, name), (200, 300, 50) if settings.quick else SIZES
+    public, private, queries = divided(labels, sizes, seed, half=half)
+    given = PrivateCollection(
+        _unit(features[public]), labels[public], _unit(features[private]), _unit(features[queries])
+    )
     return Problem(given, partial(score, labels[queries], labels[private]))
 
 
-def divided(collection: Pictures, sizes: tuple[int, int, int], seed: int, *, half: bool = False) -> list[np.ndarray]:
-    """Draw the three parts; with `half`, half of the classes are never public."""
-    labels, rng = collection[1], science(seed)
+def divided(labels: Labels, sizes: tuple[int, int, int], seed: int, *, half: bool = False) -> tuple[Labels, ...]:
+    """Draw public and private rows and queries; with `half`, half of the classes are never public."""
+    rng = science(seed)
     order, classes = rng.permutation(len(labels)), rng.permutation(labels.max() + 1)
+    queries, private, rest = np.split(order, np.cumsum(sizes[:0:-1]))
     if half:
-        may_be_public = np.isin(labels[order], classes[: len(classes) // 2])
-        public = order[may_be_public][: sizes[0]]
-        order = np.concatenate([public, order[~np.isin(order, public)]])
-    else:
-        public = order[: sizes[0]]
-    return [public, *np.split(order[len(public) :], np.cumsum(sizes[1:]))[:2]]
+        rest = rest[np.isin(labels[rest], classes[::2])]
+    return rest[: sizes[0]], private, queries
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
+def _unit(rows: Floats) -> Floats:
     """Scale every row to length one, which takes nothing but the row."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(norms, np.finfo(np.float32).tiny), dtype=np.float32)

@@ -39,10 +39,10 @@ PUBLISHED: dict[str, tuple[str, ...]] = {
     "LSH": ("0.396",),
     "SH": ("0.295",),
 }
-HALF_REFERENCE = {"codebook": ("-", "-", "0.29", "-")}
-TARGETS: dict[str, tuple[Values, Values]] = {  # at least, and hoped for
-    "local": ((0.138, 0.194, 0.364, 0.499), (0.15, 0.22, 0.40, 0.52)),
-    "central": ((0.47, 0.50, 0.51, 0.53), (0.47, 0.50, 0.51, 0.53)),
+TARGETS: dict[tuple[str, str], Values] = {
+    ("local", "at least"): (0.138, 0.194, 0.364, 0.499),
+    ("local", "hoped for"): (0.15, 0.22, 0.40, 0.52),
+    ("central", "at least"): (0.47, 0.50, 0.51, 0.53),
 }
 
 
@@ -92,13 +92,14 @@ def _columns(reference: bool, what: str = "epsilon") -> tuple[str, ...]:
 
 def _targets(found: Found) -> Grid:
     rows: list[tuple[Cell, ...]] = []
-    for mode, (least, hoped) in TARGETS.items():
-        for place, epsilon in enumerate(EPSILONS):
-            ours = found.of(f"{mode}/{epsilon}")
-            aim = (f"{hoped[place]:g}", verdict(ours, hoped[place]))
-            rows.append((f"{mode} mode, epsilon {epsilon}", ours, f"{least[place]:g}", verdict(ours, least[place]), *aim))
-    title = "Targets on Fashion-MNIST (mAP; local mode without labels)"
-    return Grid(title, ("", "measured", "at least", "so it is", "hoped for", "so it is"), tuple(rows))
+    for (mode, said), bounds in TARGETS.items():
+        verdicts = []
+        for epsilon, bound in zip(EPSILONS, bounds, strict=True):
+            reached = verdict(found.of(f"{mode}/{epsilon}"), bound, ("reached", "missed"))
+            verdicts.append(f"{bound:g}: {reached}")
+        rows.append((f"{mode} mode, {said}", *verdicts))
+    columns = ("", *(f"epsilon {epsilon}" for epsilon in EPSILONS))
+    return Grid("Targets on Fashion-MNIST (mAP; local mode without labels)", columns, tuple(rows))
 
 
 def _record_level(title: str, found: Found, reference: dict[str, Values]) -> Grid:
@@ -127,15 +128,12 @@ def _texts(reference: dict[str, Values], name: str) -> tuple[str, ...]:
 def _half(half: Found, whole: Found) -> Grid:
     rows: list[tuple[Cell, ...]] = []
     for name in ("codebook", "local", "labels", "local-labels"):
-        known = HALF_REFERENCE.get(name, ("-",) * len(EPSILONS))
-        cells: list[Cell] = [NAMES[name]]
-        for text, epsilon in zip(known, EPSILONS, strict=True):
-            cells += [text, half.of(f"{name}/{epsilon}"), whole.of(f"{name}/{epsilon}")]
-        rows.append(tuple(cells))
-    whose = ("half, reference", "half", "all")
-    columns = ("", *(f"epsilon {epsilon}, {who}" for epsilon in EPSILONS for who in whose))
+        pairs = ((whole.of(f"{name}/{epsilon}"), half.of(f"{name}/{epsilon}")) for epsilon in EPSILONS)
+        rows.append((NAMES[name], *(cell for pair in pairs for cell in pair)))
+    columns = ("", *(f"epsilon {epsilon}, {kept}" for epsilon in EPSILONS for kept in ("all", "half")))
     title = "Fashion-MNIST: mAP where the public pictures lack half of the classes"
-    return Grid(title, columns, tuple(rows), "Half: public pictures of five classes. All: of ten, as above.")
+    note = "Public pictures of all ten classes, as above, or of five. Reference, codebook, epsilon 4: 0.36 and 0.29."
+    return Grid(title, columns, tuple(rows), note)
 
 
 def _not_record_level(title: str, found: Found, reference: dict[str, tuple[str, ...]]) -> Grid:

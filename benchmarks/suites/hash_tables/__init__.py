@@ -1,4 +1,4 @@
-"""The tables of the private hashing paper on CIFAR-10: every learner with and without flips, PITQ, and ITQ beside faiss.
+"""The private hashing paper's tables on CIFAR-10: every learner with and without flips, PITQ, and ITQ beside faiss.
 
 `pictures` finds the data, `cases` says what is asked, `scores` judges the answers, `paper` has the paper's figures,
 `relations` what should hold between them, `tables` sets all side by side.

@@ -41,7 +41,7 @@ def _pose_tables(settings: Settings, seed: int) -> Problem:
     (features, labels), rng = pictures(settings, "cifar10"), science(seed)
     database = len(labels) * 5 // 6
     asked = len(labels) - database if settings.full else min(QUERIES, len(labels) - database)
-    each = 30 if settings.quick else LABELLED
+    each = 20 if settings.quick else LABELLED
     queries = database + rng.choice(len(labels) - database, asked, replace=False)
     classes = (np.flatnonzero(labels[:database] == number) for number in range(labels.max() + 1))
     known = np.concatenate([rng.choice(rows, each, replace=False) for rows in classes])
@@ -51,7 +51,7 @@ def _pose_tables(settings: Settings, seed: int) -> Problem:
 
 def _pose_rotation(settings: Settings, seed: int) -> Problem:
     features, labels = pictures(settings, "fashion-mnist")
-    sizes = (450, 450, 100) if settings.quick else (20_000, 20_000, 500)
+    sizes = (310, 310, 100) if settings.quick else (20_000, 20_000, 500)
     train, database, queries = _parts(len(labels), sizes, seed)
     given = Rows(features[train], features[database], features[queries])
     return Problem(given, partial(score, labels[queries], labels[database]))

@@ -42,7 +42,7 @@ def said(settings: Settings, name: str) -> str:
 
 def pictures(settings: Settings, name: str) -> Pictures:
     """Return features and classes, those published for training first."""
-    return drawn(1000, 80) if settings.quick else _fetched(name)
+    return drawn(720, 80) if settings.quick else _fetched(name)
 
 
 @cache

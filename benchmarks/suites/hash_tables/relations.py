@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 
 from benchmarks.methods.phashing import EPSILONS
@@ -36,12 +37,12 @@ class Relation:
         return tuple(found)
 
 
-def verdict(values: Sequence[float], least: float) -> str:
+def verdict(values: Sequence[float], least: float, words: tuple[str, str] = ("confirmed", "refuted")) -> str:
     """Compare the mean with the bound, and say where that is little evidence."""
     if not values:
         return "not measured"
     margin = statistics.fmean(values) - least
-    said = "confirmed" if margin >= 0 else "refuted"
+    said = words[0] if margin >= 0 else words[1]
     if len(values) > 1 and abs(margin) < statistics.stdev(values):
         return f"{said} (within the spread of runs)"
     return said
@@ -72,7 +73,7 @@ def _smallest_step(run: Figures) -> float:
         run[name, more, bits] - run[name, less, bits]
         for name in EVERYTHING
         for bits in LENGTHS
-        for less, more in zip(budgets, budgets[1:], strict=False)
+        for less, more in pairwise(budgets)
     )
 
 

@@ -131,7 +131,7 @@ def _table(result: SearchResult) -> Table:
             row.method,
             row.group,
             "-" if row.epsilon is None else f"{row.epsilon:g}",
-            _proven(row),
+            proven(row),
             f"{row.score:.3f}",
         )
         for row in result.rows
@@ -144,7 +144,8 @@ def _table(result: SearchResult) -> Table:
     )
 
 
-def _proven(row: ContestRow) -> str:
+def proven(row: ContestRow) -> str:
+    """Return what is proven of a record, in a word."""
     if row.epsilon is None:
         return "-"
     if row.proven == math.inf or row.statement is None:

@@ -51,6 +51,7 @@ Doubles = NDArray[np.float64]
 MEAN_SHARE, ROTATION_SHARE = 0.1, 0.2  # of the budget (in 1 / multiplier^2); the directions get the rest
 FEWEST_DIRECTIONS = 6  # with fewer, random hyperplanes in the whole space find more
 _ROWS = 4096  # rows in double precision at a time
+_SHORTEST = 1e-100  # numbers that make up a longer row have squares that do not vanish
 _SQRT2 = math.sqrt(2)  # as a float it is rounded up
 
 
@@ -224,8 +225,8 @@ def sum_with_signs(V: Floats, R: Doubles) -> Doubles:
 
 
 def _units(rows: Doubles, count: int) -> Doubles:
-    """Return rows of norm 1, whatever their length (but zero for zero)."""
-    return _shortened(rows, float(np.finfo(np.float64).tiny), count)
+    """Return rows of norm 1, whatever their length (less for rows so short that their norm cannot be computed)."""
+    return _shortened(rows, _SHORTEST, count)
 
 
 def _shortened(rows: Doubles, longest: float, count: int) -> Doubles:

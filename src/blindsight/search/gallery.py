@@ -21,6 +21,7 @@ from blindsight.data import Dataset, FeaturePipeline, load, pipeline
 from blindsight.data.features.cache import LearningPipeline
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import atomic_writer, storage_errors
+from blindsight.search.central import CentralHasher
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.functionfile import load_function, save_function
 from blindsight.search.hits import IdArray
@@ -66,6 +67,8 @@ class Gallery:
     mode: Mode
     features: str
     source: Source
+    side: int  # of the pictures in pixels, as they were read
+    held_out: tuple[int, ...]  # rows of the source that were left out, to ask with
     statement: PrivacyStatement
     hasher: HashFunction | LocalHasher
     index: HammingIndex | SymbolIndex
@@ -105,6 +108,7 @@ class Gallery:
         self.index.save(folder / _INDEX, private=private)
         _write_text(folder / _STATEMENT, self.statement.to_json())
         about = {"format": _FORMAT, "mode": self.mode, "features": self.features, "source": asdict(self.source)}
+        about |= {"side": self.side, "held_out": self.held_out}
         _write_text(folder / _ABOUT, json.dumps(about, indent=2))
 
     @classmethod
@@ -118,36 +122,56 @@ class Gallery:
             mode=about["mode"],
             features=about["features"],
             source=Source(**about["source"]),
+            side=about["side"],
+            held_out=tuple(about["held_out"]),
             statement=statement,
             hasher=LocalHasher.load(folder / _HASHER) if local else load_function(folder / _HASHER),
             index=SymbolIndex.load(folder / _INDEX) if local else HammingIndex.load(folder / _INDEX),
         )
 
 
-def build_local(
-    ids: IdArray, rows: Floats, hasher: PrivateHasher, *, public: Floats, features: str, source: Source
-) -> Gallery:
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """What is indexed: ids and features, and what the gallery remembers of where they came from."""
+
+    ids: IdArray
+    rows: Floats
+    features: str
+    source: Source
+    side: int
+    held_out: tuple[int, ...] = ()
+
+    def gallery(
+        self,
+        mode: Mode,
+        statement: PrivacyStatement,
+        hasher: HashFunction | LocalHasher,
+        index: HammingIndex | SymbolIndex,
+    ) -> Gallery:
+        """Return the gallery of these pictures."""
+        return Gallery(mode, self.features, self.source, self.side, self.held_out, statement, hasher, index)
+
+
+def build_local(pictures: Pictures, hasher: PrivateHasher, public: Floats) -> Gallery:
     """Release every picture once and index the releases."""
     hasher.fit(public=public)
     assert isinstance(hasher.hasher_, LocalHasher)
     index = SymbolIndex(hasher.hasher_.k_)
-    index.add(ids, hasher.release(ids, rows))
-    return Gallery("local", features, source, hasher.statement_, hasher.hasher_, index)
+    index.add(pictures.ids, hasher.release(pictures.ids, pictures.rows))
+    return pictures.gallery("local", hasher.statement_, hasher.hasher_, index)
 
 
-def build_central(ids: IdArray, rows: Floats, hasher: PrivateHasher, *, features: str, source: Source) -> Gallery:
+def build_central(pictures: Pictures, hasher: PrivateHasher) -> Gallery:
     """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
-    hasher.fit(rows)
-    function = hasher.hasher_.function_ if not isinstance(hasher.hasher_, LocalHasher) else None
-    assert function is not None
-    return Gallery("central", features, source, hasher.statement_, function, _code_index(function, ids, rows))
+    hasher.fit(pictures.rows)
+    assert isinstance(hasher.hasher_, CentralHasher)
+    function = hasher.hasher_.function_
+    return pictures.gallery("central", hasher.statement_, function, _code_index(function, pictures))
 
 
-def build_open(
-    ids: IdArray, rows: Floats, *, bits: int, features: str, source: Source, random_state: int = 0
-) -> Gallery:
+def build_open(pictures: Pictures, bits: int, random_state: int = 0) -> Gallery:
     """Index codes that hide nothing: ITQ, learned from the pictures themselves."""
-    function = ITQ(bits, random_state=random_state).fit(rows).function_
+    function = ITQ(bits, random_state=random_state).fit(pictures.rows).function_
     statement = PrivacyStatement(
         guarantee="none",
         mechanism=f"codes of {bits} bits by ITQ, without noise",
@@ -158,7 +182,7 @@ def build_open(
         who_sees={"whoever has the index": "every picture's exact code, and a function learned from all pictures"},
         not_protected=("any picture: a code tells what it shows, and similar pictures are found by it",),
     )
-    return Gallery("open", features, source, statement, function, _code_index(function, ids, rows))
+    return pictures.gallery("open", statement, function, _code_index(function, pictures))
 
 
 def feature_pipeline(kind: str) -> FeaturePipeline:
@@ -176,9 +200,9 @@ def picture_ids(dataset: Dataset, rows: NDArray[np.int64]) -> IdArray:
     return np.asarray(rows, dtype=np.int64)
 
 
-def _code_index(function: HashFunction, ids: IdArray, rows: Floats) -> HammingIndex:
+def _code_index(function: HashFunction, pictures: Pictures) -> HammingIndex:
     index = HammingIndex(function.bits)
-    index.add(ids, function(rows))
+    index.add(pictures.ids, function(pictures.rows))
     index.build()
     return index
 
@@ -203,6 +227,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
         about: dict[str, Any] = json.loads(text)
         mode, version = about["mode"], about["format"]
         Source(**about["source"])
+        int(about["side"]), len(about["held_out"])
     except (ValueError, KeyError, TypeError):
         raise CorruptFileError(f"{path} is damaged. Build the gallery again.") from None
     if version != _FORMAT:

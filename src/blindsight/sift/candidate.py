@@ -1,5 +1,6 @@
 """An app's sift as the platform will apply it: of the right pipeline, with nowhere to hide anything, or not at all."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,19 +10,17 @@ from blindsight.sift.fewlevels import with_few_levels
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labels
 from blindsight.sift.sift import LinearSift, Sift
-from blindsight.sift.union import Part, certifiable
+from blindsight.sift.union import certifiable
 from blindsight.sift.verificationset import VerificationSet
 
 _FEW_NUMBERS = 3
 
 
-def prepare(
-    sift: Sift, frames: int, private: dict[str, Labels], data: VerificationSet, reference: VerificationSet
-) -> Sift:
-    """Return what may be verified of an app's sift: its symbols if they can be certified, else its hardened version.
+def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) -> Sift:
+    """Return what may be verified of an app's sift: its symbols if they are few, else its hardened version.
 
-    Refused: sifts of another pipeline, and releases that are neither linear nor of a small alphabet, because nobody can
-    tell where such a sift hides things.
+    Symbols are few if those of a single frame can be certified. Refused: sifts of another pipeline, and releases that
+    are neither linear nor of few symbols, because nobody can tell where such a sift hides things.
     """
     if sift.pipeline != data.pipeline:
         raise InputError(
@@ -30,11 +29,11 @@ def prepare(
         )
     if sift.dimension != data.dimension:
         raise InputError(f"this sift takes {sift.dimension} features; the platform has {data.dimension}.")
-    if certifiable([Part(sift, frames).alphabet], private):
+    if certifiable([sift.alphabet], private):
         _refuse_unseen(sift, data)
         return sift
     if isinstance(sift, LinearSift):
-        return harden(sift, reference.features)
+        return harden(sift, data.features)
     raise PrivacyError(
         f"a sift of kind {sift.kind!r} is verified by certificate only, and its alphabet is too large for that. "
         "Release fewer symbols, or a linear sift."

@@ -28,7 +28,7 @@ def consent_sentence(
     verdict: Verdict,
     confidence: float,
 ) -> str:
-    """Return what a person is asked; `together` are the readings with what the `others` know already.
+    """Return what a person is asked; `together` are the readings with what the `others`, or the app itself, know already.
 
     >>> alone, together = [Reading("Smiling", 0.56, 0.58, False)], [Reading("Smiling", 0.59, 0.61, False)]
     >>> print(consent_sentence("X", ["Gender"], ["Smiling"], alone, together, ["Y", "Z"],
@@ -38,9 +38,12 @@ With apps Y and Z together: 59% (at most 61%). Allow / fewer details / refuse.
     """
     parts = [f"App {app} asks for {_listed(public)}. You hide {_listed(private)}."]
     parts += [_guess(reading, confidence) for reading in alone]
-    if others and together:
-        apps = f"With app{'s' if len(others) > 1 else ''} {_listed(others)} together: "
-        parts.append(apps + ", ".join(_short(reading, named=len(together) > 1) for reading in together) + ".")
+    if together:
+        company = (
+            f"With app{'s' * (len(others) > 1)} {_listed(others)} together" if others else "With what it got before"
+        )
+        guesses = ", ".join(_short(reading, named=len(together) > 1) for reading in together)
+        parts.append(f"{company}: {guesses}.")
     return " ".join([*parts, _ENDINGS[verdict]])
 
 

@@ -27,7 +27,7 @@ from blindsight.sift.views import View
 
 @dataclass(frozen=True)
 class AttackResult:
-    """One attacker against one private attribute; `rows` are those it was judged by, `persons` who is on them."""
+    """One attacker against one private attribute; `positives` and `negatives` count the rows it was judged by."""
 
     attribute: str
     attacker: str

@@ -36,10 +36,12 @@ from blindsight.sift.verify import Verifier
 DEVELOPER = 0.4
 """Share of the rows that sifts are fitted to."""
 
-QUICK: tuple[Attacker, ...] = tuple(
-    attacker
-    for attacker in MODERN
-    if attacker.name in ("gradient boosting, tuned", "kernel screen, tuned", "linear SVM, balanced and tuned")
+_BY_NAME = {attacker.name: attacker for attacker in MODERN}
+
+QUICK: tuple[Attacker, ...] = (
+    _BY_NAME["linear SVM, balanced and tuned"],
+    _BY_NAME["kernel screen, tuned"],
+    _BY_NAME["gradient boosting, tuned"],
 )
 """Three attackers that together read nearly what all read, at a small part of the cost: for many policies at once."""
 
@@ -86,25 +88,24 @@ class LossBench:
         verifier: Verifier = QUICK_VERIFIER,
         persons: ArrayLike | None = None,
     ) -> None:
-        self.features, self.verifier = check_shape(X), verifier
-        rows = self.features.shape[0]
-        columns = label_columns(labels, names)
+        features, columns = check_shape(X), label_columns(labels, names)
+        rows = features.shape[0]
         if len(columns) != rows:
             raise InputError(f"labels must have a row per sample; got {len(columns)} for {rows} samples.")
         who = check_persons(persons, rows)
-        self._develop, judge = split(
+        develop, judge = split(
             np.zeros(rows), (DEVELOPER, 1 - DEVELOPER), persons=who, stratify=False, random_state=verifier.random_state
         )
-        self._made_from = self.features[self._develop]
-        self.judged = self.features[judge]
-        self.persons = None if who is None else who[judge]
-        self._learned_labels = dict(zip(names, columns[self._develop].T, strict=True))
-        self.labels: dict[str, Labels] = dict(zip(names, columns[judge].T, strict=True))
+        self.verifier = verifier
+        self._made_from, self._judged = features[develop], features[judge]
+        self._persons = None if who is None else who[judge]
+        self._fitted_labels = dict(zip(names, columns[develop].T, strict=True))
+        self._labels: dict[str, Labels] = dict(zip(names, columns[judge].T, strict=True))
         self._raw: dict[str, float] = {}
 
     def fit(self, learner: SiftLearner, policy: Policy) -> Sift:
         """Return the sift that a fresh copy of the learner makes from the developer's rows."""
-        sides = (label_columns(self._learned_labels, side) for side in (policy.public, policy.private))
+        sides = (label_columns(self._fitted_labels, side) for side in (policy.public, policy.private))
         sift: Sift = copy.deepcopy(learner).fit(self._made_from, *sides).sift_
         return sift
 
@@ -112,7 +113,7 @@ class LossBench:
         """Return how well an attribute is read off raw features by the best classifier; measured once."""
         if name not in self._raw:
             (train, learned), (test, truth) = self._halves(name)
-            dense = [_dense(self.judged[rows]) for rows in (train, test)]
+            dense = [_dense(self._judged[rows]) for rows in (train, test)]
             with _converged_or_not():
                 best = best_raw_accuracy(dense[0], learned, dense[1], truth, random_state=self.verifier.random_state)
             self._raw[name] = best.accuracy
@@ -120,17 +121,17 @@ class LossBench:
 
     def losses(self, sift: Sift, policy: Policy, *, progress: Progress = silent) -> Losses:
         """Return what the sift costs and leaks on the rows that it was not made from."""
-        released = sift.apply(self.judged)
+        released = sift.apply(self._judged)
         accuracies = {name: self._accuracy(released, name) for name in policy.public}
         costs = [pub_loss(self.raw_accuracy(name), accuracy) for name, accuracy in accuracies.items()]
-        private = {name: self.labels[name] for name in policy.private}
-        verification = self.verifier.verify((sift, self.judged), private, persons=self.persons, progress=progress)
+        private = {name: self._labels[name] for name in policy.private}
+        verification = self.verifier.verify((sift, self._judged), private, persons=self._persons, progress=progress)
         return Losses(accuracies, float(np.mean(costs)), verification)
 
     def _accuracy(self, released: NDArray[Any], name: str) -> float:
         """Return the balanced accuracy of the best of the verifier's classifiers."""
         (train, learned), (test, truth) = self._halves(name)
-        who = None if self.persons is None else self.persons[train]
+        who = None if self._persons is None else self._persons[train]
         seed = self.verifier.random_state
         with _converged_or_not():
             return max(
@@ -140,10 +141,10 @@ class LossBench:
 
     def _halves(self, name: str) -> tuple[tuple[NDArray[np.int64], Labels], tuple[NDArray[np.int64], Labels]]:
         """Return the rows to learn an attribute from and those to be judged by, with labels, where it is known."""
-        column = self.labels[name]
+        column = self._labels[name]
         train, test = (
             half[column[half] >= 0]
-            for half in verification_halves({name: column}, self.persons, self.verifier.random_state)
+            for half in verification_halves({name: column}, self._persons, self.verifier.random_state)
         )
         return (train, column[train]), (test, column[test])
 

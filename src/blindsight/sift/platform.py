@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.splits import enough_of_either
 from blindsight.sift.stream import ReleaseBudget, Then
 from blindsight.sift.union import Part, examine
+from blindsight.sift.verdict import Verdict
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 from blindsight.sift.watch import Review, Watch
@@ -54,7 +55,7 @@ class Platform:
     """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people.
 
     With a `folder` everything survives a restart, and several processes may share it; without one it lasts as long as
-    this object. `development` also is the reference for the platform's version of an app's sift, where it is given.
+    this object.
     """
 
     def __init__(
@@ -134,23 +135,20 @@ class Platform:
         confidence = 1 - (1 - self.verifier.confidence) / (tries * (tries + 1))
         told = {"person": person, "app": app, "mode": mode, "proposed": "" if sift is None else sift.digest}
         try:
-            candidate = self._candidate(sift, Policy(situation.app.public, situation.private), frames)
+            candidate = self._candidate(sift, Policy(situation.app.public, situation.private))
             verifier, part = replace(self.verifier, confidence=confidence), Part(candidate, frames)
             found = examine(part, others, situation.private, self.data, verifier, progress=progress)
         except (InputError, PrivacyError) as error:
-            with self._register.current():
-                self._register.record("decision", **told, verdict="denied", reason=str(error))
+            self._decided(told, "denied", str(error))
             raise
-        with self._register.current():
-            result = {"sift": candidate.digest, "frames": frames, "verdict": found.verdict, "reason": found.sentence}
-            self._register.record("decision", **told, **result)
+        self._decided(told, found.verdict, found.sentence, sift=candidate.digest, frames=frames)
         sure = (confidence, self.verifier.confidence)
         return Proposal(person, app, mode, candidate, budget, situation, found, *sure)
 
     def fewer_details(self, proposal: Proposal, *, progress: Progress = silent) -> Proposal:
         """Verify a coarser version of what was proposed: bits instead of numbers, then fewer of them."""
-        less, budget = coarser(proposal.sift, self._reference), proposal.budget
-        frames, then = budget.frames, budget.then
+        less = coarser(proposal.sift, self.data if self._development is None else self._development)
+        frames, then = proposal.budget.frames, proposal.budget.then
         return self.propose(proposal.person, proposal.app, less, frames=frames, then=then, progress=progress)
 
     def allow(self, proposal: Proposal) -> Grant:
@@ -172,10 +170,8 @@ class Platform:
 
     def refuse(self, proposal: Proposal) -> None:
         """Note that the person said no."""
-        with self._register.current():
-            told = {"person": proposal.person, "app": proposal.app, "mode": proposal.mode, "proposed": ""}
-            reason = f"{proposal.person} refused"
-            self._register.record("decision", **told, sift=proposal.sift.digest, verdict="denied", reason=reason)
+        told = {"person": proposal.person, "app": proposal.app, "mode": proposal.mode, "proposed": ""}
+        self._decided(told, "denied", f"{proposal.person} refused", sift=proposal.sift.digest)
 
     def release(self, person: str, app: str, X: Features, *, pipeline: str = "") -> NDArray[Any]:
         """Return what the app gets of frames X (n, d) of this person, features of this `pipeline`, or raise.
@@ -231,15 +227,15 @@ class Platform:
     def _watch(self) -> Watch:
         return Watch(self.data, self.verifier, self._register, self._store)
 
-    @property
-    def _reference(self) -> VerificationSet:
-        return self.data if self._development is None else self._development
+    def _decided(self, told: dict[str, str], verdict: Verdict | Literal["denied"], reason: str, **more: Any) -> None:
+        with self._register.current():
+            self._register.record("decision", **told, verdict=verdict, reason=reason, **more)
 
-    def _candidate(self, sift: Sift | None, policy: Policy, frames: int) -> Sift:
+    def _candidate(self, sift: Sift | None, policy: Policy) -> Sift:
         """Return what would be applied: the platform's own sift, or its version of the app's."""
         private = self.data.private(policy.private)
         if sift is not None:
-            return prepare(sift, frames, private, self.data, self._reference)
+            return prepare(sift, private, self.data)
         if self._development is None:
             raise InputError("this platform has no development rows to fit a sift of its own to. Bring a sift.")
         return included_sift(self._learner, policy, self._development)
@@ -267,9 +263,7 @@ class Platform:
             return released
         again = self._store.last(grant.number) if released is None else released[-1:]
         if again is None:
-            raise BudgetExceededError(
-                "all frames of this person were released through other grants: nothing to repeat."
-            )
+            raise BudgetExceededError("all verified frames are released, and the last was not kept: nothing to repeat.")
         if last and released is not None:
             self._store.keep_last(grant.number, again)
         repeated = np.repeat(again, rows.shape[0] - fresh, axis=0)

@@ -113,7 +113,7 @@ def policy_matrix(
     """
     learner = PPLS() if method is None else method
     bench = LossBench(X, labels, names, verifier=verifier, persons=persons)
-    entangled = entanglement(X, labels, names)
+    entangled = entanglement(X, labels, names, scale=getattr(learner, "scale", True))
     raw: dict[str, float] = {}
     for done, name in enumerate(names):
         progress("attributes from raw features", done, len(names))

@@ -1,4 +1,4 @@
-"""How likely an attribute is, given the features alone: well calibrated, and for every row from a model that never saw it.
+"""How likely an attribute is, given the features: well calibrated, and for every row by a model that never saw it.
 
 Rows are divided into `FOLDS` parts, persons kept together where they are known. For each part a model is fitted to the
 others; its answers on that part are honest (`held_out`), so that rules can be chosen on all rows at once. The models
@@ -7,10 +7,9 @@ its weights are drawn to zero, is decided by the log-likelihood on the first par
 features are already linear in the attribute, a small network otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,40 +41,53 @@ _FLAT = 0.01  # of the typical deviation: features that vary less are not blown 
 class Posteriors:
     """Models of several attributes; `held_out` (n, attributes) are P(attribute | x) of the rows they were made from."""
 
-    layers: Layers
-    """Gives one logit per attribute and model, the models of the first attribute first."""
+    networks: tuple[tuple[Layers, ...], ...]
+    """Per attribute the models whose probabilities are averaged; each gives one logit."""
     held_out: Array
-    models: int = FOLDS
-    """How many models every attribute has; their probabilities are averaged."""
 
     def predict(self, X: Features) -> Array:
         """Return P(attribute | x), (n, attributes), of rows that the models were not made from."""
-        logits = np.concatenate([self.layers.apply(block) for block in finite_blocks(X, self.layers.dimension)])
-        return np.asarray(expit(logits.astype(np.float64)).reshape(len(logits), -1, self.models).mean(axis=2))
+        columns = []
+        for models in self.networks:
+            network = Layers.side_by_side(models)
+            logits = np.concatenate([network.apply(block) for block in finite_blocks(X, network.dimension)])
+            columns.append(expit(logits.astype(np.float64)).mean(axis=1))
+        return np.stack(columns, axis=1)
+
+    def select(self, attributes: Sequence[int]) -> "Posteriors":
+        """Return the models of these attributes alone: what was learned once serves many policies."""
+        return Posteriors(tuple(self.networks[i] for i in attributes), self.held_out[:, list(attributes)])
 
 
 def fit_posteriors(
     X: Features,
     labels: ArrayLike,
     *,
+    names: Sequence[str] = (),
     persons: ArrayLike | None = None,
     random_state: int = 0,
     progress: Progress = silent,
 ) -> Posteriors:
-    """Learn P(attribute | x) from features (n, d) and labels 1, 0, -1 (unknown), a column per attribute."""
+    """Learn P(attribute | x) from features (n, d) and labels 1, 0, -1 (unknown), a column per attribute.
+
+    `names` are what messages call the attributes.
+    """
     rows = check_shape(X)
+    columns = check_labels(labels, rows.shape[0])
+    called = names or [f"attribute {number}" for number in range(columns.shape[1])]
+    for name, column in zip(called, columns.T, strict=True):
+        _check_both_kinds(name, column)
     features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
-    columns = check_labels(labels, len(features))
     mean, scale = _units(features)
     scaled = (features - mean) / scale
-    found = []
+    networks, held_out = [], []
     for number, column in enumerate(columns.T):
         progress("learning attributes", number, columns.shape[1])
-        _check_both_kinds(number, column)
-        found.append(_fit_one(scaled, column, persons, random_state))
+        models, probabilities = _fit_one(scaled, column, persons, random_state)
+        networks.append(tuple(Layers(mean, scale, *model) for model in models))
+        held_out.append(probabilities)
     progress("learning attributes", columns.shape[1], columns.shape[1])
-    networks = [Layers(mean, scale, *model) for models, _ in found for model in models]
-    return Posteriors(Layers.side_by_side(networks), np.stack([held_out for _, held_out in found], axis=1))
+    return Posteriors(tuple(networks), np.stack(held_out, axis=1))
 
 
 Weights = tuple[tuple[Floats, ...], tuple[Floats, ...]]
@@ -149,10 +161,10 @@ def _units(X: Floats) -> tuple[Floats, Floats]:
     return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)
 
 
-def _check_both_kinds(number: int, labels: Any) -> None:
+def _check_both_kinds(name: str, labels: Labels) -> None:
     yes, no = int((labels == 1).sum()), int((labels == 0).sum())
     if min(yes, no) < FEWEST:
         raise InputError(
-            f"attribute {number} has {yes} rows with it and {no} without; at least {FEWEST} of either are needed to "
-            "learn how likely it is. Label more rows."
+            f"{name} has {yes} rows with it and {no} without; at least {FEWEST} of either are needed to learn how "
+            "likely it is. Label more rows."
         )

@@ -32,7 +32,7 @@ class PixelRegions:
     weight: Array
     """Mean absolute weight over the six planes, in [0, 1]: the largest is 1."""
     red: Array
-    """The red plane with its sign, in [-1, 1] (Figure 5)."""
+    """The red plane with its sign, in [-1, 1] (Figure 5); of several numbers, that which reads it most."""
 
 
 def sift_regions(sift: LinearSift, pipeline: PixelFeatures) -> PixelRegions:

@@ -110,12 +110,12 @@ class Verification:
         best = self.best
         who = "anybody's guess" if self.certified else "the best known guess"
         reached = f"{who} of {best.attribute} is right in {best.balanced_accuracy:.1%} of cases"
-        sure = f"at most {0.5 + self.bound:.1%}, {self.setting.confidence:.0%} sure; 50% is blind"
+        sure = f"at most {50 + math.ceil(1e3 * self.bound) / 10:.1f}%, {self.setting.confidence:.0%} sure; 50% is blind"
         line = f"{self.verdict.capitalize()}: {reached} ({sure}; {0.5 + self.setting.threshold:.0%} is allowed)."
         if self.verdict == "reject":
             best = max(self.results, key=lambda result: result.interval.low)
             line = f"Reject: {best.attacker} guesses {best.attribute} right in {best.balanced_accuracy:.1%} of cases "
-            line += f"(at least {best.interval.low:.1%}; {0.5 + self.setting.threshold:.0%} is allowed)."
+            line += f"(at least {math.floor(1e3 * best.interval.low) / 10:.1f}%; {0.5 + self.setting.threshold:.0%} is allowed)."
         if self.ending == "cancelled":
             return f"{line} Cancelled after {len(self.results)} of {self.setting.planned} attacks."
         needed = self.needed

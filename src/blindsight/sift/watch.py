@@ -84,14 +84,13 @@ class Watch:
         for grant in (one for one in live if one not in kept):
             with self.register.current():
                 others = self.parts(told | self._may_tell(kept))
-            found, problem = self._examined(grant, others, private, progress)
+            found, problem, leaks = self._examined(grant, others, private, progress)
             with self.register.current():
                 if self.register.private_of(person) != private or not self.register.grants[grant.number].live:
                     break  # somebody changed it meanwhile, and reviews it too
-                if found is not None and not problem:
+                if found is not None and found.verdict == "accept":
                     kept.append(self._confirmed(grant, private, found))
                 else:
-                    leaks = found is None or found.verdict == "reject"
                     revoked.append(self.register.revoke(grant, problem, leaks=leaks))
         return Review(tuple(kept), tuple(revoked))
 
@@ -122,20 +121,20 @@ class Watch:
 
     def _examined(
         self, grant: Grant, others: list[Part], private: tuple[str, ...], progress: Progress
-    ) -> tuple[Examination | None, str]:
-        """Return what was found, and why the grant cannot go on; "" if it can."""
+    ) -> tuple[Examination | None, str, bool]:
+        """Return what was found, in words, and whether it is proven to leak."""
         if not self._comparable(grant):
-            return None, "the platform's features have changed"
+            return None, "the platform's features have changed", False
         hidden = sorted(set(grant.public) & set(private))
         if hidden:
-            return None, f"{hidden[0]} itself is private now"
+            return None, f"{hidden[0]} itself is private now", True
         verifier = replace(self.verifier, confidence=max(grant.confidence, self.verifier.confidence))
         try:
             part = Part(self.store.sift(grant.sift), grant.budget.frames)
             found = examine(part, others, private, self.data, verifier, progress=progress)
         except InputError as error:
-            return None, str(error)
-        return found, "" if found.verdict == "accept" else found.sentence
+            return None, str(error), False
+        return found, found.sentence, found.verdict == "reject"
 
     def _confirmed(self, grant: Grant, private: tuple[str, ...], found: Examination) -> Grant:
         self.register.record(

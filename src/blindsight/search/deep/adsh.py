@@ -48,9 +48,7 @@ class ADSH(DeepHashLearner):
         device: str = "cpu",
         progress: Progress = silent,
     ) -> None:
-        super().__init__(
-            bits, hidden, epochs, batch, learning_rate, alpha, random_state, network, device, progress
-        )
+        super().__init__(bits, hidden, epochs, batch, learning_rate, alpha, random_state, network, device, progress)
         self.drawn = drawn
 
     def _train(self, training: Training) -> None:

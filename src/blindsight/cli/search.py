@@ -1,0 +1,259 @@
+"""`blindsight search`: index pictures as codes that keep each of them private, ask the index, and measure it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
+from blindsight.errors import InputError
+from blindsight.files import cache_folder, storage_errors
+
+if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands should not wait for
+    from blindsight.data import Dataset
+    from blindsight.progress import Progress
+    from blindsight.search.contest import ContestRow
+    from blindsight.search.gallery import Found, Gallery, Source
+
+app = typer.Typer(help="Search pictures by codes that do not give them away.", no_args_is_help=True)
+
+ImagesArgument = Annotated[str, typer.Argument(help="A folder of pictures, or the name of a collection.")]
+IndexArgument = Annotated[Path, typer.Argument(help="Folder that `search build` wrote.")]
+CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
+FeaturesOption = Annotated[str, typer.Option("--features", help="thumbnail, embedding, or the path of an ONNX model.")]
+BitsOption = Annotated[int, typer.Option("--bits", help="Length of a code, where there are codes.", min=1)]
+DeltaOption = Annotated[float, typer.Option("--delta", help="Delta of the central mode.")]
+
+
+@app.command("build")
+def build(
+    images: ImagesArgument,
+    mode: Annotated[
+        Literal["local", "central", "open"],
+        typer.Option("--mode", help="local: noise on every record; central: codes stay at home; open: no privacy."),
+    ] = "local",
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="What a record may lose.")] = None,
+    delta: DeltaOption = 1e-6,
+    bits: BitsOption = 64,
+    public: Annotated[
+        str | None, typer.Option("--public", help="Public pictures to learn from (local mode): folder or collection.")
+    ] = None,
+    public_share: Annotated[
+        float | None, typer.Option("--public-share", help="Or declare so large a share of IMAGES public.")
+    ] = None,
+    hold_out: Annotated[int, typer.Option("--hold-out", help="Leave so many out, to ask with later.", min=0)] = 0,
+    features: FeaturesOption = "thumbnail",
+    count: CountOption = None,
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="Most that rebuilding may ever cost a record.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the index.")] = Path("out/index"),
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make an index of pictures: releases in local mode, codes for the owner alone in the others."""
+    from blindsight.search.building import Wish, build_gallery
+
+    source = _source(images, count, seed)
+    wish = Wish(mode, epsilon, delta, bits, features, public_share, hold_out, budget, seed)
+    wish.check(public is not None)
+    with storage_errors("write into", out):
+        out.mkdir(parents=True, exist_ok=True)
+    with terminal_progress() as progress:
+        others = None if public is None else _load(_source(public, None, seed), progress)
+        gallery = build_gallery(source, wish, out, public=others, cache=cache_folder(), progress=progress)
+    document = {
+        "index": str(out),
+        "pictures": len(gallery),
+        "mode": gallery.mode,
+        "statement": gallery.statement.to_dict(),
+    }
+    show(document, f"{len(gallery):,} pictures are in {out}.", gallery.statement.headline())
+
+
+@app.command("query")
+def query(
+    index: IndexArgument,
+    image: Annotated[Path, typer.Argument(help="The picture to ask with.")],
+    k: Annotated[int, typer.Option("-k", help="How many answers.", min=1)] = 10,
+    sheet: Annotated[Path, typer.Option("--sheet", help="Where the answers are drawn.")] = Path("out/answers.png"),
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
+    from blindsight.data.reading.images import decode
+    from blindsight.search.gallery import Gallery
+
+    gallery = Gallery.load(index)
+    picture = decode(image, size=gallery.side)
+    found = gallery.search(picture[None], k)[0]
+    drawn = _draw_answers(gallery, picture, found, sheet)
+    kind = "score" if gallery.mode == "local" else "distance"
+    rows = [(str(rank), str(hit.id), f"{hit.nearness:g}") for rank, hit in enumerate(found, start=1)]
+    document = {
+        "answers": [{"rank": rank, "id": hit.id, kind: hit.nearness} for rank, hit in enumerate(found, start=1)],
+        "sheet": str(sheet) if drawn else None,
+        "statement": gallery.statement.to_dict(),
+    }
+    show(
+        document,
+        table(f"Nearest to {image.name}", ("rank", "picture", kind), rows, numbers=("rank", kind)),
+        f"Drawn in {sheet}." if drawn else "The pictures are not where they were, so nothing is drawn.",
+        gallery.statement.headline(),
+    )
+
+
+@app.command("evaluate")
+def evaluate(
+    index: IndexArgument,
+    queries: Annotated[str | None, typer.Argument(help="Pictures to ask with; default: those held out.")] = None,
+    count: Annotated[int, typer.Option("-n", "--count", help="At most this many queries.", min=1)] = 500,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Measure how well an index finds pictures of the query's class (or person): mAP, precision and recall."""
+    from blindsight.search.building import evaluate_gallery
+    from blindsight.search.evaluation import Retrieval
+    from blindsight.search.gallery import Gallery
+
+    gallery = Gallery.load(index)
+    with terminal_progress() as progress:
+        others = None if queries is None else _load(_source(queries, count, seed), progress)
+        ranking = evaluate_gallery(gallery, others, count=count, random_state=seed, progress=progress)
+    document: dict[str, Any] = {
+        "mean_average_precision": ranking.mean_average_precision,
+        "queries": ranking.queries,
+        "pictures": ranking.items,
+        "statement": gallery.statement.to_dict(),
+    }
+    parts: list[Any] = [
+        f"mAP {ranking.mean_average_precision:.4f} over {ranking.queries:,} queries and {ranking.items:,} pictures.",
+        gallery.statement.headline(),
+    ]
+    if isinstance(ranking, Retrieval):
+        document |= {"precision": ranking.precision.tolist(), "recall": ranking.recall.tolist()}
+        some = [radius for radius in range(len(ranking.precision)) if radius <= 4 or radius % 8 == 0]
+        rows = [(str(r), f"{ranking.precision[r]:.3f}", f"{ranking.recall[r]:.3f}") for r in some]
+        columns = ("radius", "precision", "recall")
+        parts.insert(1, table("By Hamming radius", columns, rows, numbers=columns))
+    show(document, *parts)
+
+
+@app.command("compare")
+def compare(
+    data: Annotated[
+        str, typer.Option("--data", help="A folder with a subfolder per class, or a collection.")
+    ] = "digits",
+    epsilons: Annotated[str, typer.Option("--epsilons", help="Budgets to compare, separated by commas.")] = "1,2,4,8",
+    delta: DeltaOption = 1e-6,
+    bits: BitsOption = 48,
+    methods: Annotated[str, typer.Option("--methods", help="Only these, separated by semicolons.")] = "",
+    features: Annotated[
+        str, typer.Option("--features", help="thumbnail, embedding, pixels, or the path of an ONNX model.")
+    ] = "thumbnail",
+    queries: Annotated[int, typer.Option("--queries", help="How many pictures to ask with.", min=1)] = 200,
+    public_share: Annotated[float, typer.Option("--public-share", help="How much of the data is public.")] = 0.5,
+    count: CountOption = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("out/search"),
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
+    from blindsight.data import pipeline
+    from blindsight.report import write_report
+    from blindsight.report.searching import SearchResult, search_chapter
+    from blindsight.search.contest import contest
+    from blindsight.search.study import SearchStudy, divide
+
+    budgets = _numbers(epsilons)
+    asked = [name.strip() for name in methods.split(";") if name.strip()] or None
+    with terminal_progress() as progress:
+        dataset = _load(_source(data, count, seed), progress)
+        division = divide(dataset, queries=queries, public=public_share, random_state=seed)
+        study = SearchStudy.prepare(dataset, division, pipeline(features), cache=cache_folder(), progress=progress)
+        rows = contest(
+            study, epsilons=budgets, delta=delta, methods=asked, bits=bits, random_state=seed, progress=progress
+        )
+    result = SearchResult(dataset, study, rows, _described(features), epsilon=_middle(budgets))
+    report = write_report(out / "report.html", f"Searching {data}", [search_chapter(result)], facts={"Seed": str(seed)})
+    columns = ("method", "protects", "epsilon", "the paper claims", "proven per record", "mAP")
+    cells = [_compared(row) for row in rows]
+    document = {"report": str(report), "chance": result.chance, "methods": [_document(row) for row in rows]}
+    show(
+        document,
+        table(f"Searching {data}; chance is {result.chance:.3f}", columns, cells, numbers=("epsilon", "mAP")),
+        f"The report is in {report}.",
+    )
+
+
+def _source(images: str, count: int | None, seed: int) -> "Source":
+    from blindsight.search.gallery import Source
+
+    if Path(images).is_dir():
+        return Source("folder", str(Path(images)), count, seed)
+    return Source(images, None, count, seed)
+
+
+def _load(source: "Source", progress: "Progress") -> "Dataset":
+    progress("reading pictures", 0, None)
+    return source.load()
+
+
+def _draw_answers(gallery: "Gallery", picture: Any, found: list["Found"], sheet: Path) -> bool:
+    """Draw the query and its answers; tell whether the pictures could be read."""
+    from blindsight.search.building import answer_sheet
+
+    page = answer_sheet(gallery, picture, found)
+    if page is None:
+        return False
+    with storage_errors("write", sheet):
+        sheet.parent.mkdir(parents=True, exist_ok=True)
+        page.save(sheet)
+    return True
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"epsilons are numbers separated by commas, such as 1,2,4; got {text!r}.") from None
+
+
+def _middle(budgets: list[float]) -> float:
+    """Return the budget shown in pictures: 4 if it was asked for, else the middle one."""
+    return 4.0 if 4.0 in budgets else sorted(budgets)[len(budgets) // 2]
+
+
+def _described(features: str) -> str:
+    return {
+        "thumbnail": "a grey thumbnail of unit length",
+        "embedding": "1,280 activations of EfficientNet-lite0",
+        "pixels": "principal components of its pixels, learned from the public pictures",
+    }.get(features, f"what {features} makes of it")
+
+
+def _compared(row: "ContestRow") -> tuple[str, ...]:
+    from blindsight.report.searching import proven
+
+    claim = None if row.statement is None else row.statement.claim
+    return (
+        row.method,
+        row.group,
+        "-" if row.epsilon is None else f"{row.epsilon:g}",
+        "-" if claim is None else claim.claimed,
+        proven(row),
+        f"{row.score:.3f}",
+    )
+
+
+def _document(row: "ContestRow") -> dict[str, Any]:
+    return {
+        "method": row.method,
+        "protects": row.group,
+        "epsilon": row.epsilon,
+        "mean_average_precision": row.score,
+        "statement": None if row.statement is None else row.statement.to_dict(),
+    }

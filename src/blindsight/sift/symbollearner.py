@@ -1,0 +1,175 @@
+"""The best few-symbol release of public attributes under a cap on what it tells of private ones.
+
+Three releases of one kind, by the cap alone:
+
+| leak | release |
+| --- | --- |
+| 0.5 | the public label as well as the features know it: nothing is capped |
+| 0.10 | the best release that should be *certified* within .10 on rows it has never seen |
+| 0 | parity: the symbol is as frequent with a private attribute as without, as nearly as the data tell |
+
+A plain label leaks half its demographic-parity difference. Where that is under the cap nothing is changed; otherwise
+`symbolrule` makes the best exchange of accuracy for privacy. The cap is met on held-out rows, with a margin for two
+things that verification will add: the certificate's own distance from its estimate, and the luck of the draw.
+
+A learner is not a promise: that a sift hides what it should is for verification to find out.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from blindsight.errors import InputError
+from blindsight.metrics import balanced_accuracy
+from blindsight.sift.features import Features, check_shape
+from blindsight.sift.floor import check_leak_cap
+from blindsight.sift.labels import Labels, check_labels
+from blindsight.sift.layers import Layers
+from blindsight.sift.posterior import Posteriors, fit_posteriors
+from blindsight.sift.symbolrule import Array, SymbolRule, leak_of, symbol_rule
+from blindsight.sift.symbolsift import SymbolSift
+
+_HALVINGS = 7
+_ROWS_TO_VERIFY = 1.5  # verification rows per row that a sift is made from: 60% and 40%
+
+
+class SymbolLearner(BaseEstimator):  # type: ignore[misc]
+    """Fits a `SymbolSift` whose certified leak should stay within `leak`.
+
+    `symbols` is 2 to the number of public attributes (1 to 3 of them) unless told; one attribute may also be released
+    with 4 or 8 degrees of certainty. `confidence` is that of the certificate, `rows` on how many independent rows
+    (persons, where they have several pictures) it will be counted: 1.5 for every row of `fit`, unless told.
+    """
+
+    sift_: SymbolSift
+    target_: float
+    """The leak that held-out rows may show."""
+    leak_: float
+    """The leak they do show, of the worst private attribute."""
+    accuracies_: tuple[float, ...]
+    """Balanced accuracy of the released symbol on each public attribute, on held-out rows."""
+
+    def __init__(
+        self,
+        symbols: int | None = None,
+        leak: float = 0.10,
+        *,
+        confidence: float = 0.95,
+        rows: int | None = None,
+        random_state: int = 0,
+        pipeline: str = "",
+    ) -> None:
+        self.symbols = symbols
+        self.leak = leak
+        self.confidence = confidence
+        self.rows = rows
+        self.random_state = random_state
+        self.pipeline = pipeline
+
+    def fit(self, X: Features, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None) -> Self:
+        """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
+        rows = check_shape(X).shape[0]
+        sides = [check_labels(labels, rows, name) for labels, name in ((public, "public"), (private, "private"))]
+        self._check_parameters()
+        names = [
+            f"{role} attribute {i}"
+            for role, side in zip(("public", "private"), sides, strict=True)
+            for i in range(side.shape[1])
+        ]
+        posteriors = fit_posteriors(X, np.hstack(sides), names=names, persons=persons, random_state=self.random_state)
+        return self.fit_posteriors(posteriors, *sides)
+
+    def fit_posteriors(self, posteriors: Posteriors, public: ArrayLike, private: ArrayLike) -> Self:
+        """Choose the rule for probabilities that were learned before, of the public attributes and then the private."""
+        self._check_parameters()
+        rows = len(posteriors.held_out)
+        told, hidden = check_labels(public, rows, "public"), check_labels(private, rows, "private")
+        if told.shape[1] + hidden.shape[1] != len(posteriors.networks):
+            raise InputError(
+                f"{told.shape[1]} public and {hidden.shape[1]} private attributes need as many posteriors; "
+                f"got {len(posteriors.networks)}."
+            )
+        self.target_ = self._target(hidden)
+        rule = self._best_rule(posteriors.held_out, told.shape[1], hidden)
+        released = rule.symbols(posteriors.held_out)
+        self.leak_ = _worst_leak(released, hidden)
+        self.accuracies_ = _accuracies(released, told, rule.levels)
+        self.sift_ = _freeze(rule, posteriors, self.pipeline)
+        self.n_features_in_ = self.sift_.dimension
+        return self
+
+    def transform(self, X: Features) -> NDArray[Any]:
+        """Return what the sift lets out, (n, width)."""
+        check_is_fitted(self, "sift_")
+        return self.sift_.apply(X)
+
+    def _check_parameters(self) -> None:
+        check_leak_cap(self.leak)
+        if not 0.5 < self.confidence < 1:
+            raise InputError(f"confidence must be in (0.5, 1); got {self.confidence}. Write 95% as 0.95.")
+        if self.rows is not None and self.rows < 2:
+            raise InputError(f"rows must be at least 2; got {self.rows}.")
+
+    def _target(self, private: Labels) -> float:
+        """Return the leak that held-out rows may show, so that the certificate will hold with about `confidence`.
+
+        The spread of an estimated leak is at most sqrt(1 / n1 + 1 / n0) / 4. The certificate lies a quantile of its own
+        spread above its estimate, which differs from the one here by the spreads of both.
+        """
+        if self.leak == 0.5:
+            return 0.5
+        quantile, margin = float(ndtri(self.confidence)), 0.0
+        for column in private.T:
+            yes, no = int((column == 1).sum()), int((column == 0).sum())
+            factor = _ROWS_TO_VERIFY if self.rows is None else self.rows / (yes + no)
+            here = (1 / yes + 1 / no) / 16
+            there = here / factor
+            margin = max(margin, quantile * (np.sqrt(there) + np.sqrt(here + there)))
+        return max(0.0, self.leak - margin)
+
+    def _best_rule(self, held_out: Array, public: int, private: Labels) -> SymbolRule:
+        """Return the rule of the largest cap at which held-out labels show no more than the target."""
+
+        def rule_at(cap: float) -> tuple[SymbolRule, float]:
+            rule = symbol_rule(held_out[:, :public], held_out[:, public:], cap, self.symbols)
+            return rule, _worst_leak(rule.symbols(held_out), private)
+
+        best, leak = rule_at(0.5)
+        if leak <= self.target_:
+            return best
+        low, high = 0.0, min(0.5, leak + 0.1)
+        best, _ = rule_at(low)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            rule, leak = rule_at(middle)
+            if leak <= self.target_:
+                best, low = rule, middle
+            else:
+                high = middle
+        return best
+
+
+def _worst_leak(symbols: NDArray[np.int64], private: Labels) -> float:
+    return max(leak_of(symbols, column) for column in private.T)
+
+
+def _accuracies(symbols: NDArray[np.int64], public: Labels, levels: tuple[int, ...]) -> tuple[float, ...]:
+    """Return how often the release, read as yes or no, is right about each public attribute."""
+    numbers = np.stack(np.unravel_index(symbols, levels), axis=1)
+    says_yes = numbers >= np.array(levels) / 2
+    pairs = ((column, says_yes[:, i]) for i, column in enumerate(public.T))
+    return tuple(balanced_accuracy(column[column >= 0], guess[column >= 0].astype(np.int8)) for column, guess in pairs)
+
+
+def _freeze(rule: SymbolRule, posteriors: Posteriors, pipeline: str) -> SymbolSift:
+    """Return the sift of a rule; models of attributes that decide nothing are left out."""
+    used = [i for i, row in enumerate(rule.matrix) if np.ptp(row) > 0]
+    networks = [network for i in used for network in posteriors.networks[i]]
+    shares = [rule.matrix[i] / len(posteriors.networks[i]) for i in used for _ in posteriors.networks[i]]
+    layers = Layers.side_by_side(networks)
+    matrix, offset = np.stack(shares).astype(np.float32), rule.offset.astype(np.float32)
+    return SymbolSift(layers, matrix, offset, rule.levels, pipeline)

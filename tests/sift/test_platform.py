@@ -1,0 +1,561 @@
+"""The trusted side lets out what was verified and allowed, forgets nothing, and refuses everything else."""
+
+import json
+import math
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, PrivacyError, UnknownNameError
+from blindsight.metrics import balanced_accuracy
+from blindsight.sift.attackers import Attacker
+from blindsight.sift.consent import consent_sentence
+from blindsight.sift.fewlevels import with_few_levels
+from blindsight.sift.included import included_sift
+from blindsight.sift.odometer import Reading
+from blindsight.sift.platform import Platform
+from blindsight.sift.policy import Policy
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.publicclassifier import train_public_classifier
+from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.union import Part, verify_together
+from blindsight.sift.verificationset import VerificationSet
+from blindsight.sift.verify import Verifier
+
+PIXELS = "pixels of this test"
+LOGISTIC = Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))
+NEIGHBOURS = Attacker("neighbours", lambda seed: KNeighborsClassifier(25))
+LIGHT = Verifier([LOGISTIC, NEIGHBOURS])
+LENIENT = Verifier([LOGISTIC, NEIGHBOURS], threshold=0.15)  # for windows, of which there are half as many as rows
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def pictures(people: int, first: int, seed: int) -> VerificationSet:
+    """Two rows a person. Feature 0 is noise, 1 shows smiling, 2-5 gender, 6-9 age; 10 and 11 show smiling as an XOR."""
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(first, first + people), 2)
+    traits = np.repeat(rng.integers(0, 2, (people, 3)), 2, axis=0)
+    smiling, gender, age = (2 * traits - 1).T
+    X = rng.normal(size=(len(who), 20))
+    X[:, 1] = smiling + 0.5 * X[:, 1]
+    X[:, 2:6] += 0.9 * gender[:, None]
+    X[:, 6:10] += 0.9 * age[:, None]
+    coin = rng.choice([-1, 1], len(who))
+    X[:, 10], X[:, 11] = coin + 0.2 * X[:, 10], coin * smiling + 0.2 * X[:, 11]
+    labels = dict(zip(("smiling", "gender", "age"), traits.T.astype(np.int8), strict=True))
+    return VerificationSet(X.astype(np.float32), labels, who, PIXELS)
+
+
+DEVELOPMENT, DATA = pictures(1000, 0, seed=1), pictures(2000, 5000, seed=2)
+FRAMES = pictures(50, 9000, seed=3).features
+
+
+def linear(*weights: dict[int, float], pipeline: str = PIXELS) -> LinearSift:
+    """A sift of one number per dictionary from features to weights."""
+    matrix = np.zeros((20, len(weights)))
+    for column, entries in enumerate(weights):
+        for feature, weight in entries.items():
+            matrix[feature, column] = weight
+    return LinearSift(np.zeros(20), np.ones(20), matrix, pipeline=pipeline)
+
+
+GENDER = linear({2: 1.0, 3: 1.0}, {4: 1.0, 5: 1.0})
+PLUS, MINUS = linear({0: 1.0, 1: 0.08}), linear({0: 1.0, 1: -0.08})  # alone .53, together nearly everything
+SMILE, XOR = linear({1: 1.0}), linear({10: 1.0}, {11: 1.0})
+
+
+def platform(folder: Path | None = None, *, verifier: Verifier = LIGHT, apps: str = "XYZ", **more: Any) -> Platform:
+    """A platform with Ann, who hides smiling, and apps that ask for gender."""
+    made = Platform(DATA, verifier=verifier, development=DEVELOPMENT, folder=folder, clock=lambda: NOON, **more)
+    made.set_preferences("Ann", ["smiling"])
+    for app in apps:
+        made.add_app(app, ["gender"])
+    return made
+
+
+def granted(made: Platform, sift: Sift | None = None, app: str = "X", **more: Any):
+    return made.allow(made.propose("Ann", app, sift, **more))
+
+
+def release(made: Platform, count: int = 1, app: str = "X"):
+    return made.release("Ann", app, FRAMES[:count], pipeline=PIXELS)
+
+
+# --- the two modes ---
+
+
+def test_included_mode_gives_a_certified_label():
+    made = platform()
+    proposal = made.propose("Ann", "X", frames=1)
+    assert (proposal.mode, proposal.verdict, proposal.sift.levels) == ("included", "accept", (2,))
+    assert proposal.examination.certified
+    made.allow(proposal)
+    truth = pictures(50, 9000, seed=3).labels["gender"]
+    labels = proposal.sift.apply(FRAMES)
+    assert balanced_accuracy(truth, labels[:, 0]) > 0.85
+    assert release(made).tolist() == labels[:1].tolist()
+
+
+def test_the_included_label_is_that_of_the_sift_and_its_classifier():
+    label = included_sift(PPLS(3, math.inf), Policy(("gender", "age"), ("smiling",)), DEVELOPMENT)
+    sides = (
+        np.stack([DEVELOPMENT.labels[name] for name in names], axis=1) for names in (("gender", "age"), ("smiling",))
+    )
+    sift = PPLS(3, math.inf).fit(DEVELOPMENT.features, *sides).sift_
+    for number, name in enumerate(("gender", "age")):
+        classifier = train_public_classifier(sift.apply(DEVELOPMENT.features), DEVELOPMENT.labels[name])
+        expected = classifier.predict(sift.apply(DATA.features))
+        assert np.mean(expected == label.apply(DATA.features)[:, number]) > 0.999  # float32 at the edge
+
+
+def test_unincluded_mode_applies_the_platforms_own_version_of_the_sift():
+    made = platform()
+    grant = granted(made, GENDER)
+    assert (grant.mode, grant.pipeline, grant.live) == ("unincluded", PIXELS, True)
+    assert grant.sift != GENDER.digest
+    assert grant.terms.verification_set == DATA.digest
+    assert grant.report["setting"]["random_state"] == 0
+    out = release(made)
+    assert out.shape == (1, 2)
+    assert out.dtype == np.int64
+    assert 0 <= out.min() <= out.max() < 256
+
+
+def test_symbols_of_an_app_are_released_as_they_are_with_a_certificate():
+    made = platform()
+    symbols = with_few_levels(GENDER, DEVELOPMENT.features, 2)
+    proposal = made.propose("Ann", "X", symbols)
+    assert proposal.sift is symbols
+    assert proposal.examination.certified
+    assert "Best possible guess of smiling" in proposal.sentence
+    made.allow(proposal)
+    assert release(made).tolist() == symbols.apply(FRAMES[:1]).tolist()
+
+
+# --- what is refused ---
+
+
+def test_a_sift_that_leaks_is_refused_and_gets_nothing():
+    made = platform()
+    proposal = made.propose("Ann", "X", SMILE)
+    assert proposal.verdict == "reject"
+    with pytest.raises(PrivacyError, match="That is too much: the app gets nothing"):
+        made.allow(proposal)
+    with pytest.raises(PrivacyError, match="app X has no grant about this person"):
+        release(made)
+
+
+def test_an_unclear_verdict_is_refused():
+    made = platform(verifier=Verifier([LOGISTIC], threshold=0.03))
+    proposal = made.propose("Ann", "X", PLUS)
+    assert proposal.verdict == "inconclusive"
+    with pytest.raises(PrivacyError, match="Nobody can say yet"):
+        made.allow(proposal)
+
+
+def test_unknown_names_are_refused():
+    made = platform()
+    for call in (made.propose, lambda person, app: made.release(person, app, FRAMES[:1], pipeline=PIXELS)):
+        with pytest.raises(UnknownNameError, match="unknown person 'Bob'"):
+            call("Bob", "X")
+        with pytest.raises(UnknownNameError, match="unknown app 'W'"):
+            call("Ann", "W")
+    with pytest.raises(UnknownNameError, match=r"'smile'.*Did you mean 'smiling'.*cannot be protected"):
+        made.set_preferences("Ann", ["smile"])
+    with pytest.raises(InputError, match="at least one private attribute"):
+        made.set_preferences("Ann", [])
+    with pytest.raises(InputError, match="one line of printable text"):
+        made.set_preferences("A\nnn", ["smiling"])
+    made.add_app("V", ["eye colour"])  # an attribute that the platform does not know: only with a sift of its own
+    with pytest.raises(UnknownNameError, match="unknown public attribute 'eye colour'"):
+        made.propose("Ann", "V")
+    assert made.propose("Ann", "V", GENDER).verdict == "accept"
+
+
+def test_attributes_that_cannot_be_verified_cannot_be_hidden():
+    labels = dict(DATA.labels) | {"rare": np.r_[np.ones(3), np.zeros(3997)].astype(np.int8)}
+    made = Platform(VerificationSet(DATA.features, labels, DATA.persons, PIXELS), verifier=LIGHT)
+    with pytest.raises(InputError, match="'rare' has 3 rows with it"):
+        made.set_preferences("Ann", ["rare"])
+    with pytest.raises(UnknownNameError):
+        made.grants("Ann")  # nothing was noted
+
+
+@pytest.mark.parametrize("pipeline", ["", "another"])
+def test_sifts_and_features_of_another_pipeline_are_refused(pipeline):
+    made = platform()
+    with pytest.raises(InputError, match="belongs to feature pipeline"):
+        made.propose("Ann", "X", linear({2: 1.0}, pipeline=pipeline))
+    granted(made, GENDER)
+    with pytest.raises(InputError, match="these features come from pipeline"):
+        made.release("Ann", "X", FRAMES[:1], pipeline=pipeline)
+    with pytest.raises(InputError, match="20 features are expected"):
+        made.release("Ann", "X", FRAMES[:1, :5], pipeline=PIXELS)
+    with pytest.raises(InputError, match="NaN"):
+        made.release("Ann", "X", np.full((1, 20), np.nan), pipeline=PIXELS)
+    assert release(made).shape == (1, 2)  # none of that cost a frame
+
+
+def test_sifts_in_which_anything_could_hide_are_refused():
+    class Opaque(Sift):
+        kind, name, pipeline = "opaque", "", PIXELS
+        dimension, width, levels = 20, 1, (1 << 20,)
+        arrays = document = _release = from_parts = None
+
+        @property
+        def digest(self):
+            return "0" * 64
+
+    made = platform()
+    with pytest.raises(PrivacyError, match="verified by certificate only"):
+        made.propose("Ann", "X", Opaque())
+    constant = DATA.features.copy()
+    constant[:, 19] = 1
+    odd = Platform(VerificationSet(constant, DATA.labels, DATA.persons, PIXELS), verifier=LIGHT)
+    odd.set_preferences("Ann", ["smiling"])
+    odd.add_app("X", ["gender"])
+    trigger = LinearSift(np.zeros(20), np.ones(20), linear({2: 1.0, 19: 5.0}).matrix, Quantiser([[0.0]]), PIXELS)
+    with pytest.raises(PrivacyError, match="features that never vary"):
+        odd.propose("Ann", "X", trigger)
+    with pytest.raises(InputError, match="no development rows"):
+        odd.propose("Ann", "X")
+
+
+def test_an_app_may_not_ask_for_what_is_hidden():
+    made = platform()
+    made.add_app("X", ["smiling"])
+    with pytest.raises(InputError, match="'smiling' is both public and private"):
+        made.propose("Ann", "X")
+
+
+# --- collusion ---
+
+
+def test_two_harmless_sifts_that_leak_together_are_refused_together():
+    union = [Part(PLUS, 1), Part(MINUS, 1)]
+    alone = [verify_together([part], ["smiling"], DATA, LIGHT) for part in union]
+    assert [found.verdict for found in alone] == ["accept", "accept"]
+    assert verify_together(union, ["smiling"], DATA, LIGHT).priv_loss > 0.4
+
+    made = platform()
+    granted(made, PLUS, "X")
+    second = made.propose("Ann", "Y", MINUS)
+    assert second.examination.alone.verdict == "accept"
+    assert second.verdict == "reject"
+    assert "With app X together: 9" in second.sentence
+    with pytest.raises(PrivacyError, match="too much"):
+        made.allow(second)
+    made.set_preferences("Bob", ["smiling"])  # about somebody else X knows nothing
+    assert made.allow(made.propose("Bob", "Y", MINUS)).live
+
+
+def test_what_was_told_counts_after_its_grant_has_ended():
+    made = platform(verifier=LENIENT)
+    first = granted(made, PLUS, "X")
+    made.revoke(first.number, "no longer needed")
+    assert made.propose("Ann", "Y", MINUS).verdict == "accept"  # nothing was told
+    told = granted(made, PLUS, "X")
+    release(made)
+    made.revoke(told.number, "no longer needed")
+    assert made.propose("Ann", "Y", MINUS).verdict == "reject"
+    made.add_app("X", ["age"])  # nor does an app shake it off by asking for something else
+    assert made.propose("Ann", "X", MINUS, frames=2).verdict == "reject"
+    with pytest.raises(InputError, match="no live grant"):
+        made.revoke(told.number, "again")
+
+
+def test_an_app_replaces_its_own_grant_but_not_what_it_has_got():
+    made = platform(verifier=LENIENT)
+    first = granted(made, PLUS, "X")
+    second = granted(made, MINUS, "X")
+    assert [grant.live for grant in made.grants("Ann")] == [False, True]
+    assert made.grants("Ann")[0].revoked.reason == f"replaced by grant {second.number}"
+    assert first.number != second.number
+    release(made)
+    with pytest.raises(InputError, match="has got 1 frames of this person already"):
+        made.propose("Ann", "X", PLUS)
+    worse = made.propose("Ann", "X", PLUS, frames=2)
+    assert worse.verdict == "reject"
+    assert "With what it got before: 9" in worse.sentence
+    assert made.propose("Ann", "X", MINUS, frames=2).verdict == "accept"
+
+
+def test_the_odometer_counts_what_is_granted_and_what_was_told():
+    made = platform()
+    (start,) = made.odometer("Ann").readings
+    assert (start.guess, start.at_most) == (0.5, 0.5)
+    first = granted(made, PLUS, "X")
+    (one,) = made.odometer("Ann").readings
+    assert 0.5 < one.guess < one.at_most < 0.6
+    release(made)
+    made.revoke(first.number, "enough")
+    assert made.odometer("Ann").readings[0].guess == one.guess
+    assert made.odometer("Ann").grants == (first.number,)
+
+
+# --- tries ---
+
+
+def test_every_further_sift_of_an_app_is_verified_more_strictly():
+    made = platform()
+    proposals = [made.propose("Ann", "X", linear({2: 1.0, feature: 1.0})) for feature in (3, 4, 5)]
+    errors = [1 - proposal.confidence for proposal in proposals]
+    assert errors == pytest.approx([0.05 / 2, 0.05 / 6, 0.05 / 12])
+    assert made.propose("Ann", "X", linear({2: 1.0, 4: 1.0})).confidence == proposals[1].confidence  # not a new one
+    assert made.propose("Ann", "Y", linear({2: 1.0, 5: 1.0})).confidence == proposals[0].confidence
+    limits = [proposal.examination.alone.results[0].limit - 0.5 for proposal in proposals]
+    assert all(math.isfinite(limit) for limit in limits)
+    assert sum(0.05 / (n * (n + 1)) for n in range(1, 10_000)) < 0.05
+
+
+# --- changing one's mind ---
+
+
+def test_new_preferences_revoke_what_no_longer_passes_and_keep_the_rest():
+    made = platform()
+    kept, lost = granted(made, GENDER, "X"), granted(made, linear({6: 1.0, 7: 1.0}), "Y")
+    review = made.set_preferences("Ann", ["smiling", "age"])
+    assert [grant.number for grant in review.kept] == [kept.number]
+    (revoked,) = review.revoked
+    assert revoked.number == lost.number
+    assert revoked.revoked.leaks
+    assert "guesses age right" in revoked.revoked.reason
+    assert review.kept[0].terms.private == ("smiling", "age")
+    assert release(made).shape == (1, 2)
+    with pytest.raises(PrivacyError, match="has no grant"):
+        release(made, app="Y")
+    assert made.set_preferences("Ann", ["age"]).kept[0] == review.kept[0]  # hiding less needs no new verification
+
+
+def test_hiding_what_an_app_gets_ends_its_grant():
+    made = platform()
+    granted(made)
+    review = made.set_preferences("Ann", ["gender"])
+    assert [grant.revoked.reason for grant in review.revoked] == ["gender itself is private now"]
+
+
+def test_grants_that_leak_together_under_new_preferences_are_revoked_newest_first():
+    made = Platform(DATA, verifier=LIGHT, clock=lambda: NOON)
+    made.set_preferences("Ann", ["age"])
+    for app in "XY":
+        made.add_app(app, ["gender"])
+    first, second = granted(made, PLUS, "X"), granted(made, MINUS, "Y")
+    review = made.set_preferences("Ann", ["smiling"])
+    assert [grant.number for grant in review.kept] == [first.number]
+    assert review.revoked[0].number == second.number
+    assert review.revoked[0].revoked.reason.startswith("Together with other grants: Reject")
+
+
+def test_a_new_attacker_ends_what_only_it_can_read_and_spares_certificates():
+    made = platform(verifier=Verifier([LOGISTIC]))
+    blind, label = granted(made, XOR, "X"), granted(made, None, "Y")
+    # the label stands beside numbers, so its union rests on attackers as well: it is verified anew, and stays
+    review = made.add_attacker(NEIGHBOURS)
+    assert [grant.number for grant in review.revoked] == [blind.number]
+    assert "neighbours guesses smiling right" in review.revoked[0].revoked.reason
+    assert [grant.number for grant in review.kept] == [label.number]
+    assert made.review() == made.review()
+    assert release(made, app="Y").shape == (1, 1)
+
+
+def test_a_certificate_needs_no_new_attack():
+    def never(seed):
+        raise AssertionError
+
+    made = platform()
+    label = granted(made)
+    assert made.add_attacker(Attacker("never", never)).kept == (label,)
+    assert release(made).shape == (1, 1)
+
+
+def test_an_app_that_asks_for_something_else_starts_anew():
+    made = platform()
+    granted(made, GENDER)
+    made.add_app("X", ["gender"])  # the same again changes nothing
+    assert release(made).shape == (1, 2)
+    made.add_app("X", ["age"])
+    assert made.grants("Ann")[0].revoked.reason == "app X now asks for age"
+    with pytest.raises(PrivacyError, match="has no grant"):
+        release(made)
+
+
+def test_a_proposal_goes_stale():
+    made = platform()
+    first, second = made.propose("Ann", "X", PLUS), made.propose("Ann", "Y", MINUS)
+    assert (first.verdict, second.verdict) == ("accept", "accept")
+    made.allow(first)
+    with pytest.raises(PrivacyError, match="changed since this was verified"):
+        made.allow(second)
+    third = made.propose("Ann", "Z", GENDER)
+    made.set_preferences("Ann", ["smiling", "age"])
+    with pytest.raises(PrivacyError, match="changed since this was verified"):
+        made.allow(third)
+
+
+# --- frames ---
+
+
+def test_no_more_frames_than_were_verified():
+    made = platform()
+    grant = granted(made, GENDER, frames=2)
+    assert grant.report["setting"]["width"] == 4  # two frames beside each other were attacked
+    assert release(made).shape == (1, 2)
+    with pytest.raises(BudgetExceededError, match=r"2 frame\(s\) of this person were verified .* 1 are released"):
+        release(made, 2)
+    assert release(made).shape == (1, 2)
+    with pytest.raises(BudgetExceededError):
+        release(made)
+    with pytest.raises(InputError, match="no sequence has 3 frames"):
+        made.propose("Ann", "X", GENDER, frames=3)
+
+
+def test_the_last_release_is_repeated_when_asked_to(tmp_path):
+    made = platform(tmp_path)
+    granted(made, GENDER, frames=2, then="repeat")
+    out = release(made, 5)
+    assert (out[1:] == out[1]).all()
+    assert (out[0] != out[1]).any()
+    again = platform(tmp_path)
+    assert again.release("Ann", "X", FRAMES[10:12], pipeline=PIXELS).tolist() == [out[1].tolist()] * 2
+
+
+def test_windows_need_persons():
+    alone = VerificationSet(DATA.features, DATA.labels, None, PIXELS)
+    made = Platform(alone, verifier=LIGHT)
+    made.set_preferences("Ann", ["smiling"])
+    made.add_app("X", ["gender"])
+    with pytest.raises(InputError, match="nobody knows who is on the verification rows"):
+        made.propose("Ann", "X", GENDER, frames=2)
+    assert made.propose("Ann", "X", GENDER).verdict == "accept"
+
+
+# --- memory ---
+
+
+def test_everything_survives_a_restart(tmp_path):
+    made = platform(tmp_path)
+    grant = granted(made, GENDER, frames=2)
+    first = release(made)
+    again = Platform(DATA, verifier=LIGHT, development=DEVELOPMENT, folder=tmp_path)
+    assert again.grants("Ann") == (grant,)
+    assert release(again).tolist() == first.tolist()
+    with pytest.raises(BudgetExceededError):
+        release(made)  # the first one sees what the second one let out
+
+
+def test_a_platform_killed_while_it_reviews_lets_nothing_out(tmp_path):
+    def killed(seed):
+        raise KeyboardInterrupt
+
+    made = platform(tmp_path, verifier=Verifier([LOGISTIC]))
+    granted(made, GENDER)
+    dying = Platform(DATA, verifier=Verifier([Attacker("logistic", killed)]), folder=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        dying.set_preferences("Ann", ["smiling", "age"])
+    again = Platform(DATA, verifier=Verifier([LOGISTIC]), folder=tmp_path)
+    with pytest.raises(PrivacyError, match=r"grant 1 is suspended.*Review it first"):
+        release(again)
+    assert len(again.review("Ann").kept) == 1
+    assert release(again).shape == (1, 2)
+
+
+@pytest.mark.parametrize("change", ["attackers", "rows"])
+def test_a_grant_does_not_hold_under_other_terms(tmp_path, change):
+    made = platform(tmp_path)
+    granted(made, GENDER)
+    labels = DATA.labels | {"age": 1 - DATA.labels["age"]}
+    rows = VerificationSet(DATA.features, labels, DATA.persons, PIXELS) if change == "rows" else DATA
+    verifier = Verifier([LOGISTIC]) if change == "attackers" else LIGHT
+    again = Platform(rows, verifier=verifier, folder=tmp_path)
+    with pytest.raises(PrivacyError, match="suspended"):
+        release(again)
+    again.review()
+    assert release(again).shape == (1, 2)
+
+
+def test_the_journal_holds_decisions_and_no_private_matter(tmp_path):
+    made = platform(tmp_path)
+    with pytest.raises(InputError):
+        made.propose("Ann", "X", linear({2: 1.0}, pipeline="another"))
+    made.refuse(made.propose("Ann", "X", GENDER))
+    granted(made, GENDER)
+    out = release(made)
+    path = tmp_path / "platform.journal"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    decisions = [(one["verdict"], one["reason"]) for one in records if one.get("kind") == "decision"]
+    assert [verdict for verdict, _ in decisions] == ["denied", "accept", "denied", "accept"]
+    assert decisions[2][1] == "Ann refused"
+    (told,) = (one for one in records if one.get("kind") == "release")
+    assert set(told) == {"kind", "time", "grant", "app", "sift", "frames", "repeated", "size", "check"}
+    assert (told["time"], told["frames"], told["size"]) == (NOON.isoformat(), 1, out.nbytes)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines).replace(b'"frames":1,"grant"', b'"frames":0,"grant"'))
+    with pytest.raises(CorruptFileError, match="was altered"):
+        platform(tmp_path)
+
+
+def test_a_sift_that_was_exchanged_is_refused(tmp_path):
+    made = platform(tmp_path)
+    grant, other = granted(made, GENDER, "X"), granted(made, linear({6: 1.0}), "Y")
+    sifts = tmp_path / "sifts"
+    (sifts / f"{other.sift}.npz").replace(sifts / f"{grant.sift}.npz")
+    with pytest.raises(CorruptFileError, match="another sift than its name says"):
+        release(Platform(DATA, verifier=LIGHT, folder=tmp_path))
+
+
+def test_people_who_are_on_both_sides_are_refused():
+    first, second = DATA.divide(0.3)
+    assert not set(first.persons) & set(second.persons)
+    assert len(first.features) + len(second.features) == 4000
+    with pytest.raises(InputError, match="some persons are on development and verification rows"):
+        Platform(DATA, development=first)
+    with pytest.raises(InputError, match="features of one pipeline"):
+        Platform(DATA, development=VerificationSet(FRAMES, {}, None, "another"))
+    with pytest.raises(InputError, match="NaN"):
+        VerificationSet(np.full((3, 2), np.nan), {})
+
+
+# --- what a person reads ---
+
+
+def test_fewer_details_end_in_one_bit():
+    made = platform()
+    details = [made.propose("Ann", "X", linear(*({feature: 1.0} for feature in range(2, 7))))]
+    for _ in range(3):
+        details.append(made.fewer_details(details[-1]))
+    assert [proposal.sift.levels for proposal in details] == [(256,) * 5, (2, 2, 2), (2, 2), (2,)]
+    assert all(proposal.examination.certified for proposal in details[1:])
+    with pytest.raises(PrivacyError, match="no fewer details"):
+        made.fewer_details(details[-1])
+    made.allow(details[-1])
+    assert release(made).shape == (1, 1)
+
+
+def test_the_sentence_names_everything_hidden():
+    alone = [Reading("Smiling", 0.562, 0.5801, certified=False), Reading("Age", 0.48, 0.51, certified=True)]
+    together = [Reading("Smiling", 0.7, 0.72, certified=False), Reading("Age", 0.52, 0.54, certified=True)]
+    sentence = consent_sentence(
+        "X", ["Gender", "Hair"], ["Smiling", "Age"], alone, together, ["Y"], verdict="reject", confidence=0.95
+    )
+    assert sentence == (
+        "App X asks for Gender and Hair. You hide Smiling and Age. Best known guess of Smiling: 56% (at most 59%, 95% "
+        "sure; 50% is blind). Best possible guess of Age: 50% (at most 51%, 95% sure; 50% is blind). With app Y "
+        "together: Smiling 70% (at most 72%), Age 52% (at most 54%). That is too much: the app gets nothing."
+    )
+
+
+def test_a_proposal_is_plain_data():
+    made = platform()
+    granted(made, GENDER, "X")
+    proposal = made.propose("Ann", "Y", linear({6: 1.0}))
+    document = json.loads(json.dumps(proposal.to_dict(), allow_nan=False))
+    assert document["sentence"] == proposal.sentence
+    assert document["together"]["verdict"] == "accept"
