@@ -3,10 +3,9 @@
 The function is learned once and its codes are flipped for every epsilon, as `blindsight.search.phashing` would do it.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.methods.found import Floats, Found, Labels, by_codes
+from benchmarks.methods.searching import CLAIMED_EPSILONS, Found, Searchable, by_codes
 from blindsight.search.deep.adsh import ADSH
 from blindsight.search.deep.pairwise import DPSH, DSH, HashNet
 from blindsight.search.discrete import SDH
@@ -18,19 +17,9 @@ from blindsight.search.lsh import LSH
 from blindsight.search.pitq import PITQ
 from blindsight.search.spectral import SH
 
-EPSILONS = (1, 2, 4)
 LEARNERS: dict[str, type[HashLearner]] = {
     learner.__name__: learner for learner in (LSH, ITQ, SH, KSH, SDH, DPSH, DSH, HashNet, ADSH)
 }
-
-
-@dataclass(frozen=True)
-class Searchable:
-    """Features to hash: all that are searched, those that ask, and the few with labels to learn from."""
-
-    database: Floats
-    queries: Floats
-    labelled: tuple[Floats, Labels]
 
 
 def run(given: Searchable, *, seed: int, learner: str, bits: int) -> dict[str, Found]:
@@ -40,7 +29,7 @@ def run(given: Searchable, *, seed: int, learner: str, bits: int) -> dict[str, F
     hasher = kind(bits, **seeded)
     function = hasher.fit(*(given.labelled if kind.supervised else (given.database,))).function_
     queries, codes = function(given.queries), function(given.database)
-    flipped = {str(epsilon): flip(codes, bits, paper_beta(epsilon)) for epsilon in EPSILONS}
+    flipped = {str(epsilon): flip(codes, bits, paper_beta(epsilon)) for epsilon in CLAIMED_EPSILONS}
     return {epsilon: by_codes(queries, items) for epsilon, items in {"inf": codes, **flipped}.items()}
 
 

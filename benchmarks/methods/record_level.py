@@ -4,14 +4,15 @@ What is released of a private record is drawn from the operating system's random
 classifiers are learned from public rows, except where a method is said to learn from the private ones.
 """
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.methods.found import Floats, Found, Labels, by_codes, by_symbols
 from benchmarks.methods.phashing import LEARNERS
+from benchmarks.methods.searching import RECORD_EPSILONS, Floats, Found, PrivateCollection, by_codes, by_symbols
 from blindsight.search.central import CentralHasher
 from blindsight.search.flipping import flip, paper_beta, record_beta
 from blindsight.search.hammingball import HammingBall
@@ -21,18 +22,7 @@ from blindsight.search.pitq import PITQ
 from blindsight.search.spectral import SH
 from blindsight.search.symbols import KaryResponse
 
-EPSILONS = (1, 2, 4, 8)
 _SYMBOLS = {1: 3, 2: 6, 4: 10, 8: 32}
-
-
-@dataclass(frozen=True)
-class PrivateCollection:
-    """Public rows with their labels, private rows to be found, and rows that ask."""
-
-    public: Floats
-    labels: Labels
-    private: Floats
-    queries: Floats
 
 
 def hidden_nowhere(given: PrivateCollection, *, seed: int, learner: str, bits: int) -> dict[str, Found]:
@@ -46,8 +36,8 @@ def published(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, Fo
     """Search as in the paper: PHashing around ITQ, and PITQ, both learned from the private rows."""
     function = ITQ(bits, random_state=seed).fit(given.private).function_
     queries, codes = function(given.queries), function(given.private)
-    found = {f"phashing/{e}": by_codes(queries, flip(codes, bits, paper_beta(e))) for e in EPSILONS}
-    for epsilon in EPSILONS:
+    found = {f"phashing/{e}": by_codes(queries, flip(codes, bits, paper_beta(e))) for e in RECORD_EPSILONS}
+    for epsilon in RECORD_EPSILONS:
         pitq = PITQ(bits, epsilon, random_state=seed).fit(given.private)
         found[f"pitq/{epsilon}"] = by_codes(pitq.transform(given.queries), pitq.codes_)
     return found
@@ -57,8 +47,8 @@ def noisy_bits(given: PrivateCollection, *, seed: int, bits: int) -> dict[str, F
     """Release ITQ's codes by randomised response on every bit, and by the Hamming ball."""
     function = ITQ(bits, random_state=seed).fit(given.public).function_
     queries, codes = function(given.queries), function(given.private)
-    found = {f"response/{e}": by_codes(queries, flip(codes, bits, record_beta(e, bits))) for e in EPSILONS}
-    balls = {f"ball/{e}": by_codes(queries, HammingBall(bits, e).release(codes)) for e in EPSILONS}
+    found = {f"response/{e}": by_codes(queries, flip(codes, bits, record_beta(e, bits))) for e in RECORD_EPSILONS}
+    balls = {f"ball/{e}": by_codes(queries, HammingBall(bits, e).release(codes)) for e in RECORD_EPSILONS}
     return found | balls
 
 
@@ -78,17 +68,21 @@ def plain_labels(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
     scores = classifier.predict_proba(given.queries)
     answers = classifier.predict_proba(given.private).argmax(axis=1)
     k = scores.shape[1]
-    return {f"labels/{e}": by_symbols(scores, KaryResponse(k, e).release(answers)) for e in EPSILONS}
+    return {f"labels/{e}": by_symbols(scores, KaryResponse(k, e).release(answers)) for e in RECORD_EPSILONS}
 
 
 def local(given: PrivateCollection, *, seed: int, epsilon: float, labelled: bool = False) -> dict[str, Found]:
     """Search by the library's local mode with its defaults, without or with the labels of the public rows."""
     hasher = LocalHasher(epsilon, random_state=seed)
     hasher.fit(given.public, given.labels) if labelled else hasher.fit(given.public)
-    kinds, symbols = np.unique(hasher.release(given.private), axis=0, return_inverse=True)
-    scores = hasher.scores(given.queries, kinds)
     name = "local-labels" if labelled else "local"
-    return {f"{name}/{epsilon:g}": by_symbols(scores, symbols.ravel())}
+    return {f"{name}/{epsilon:g}": local_answer(hasher, given.queries, hasher.release(given.private))}
+
+
+def local_answer(hasher: LocalHasher, queries: Floats, released: NDArray[Any]) -> Found:
+    """Answer with the kinds of releases there are, each scored once, and which of them every row got."""
+    kinds, symbols = np.unique(released, axis=0, return_inverse=True)
+    return by_symbols(hasher.scores(queries, kinds), symbols.ravel())
 
 
 def central(given: PrivateCollection, *, seed: int, epsilon: float, delta: float, bits: int) -> dict[str, Found]:

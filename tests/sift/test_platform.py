@@ -5,6 +5,8 @@ import math
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import PIPE, Popen
+from sys import executable
 from typing import Any
 
 import numpy as np
@@ -448,6 +450,40 @@ def test_everything_survives_a_restart(tmp_path):
     assert release(again).tolist() == first.tolist()
     with pytest.raises(BudgetExceededError):
         release(made)  # the first one sees what the second one let out
+
+
+RELEASING = """
+import sys
+from pathlib import Path
+import numpy as np
+from blindsight.sift.attackers import Attacker
+from blindsight.sift.platform import Platform
+from blindsight.sift.verificationset import VerificationSet
+from blindsight.sift.verify import Verifier
+
+folder, pipeline = Path(sys.argv[1]), sys.argv[2]
+arrays = dict(np.load(folder / "set.npz"))
+X, persons = arrays.pop("X"), arrays.pop("persons")
+verifier = Verifier([Attacker(name, None) for name in ("logistic", "neighbours")])
+made = Platform(VerificationSet(X, arrays, persons, pipeline), verifier=verifier, folder=folder)
+while True:
+    made.release("Ann", "X", X[:1], pipeline=pipeline)
+    print("released", flush=True)
+"""
+
+
+def test_no_release_of_a_killed_process_is_forgotten(tmp_path):
+    np.savez(tmp_path / "set.npz", X=DATA.features, persons=DATA.persons, **DATA.labels)
+    granted(platform(tmp_path), GENDER, then="repeat")
+    with Popen([executable, "-c", RELEASING, str(tmp_path), PIXELS], stdout=PIPE) as process:
+        acknowledged = [process.stdout.readline() for _ in range(20)]
+        process.kill()
+    assert acknowledged == [b"released\n"] * 20
+    platform(tmp_path)  # repairs what the kill cut off, and reads the rest
+    records = [json.loads(line) for line in (tmp_path / "platform.journal").read_text().splitlines()]
+    releases = [record["frames"] for record in records if record.get("kind") == "release"]
+    assert len(releases) >= 20
+    assert sum(releases) == 1  # one frame, and then the same again
 
 
 def test_a_platform_killed_while_it_reviews_lets_nothing_out(tmp_path):

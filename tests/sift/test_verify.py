@@ -197,6 +197,17 @@ def test_sift_with_few_levels_is_certified():
         Verifier(QUICK).verify((sift_of(), X[1000:]), {"smiling": private[1000:]}, certified=True)
 
 
+def test_where_an_alphabet_is_too_large_to_certify_attackers_decide():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((4000, 6)).astype(np.float32)
+    private = (np.arange(4000) % 2).astype(np.int8)
+    many = with_few_levels(sift_of(1), X[:1000], 145)
+    rows = ((many, X[1000:]), {"smiling": private[1000:]})
+    attacked, insisted = (Verifier(QUICK).verify(*rows, certified=wish) for wish in (None, True))
+    assert (attacked.verdict, insisted.verdict) == ("accept", "inconclusive")
+    assert [result.attacker for result in attacked.results] == ["lookup table", "logistic", "bayes"]
+
+
 def test_leaking_symbols_are_rejected_and_unclear_ones_left_open():
     _, private = leaky(1000, 0.0)
     rng = np.random.default_rng(6)

@@ -4,7 +4,7 @@
 """
 
 from benchmarks.harness import Benchmark, Method
-from benchmarks.methods.record_level import EPSILONS
+from benchmarks.methods.searching import RECORD_EPSILONS
 from benchmarks.suites.hash_private.cases import LENGTHS, tasks
 from benchmarks.suites.hash_private.tables import sections
 
@@ -17,12 +17,15 @@ BENCHMARK = Benchmark(
     methods=(
         *(Method("bits", f"{_HERE}:noisy_bits", {"bits": bits}) for bits in LENGTHS),
         Method("codebook", f"{_HERE}:plain_codebook"),
-        *(Method("local", f"{_HERE}:local", {"epsilon": epsilon}) for epsilon in EPSILONS),
+        *(Method("local", f"{_HERE}:local", {"epsilon": epsilon}) for epsilon in RECORD_EPSILONS),
         Method("labels", f"{_HERE}:plain_labels"),
-        *(Method("local-labels", f"{_HERE}:local", {"epsilon": epsilon, "labelled": True}) for epsilon in EPSILONS),
+        *(
+            Method("local-labels", f"{_HERE}:local", {"epsilon": epsilon, "labelled": True})
+            for epsilon in RECORD_EPSILONS
+        ),
         *(
             Method("central", f"{_HERE}:central", {"epsilon": epsilon, "delta": 1e-6, "bits": 64})
-            for epsilon in EPSILONS
+            for epsilon in RECORD_EPSILONS
         ),
         Method("published", f"{_HERE}:published", {"bits": 48}),
         *(

@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import Problem, Settings, Task
-from benchmarks.methods.found import Floats, Labels
-from benchmarks.methods.record_level import PrivateCollection
+from benchmarks.methods.searching import Floats, Labels, PrivateCollection
 from benchmarks.suites.hash_tables.pictures import pictures, said, usable
 from benchmarks.suites.hash_tables.scores import score
 from blindsight.rng import science

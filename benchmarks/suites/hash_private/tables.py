@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.methods.record_level import EPSILONS
+from benchmarks.methods.searching import RECORD_EPSILONS
 from benchmarks.results import Result
 from benchmarks.suites.hash_private.cases import HALF, LENGTHS
 from benchmarks.suites.hash_tables.relations import verdict
@@ -14,6 +14,7 @@ from blindsight.search.flipping import paper_beta, record_loss
 Values = tuple[float, ...]
 
 LONGEST = LENGTHS[-1]
+DASHES = ("-",) * len(RECORD_EPSILONS)
 NAMES = {
     "response": "randomised response on every bit",
     "ball": "Hamming ball",
@@ -47,13 +48,13 @@ TARGETS: dict[tuple[str, str], Values] = {
 
 
 @dataclass(frozen=True)
-class Found:
+class Measured:
     """All figures on one collection."""
 
     results: Sequence[Result]
 
     @classmethod
-    def on(cls, results: Sequence[Result], dataset: str) -> "Found":
+    def on(cls, results: Sequence[Result], dataset: str) -> "Measured":
         """Keep the results on this collection."""
         return cls([result for result in results if result.dataset == dataset])
 
@@ -74,7 +75,7 @@ class Found:
 
 def sections(results: Sequence[Result]) -> list[Grid]:
     """Return the targets, then a table for every collection, then what lacks privacy per record."""
-    fashion, cifar, half = (Found.on(results, name) for name in ("fashion-mnist", "cifar10", HALF))
+    fashion, cifar, half = (Measured.on(results, name) for name in ("fashion-mnist", "cifar10", HALF))
     return [
         _targets(fashion),
         _record_level("Fashion-MNIST: mAP by record-level epsilon", fashion, REFERENCE),
@@ -85,71 +86,67 @@ def sections(results: Sequence[Result]) -> list[Grid]:
     ]
 
 
-def _columns(reference: bool, what: str = "epsilon") -> tuple[str, ...]:
-    whose = ("reference", "ours") if reference else ("ours",)
-    return ("", *(f"{what} {epsilon}, {who}" for epsilon in EPSILONS for who in whose))
-
-
-def _targets(found: Found) -> Grid:
+def _targets(found: Measured) -> Grid:
     rows: list[tuple[Cell, ...]] = []
     for (mode, said), bounds in TARGETS.items():
         verdicts = []
-        for epsilon, bound in zip(EPSILONS, bounds, strict=True):
+        for epsilon, bound in zip(RECORD_EPSILONS, bounds, strict=True):
             reached = verdict(found.of(f"{mode}/{epsilon}"), bound, ("reached", "missed"))
             verdicts.append(f"{bound:g}: {reached}")
         rows.append((f"{mode} mode, {said}", *verdicts))
-    columns = ("", *(f"epsilon {epsilon}" for epsilon in EPSILONS))
+    columns = ("", *(f"epsilon {epsilon}" for epsilon in RECORD_EPSILONS))
     return Grid("Targets on Fashion-MNIST (mAP; local mode without labels)", columns, tuple(rows))
 
 
-def _record_level(title: str, found: Found, reference: dict[str, Values]) -> Grid:
+def _record_level(title: str, found: Measured, reference: dict[str, Values]) -> Grid:
     rows: list[tuple[Cell, ...]] = []
 
-    def add(said: str, ours: Sequence[Cell], known: Sequence[str] = ("-",) * 4) -> None:
+    def add(said: str, ours: Sequence[Cell], known: Sequence[str] = DASHES) -> None:
         pairs = zip(known, ours, strict=True)
         rows.append((said, *(cell for pair in pairs for cell in (pair if reference else pair[1:]))))
 
     for name, said in NAMES.items():
         if name in ("response", "ball"):
-            fixed = [found.of(f"{name}/{epsilon}", bits=LONGEST) for epsilon in EPSILONS]
+            fixed = [found.of(f"{name}/{epsilon}", bits=LONGEST) for epsilon in RECORD_EPSILONS]
             add(f"{said}, {LONGEST} bits", fixed, _texts(reference, f"{name}, {LONGEST} bits"))
-            best = [found.best(name, epsilon) for epsilon in EPSILONS]
+            best = [found.best(name, epsilon) for epsilon in RECORD_EPSILONS]
             add(f"{said}, the best length", [values for values, _ in best], _texts(reference, name))
             add("that length", [str(bits or "-") for _, bits in best])
         else:
-            add(said, [found.of(f"{name}/{epsilon}") for epsilon in EPSILONS], _texts(reference, name))
-    return Grid(title, _columns(bool(reference)), tuple(rows), "Chance is 0.10.")
+            add(said, [found.of(f"{name}/{epsilon}") for epsilon in RECORD_EPSILONS], _texts(reference, name))
+    whose = (", reference", ", ours") if reference else ("",)
+    columns = ("", *(f"epsilon {epsilon}{who}" for epsilon in RECORD_EPSILONS for who in whose))
+    return Grid(title, columns, tuple(rows), "Chance is 0.10.")
 
 
 def _texts(reference: dict[str, Values], name: str) -> tuple[str, ...]:
-    return tuple(f"{value:.3f}" for value in reference[name]) if name in reference else ("-",) * len(EPSILONS)
+    return tuple(f"{value:.3f}" for value in reference[name]) if name in reference else DASHES
 
 
-def _half(half: Found, whole: Found) -> Grid:
+def _half(half: Measured, whole: Measured) -> Grid:
     rows: list[tuple[Cell, ...]] = []
     for name in ("codebook", "local", "labels", "local-labels"):
-        pairs = ((whole.of(f"{name}/{epsilon}"), half.of(f"{name}/{epsilon}")) for epsilon in EPSILONS)
+        pairs = ((whole.of(f"{name}/{epsilon}"), half.of(f"{name}/{epsilon}")) for epsilon in RECORD_EPSILONS)
         rows.append((NAMES[name], *(cell for pair in pairs for cell in pair)))
-    columns = ("", *(f"epsilon {epsilon}, {kept}" for epsilon in EPSILONS for kept in ("all", "half")))
+    columns = ("", *(f"epsilon {epsilon}, {kept}" for epsilon in RECORD_EPSILONS for kept in ("all", "half")))
     title = "Fashion-MNIST: mAP where the public pictures lack half of the classes"
     note = "Public pictures of all ten classes, as above, or of five. Reference, codebook, epsilon 4: 0.36 and 0.29."
     return Grid(title, columns, tuple(rows), note)
 
 
-def _not_record_level(title: str, found: Found, reference: dict[str, tuple[str, ...]]) -> Grid:
+def _not_record_level(title: str, found: Measured, reference: dict[str, tuple[str, ...]]) -> Grid:
     rows: list[tuple[Cell, ...]] = []
-    dashes = ("-",) * len(EPSILONS)
     for name, said in (("phashing", "PHashing (ITQ)"), ("pitq", "PITQ, as published")):
-        ours = [found.of(f"{name}/{epsilon}") for epsilon in EPSILONS]
+        ours = [found.of(f"{name}/{epsilon}") for epsilon in RECORD_EPSILONS]
         rows.append((said, *ours, "-"))
         if name in reference:
             rows.append((f"{said}, reference", *reference[name], "-"))
     for name in ("ITQ", "LSH", "SH"):
         known = f" (reference {reference[name][0]})" if name in reference else ""
-        rows.append((f"{name}, nothing hidden{known}", *dashes, found.of("none", learner=name)))
-    true = (f"{record_loss(paper_beta(epsilon), LONGEST):.1f}" for epsilon in EPSILONS)
+        rows.append((f"{name}, nothing hidden{known}", *DASHES, found.of("none", learner=name)))
+    true = (f"{record_loss(paper_beta(epsilon), LONGEST):.1f}" for epsilon in RECORD_EPSILONS)
     rows.insert(0, ("PHashing's true epsilon per record, were its function public", *true, "-"))
-    columns = ("", *(f"claimed {epsilon}" for epsilon in EPSILONS), "none")
+    columns = ("", *(f"claimed {epsilon}" for epsilon in RECORD_EPSILONS), "none")
     note = (
         "Functions are learned from the private rows, as in the paper; with that, PHashing has no finite epsilon. "
         "PITQ has none in any case: it releases the true codes."

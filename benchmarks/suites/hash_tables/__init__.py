@@ -5,10 +5,9 @@
 """
 
 from benchmarks.harness import Benchmark, Method
-from benchmarks.methods.phashing import LEARNERS
 from benchmarks.suites.hash_tables.cases import LABELLED, QUERIES, ROTATIONS, tasks
 from benchmarks.suites.hash_tables.paper import LENGTHS
-from benchmarks.suites.hash_tables.relations import PITQ_EPSILONS
+from benchmarks.suites.hash_tables.relations import EVERYTHING, PITQ_EPSILONS
 from benchmarks.suites.hash_tables.tables import sections
 
 _STEPS = {"pitq": "published", "pitq-right": "procrustes"}
@@ -26,7 +25,7 @@ BENCHMARK = Benchmark(
         ),
         *(
             Method(learner.lower(), "benchmarks.methods.phashing:run", {"learner": learner, "bits": bits})
-            for learner in LEARNERS
+            for learner in EVERYTHING
             for bits in LENGTHS
         ),
         *(

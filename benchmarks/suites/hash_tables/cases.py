@@ -5,16 +5,16 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import Problem, Settings, Task
-from benchmarks.methods.itq import Rows
-from benchmarks.methods.phashing import LEARNERS, Searchable
+from benchmarks.methods.searching import Labels, Searchable, Unlabelled
 from benchmarks.suites.hash_tables.pictures import drawn, pictures, said, usable
+from benchmarks.suites.hash_tables.relations import EVERYTHING
 from benchmarks.suites.hash_tables.scores import score
 from blindsight.rng import science
 
 QUERIES = 1000
 LABELLED = 500  # a class
 TIMED = (50_000, 512)
-LEARNED = (*map(str.lower, LEARNERS), "pitq", "pitq-right")
+LEARNED = (*map(str.lower, EVERYTHING), "pitq", "pitq-right")
 ROTATIONS = ("itq-blindsight", "itq-faiss")
 
 
@@ -53,7 +53,7 @@ def _pose_rotation(settings: Settings, seed: int) -> Problem:
     features, labels = pictures(settings, "fashion-mnist")
     sizes = (310, 310, 100) if settings.quick else (20_000, 20_000, 500)
     train, database, queries = _parts(len(labels), sizes, seed)
-    given = Rows(features[train], features[database], features[queries])
+    given = Unlabelled(features[train], features[database], features[queries])
     return Problem(given, partial(score, labels[queries], labels[database]))
 
 
@@ -61,10 +61,10 @@ def _pose_timed(rows: int, width: int, seed: int) -> Problem:
     """Learn from many rows and hash few, so that it is learning which is timed."""
     features, labels = drawn(rows, width)
     _, database, queries = _parts(rows, (0, rows // 5, rows // 100), seed)
-    given = Rows(features, features[database], features[queries])
+    given = Unlabelled(features, features[database], features[queries])
     return Problem(given, partial(score, labels[queries], labels[database]))
 
 
-def _parts(rows: int, sizes: tuple[int, ...], seed: int) -> list[np.ndarray]:
+def _parts(rows: int, sizes: tuple[int, ...], seed: int) -> list[Labels]:
     """Draw parts of these sizes without a row in common."""
     return np.split(science(seed).permutation(rows), np.cumsum(sizes))[: len(sizes)]

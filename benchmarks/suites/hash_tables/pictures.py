@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from benchmarks.harness import Settings
-from benchmarks.methods.found import Floats, Labels
+from benchmarks.methods.searching import Floats, Labels
 from blindsight.errors import InputError
 
 Pictures = tuple[Floats, Labels]
@@ -29,9 +29,9 @@ def usable(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
     lacking = {name: lack for name in names if (lack := _lack(name))}
     left = tuple(name for name in names if name not in lacking)
     if not left:
-        raise InputError(f"there is nothing to measure: {'; '.join(lacking.values())}. Or try --quick.")
+        raise InputError(f"there are no pictures: {'; '.join(lacking.values())}. --quick draws numbers instead.")
     for lack in lacking.values():
-        print(f"{lack}: its part is not measured.", file=sys.stderr)
+        _tell_once(f"{lack}: its part is not measured.")
     return left
 
 
@@ -52,6 +52,11 @@ def drawn(count: int, dimensions: int, classes: int = 10) -> Pictures:
     labels = rng.permutation(np.arange(count) % classes)
     centres = 0.7 * rng.standard_normal((classes, dimensions))
     return (centres[labels] + rng.standard_normal((count, dimensions))).astype(np.float32), labels
+
+
+@cache
+def _tell_once(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 @cache

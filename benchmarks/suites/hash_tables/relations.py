@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
-from benchmarks.methods.phashing import EPSILONS
+from benchmarks.methods.searching import CLAIMED_EPSILONS
 from benchmarks.suites.hash_tables.paper import LENGTHS, Figures
 
 UNSUPERVISED = ("LSH", "ITQ", "SH")
@@ -68,7 +68,7 @@ def _growth(learners: Sequence[str], epsilon: float) -> Callable[[Figures], floa
 
 def _smallest_step(run: Figures) -> float:
     """Measure the least gain from one epsilon to the next larger, over all learners and lengths."""
-    budgets = (*EPSILONS, inf)
+    budgets = (*CLAIMED_EPSILONS, inf)
     return min(
         run[name, more, bits] - run[name, less, bits]
         for name in EVERYTHING

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.stats import rankdata
 
-from benchmarks.methods.found import Found, Labels
+from benchmarks.methods.searching import Found, Labels
 from blindsight.errors import InputError
 from blindsight.search.evaluation import evaluate_codes, evaluate_distances
 

@@ -4,16 +4,18 @@ Shen, Shen, Liu and Shen, "Supervised Discrete Hashing", CVPR 2015, minimise ove
 
     || Y - B W ||^2 + lam || W ||^2 + nu || B - phi(X) P ||^2,    B in {-1, +1}
 
-where Y holds the classes as indicators and phi are Gaussian kernel features of some anchor rows. Three steps take turns:
-W is a ridge regression (Eq. 5), P a least-squares fit (Eq. 4), and B is improved bit by bit, each column in closed form
-with all others fixed (discrete cyclic coordinate descent, Eq. 11) until none changes. No step raises the objective. The
-function is sign(phi(x) P): a `KernelHash`.
+where Y holds the classes as indicators and phi are Gaussian kernel features of some anchor rows. Three steps take
+turns: W is a ridge regression, P a least-squares fit, and B is improved bit by bit, each column in closed form with all
+others fixed (discrete cyclic coordinate descent) until none changes. No step raises the objective. The function is
+sign(phi(x) P): a `KernelHash`.
 
     paper            here
     B, L x n         `codes`, n x bits
     W, L x classes   `classifier`, bits x classes
     F(x) = P^T phi   `fitted`, n x bits
     G-step           `ridge`
+    F-step           `_projection`
+    B-step (DCC)     `discrete_descent`
 """
 
 import numpy as np
@@ -76,23 +78,19 @@ class SDH(HashLearner):
         matrix = _projection(features, factor, codes)
         for _ in range(self.iterations):
             classifier = ridge(codes, labels, self.lam)
-            codes = discrete_descent(codes, labels, classifier, features @ matrix, self.nu)
+            fitted = (features @ matrix).astype(np.float64)
+            codes = discrete_descent(codes, labels, classifier, fitted, self.nu)
             matrix = _projection(features, factor, codes)
         return KernelHash(anchors, bandwidth, np.zeros(len(anchors), dtype=np.float32), matrix)
 
 
-def objective(codes: Doubles, labels: Doubles, classifier: Doubles, fitted: Doubles, nu: float) -> float:
-    """Return || Y - B W ||^2 + nu || B - F ||^2: all of the objective that depends on the codes."""
-    return float(np.sum((labels - codes @ classifier) ** 2) + nu * np.sum((codes - fitted) ** 2))
-
-
 def ridge(codes: Doubles, labels: Doubles, lam: float) -> Doubles:
-    """Return the W that minimises || Y - B W ||^2 + lam || W ||^2 (Eq. 5)."""
+    """Return the W that minimises || Y - B W ||^2 + lam || W ||^2."""
     return np.asarray(cho_solve(cho_factor(codes.T @ codes + lam * np.eye(codes.shape[1])), codes.T @ labels))
 
 
 def discrete_descent(codes: Doubles, labels: Doubles, classifier: Doubles, fitted: Doubles, nu: float) -> Doubles:
-    """Return codes none of whose columns can be improved alone (or that were swept `_SWEEPS` times), Eq. 11."""
+    """Return codes none of whose columns can be improved alone (or that were swept `_SWEEPS` times)."""
     codes = codes.copy()
     target = labels @ classifier.T + nu * fitted  # Q
     overlap = classifier @ classifier.T
@@ -119,5 +117,5 @@ def _gram_factor(features: Floats) -> tuple[Doubles, bool]:
 
 
 def _projection(features: Floats, factor: tuple[Doubles, bool], codes: Doubles) -> Floats:
-    """Return the P that minimises || B - phi(X) P ||^2 (Eq. 4)."""
+    """Return the P that minimises || B - phi(X) P ||^2."""
     return np.asarray(cho_solve(factor, (features.T @ codes.astype(np.float32)).astype(np.float64)), dtype=np.float32)

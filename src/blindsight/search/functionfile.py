@@ -9,10 +9,15 @@ from numpy.typing import NDArray
 from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.search.function import HashFunction, LinearHash
+from blindsight.search.kernel import KernelHash
+from blindsight.search.layers import LayeredHash
+from blindsight.search.network import Module, NetworkHash
 from blindsight.search.spectral import SpectralHash
 
 _KIND = "blindsight/hash-function.1"
-_FUNCTIONS: dict[str, type[HashFunction]] = {kind.name: kind for kind in (LinearHash, SpectralHash)}
+_FUNCTIONS: dict[str, type[HashFunction]] = {
+    kind.name: kind for kind in (KernelHash, LayeredHash, LinearHash, SpectralHash)
+}
 
 
 def save_function(function: HashFunction, path: Path) -> None:
@@ -23,9 +28,22 @@ def save_function(function: HashFunction, path: Path) -> None:
 def load_function(path: Path) -> HashFunction:
     """Read a function that `save_function` wrote; a damaged file raises `CorruptFileError`."""
     document, arrays = read_arrays(path, _KIND)
+    if document == {"function": NetworkHash.name}:
+        raise InputError(f"{path} holds the weights of a network. Give load_network_hash the module they belong to.")
     try:
         return function_from(str(document["function"]), arrays)
     except (KeyError, TypeError, IndexError, ValueError, InputError) as error:
+        raise CorruptFileError(f"{path} holds no usable hash function: {error}") from None
+
+
+def load_network_hash(path: Path, module: Module, device: str = "cpu") -> NetworkHash:
+    """Read the function of a trained network: its weights go into a copy of `module`, a torch module built like it."""
+    document, arrays = read_arrays(path, _KIND)
+    if document != {"function": NetworkHash.name}:
+        raise InputError(f"{path} holds a function that needs no module. Read it with load_function.")
+    try:
+        return NetworkHash.with_module(arrays, module, device)
+    except (KeyError, TypeError) as error:
         raise CorruptFileError(f"{path} holds no usable hash function: {error}") from None
 
 

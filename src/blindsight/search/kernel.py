@@ -3,13 +3,13 @@
 KSH (Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012) wants the inner products of the codes
 of l labelled rows to be r for pairs of one class and -r for the others, r being the number of bits: it minimises
 || sum_k h_k h_k^T - r S ||^2 greedily. With R_k = r S - sum_(t<k) h_t h_t^T, what bits before k left undone, bit k
-maximises h^T R_k h over h = sgn(K a). It starts at the spectral relaxation, the leading eigenvector when sgn is left out
-(Eq. 12), and is refined by gradient steps on the sigmoid-smoothed objective (Eq. 13, 14); the better of the two is
-kept, so refinement never loses. Liu et al. climb by Nesterov's method; here L-BFGS does, in coordinates where the kernel
-features are orthonormal (the same objective, better conditioned, and a deficient rank does no harm).
+maximises h^T R_k h over h = sgn(K a). It starts at the spectral relaxation, the leading eigenvector once sgn is left
+out, and is refined by gradient steps on the sigmoid-smoothed objective; the better of the two is kept, so refinement
+never loses. Liu et al. climb by Nesterov's method; here L-BFGS does, in coordinates where the kernel features are
+orthonormal (the same objective, better conditioned, and a deficient rank does no harm).
 
-S is +1 and -1, so S = 2 Y Y^T - 1 1^T with the classes Y as indicators: R is never laid out, and a product with it costs
-l (classes + bits) instead of l^2.
+S is +1 and -1, so S = 2 Y Y^T - 1 1^T with the classes Y as indicators: R is never laid out, and a product with it
+costs l (classes + bits) instead of l^2. So more rows can be labelled than the paper's 1,000 to 5,000.
 
     paper    here
     a_k      a column of `KernelHash.matrix`
@@ -211,7 +211,7 @@ class Residual:
 def greedy_bit(basis: Doubles, residual: Residual) -> Doubles:
     """Return weights a such that sgn(basis @ a) has a large h^T R h, at least that of the spectral relaxation."""
     rows, rank = basis.shape
-    _, leading = eigh(residual.between(basis), subset_by_index=[rank - 1, rank - 1])  # Eq. 12
+    _, leading = eigh(residual.between(basis), subset_by_index=[rank - 1, rank - 1])
     start = leading[:, 0] * np.sqrt(rows)
     refined = minimize(smoothed_loss, start, (basis, residual), "L-BFGS-B", jac=True, options={"maxiter": _STEPS}).x
     return max(start, refined, key=lambda weights: residual.gain(signs(basis @ weights)))
@@ -221,7 +221,7 @@ def smoothed_loss(weights: Doubles, basis: Doubles, residual: Residual) -> tuple
     """Return -b^T R b / l with b = 2 / (1 + exp(-basis a)) - 1, the smooth stand-in for the signs, and its gradient."""
     smooth = np.tanh(basis @ weights / 2)
     pulled = residual.times(smooth) / len(basis)
-    return -float(smooth @ pulled), -((pulled * (1 - smooth**2)) @ basis)  # Eq. 13, 14
+    return -float(smooth @ pulled), -((pulled * (1 - smooth**2)) @ basis)
 
 
 def signs(scores: Doubles) -> Doubles:

@@ -62,5 +62,5 @@ class HashLearner(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise InputError("labels hold NaN or infinite values.")
         names, classes = np.unique(labels, return_inverse=True)
         if len(names) < 2:
-            raise InputError(f"{name} learns what tells classes apart; all {rows} labels are {names[0]!r}.")
+            raise InputError(f"{name} learns what tells classes apart; all {rows} labels are {names.tolist()[0]!r}.")
         return classes.astype(np.int64)

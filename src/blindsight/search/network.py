@@ -64,11 +64,13 @@ def to_batch(rows: NDArray[Any], device: str) -> Tensor:
 def with_head(module: Module, example: Tensor, bits: int) -> Module:
     """Return a copy of the module whose output is (batch, bits): by a linear head, unless it has that width already."""
     torch = load_torch()
-    module = deepcopy(module)
-    training = module.training
-    with torch.no_grad():
-        output = module.eval()(example)
-    module.train(training)
+    module = deepcopy(module).to(example.device).eval()
+    try:
+        with torch.no_grad():
+            output = module(example)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"the network cannot take a batch of shape {tuple(example.shape)}: {reason}") from error
     if output.ndim != 2 or len(output) != len(example):
         raise InputError(
             f"the network must turn a batch into rows of features, ({len(example)}, d); got {tuple(output.shape)}. "
@@ -76,12 +78,12 @@ def with_head(module: Module, example: Tensor, bits: int) -> Module:
         )
     width = output.shape[1]
     head = torch.nn.Identity() if width == bits else torch.nn.Linear(width, bits)
-    return torch.nn.Sequential(module, head.to(example.device))
+    return torch.nn.Sequential(module, head).to(example.device)
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkHash(HashFunction):
-    """sign(module(x)) for inputs of one `shape`, images or anything else; `bits` is the width of its output."""
+    """sign(module(x)) for inputs of one `shape`, images or anything else; `width` is that of its output."""
 
     module: Module
     shape: tuple[int, ...]
@@ -115,9 +117,8 @@ class NetworkHash(HashFunction):
         """Return the function whose `arrays` these are: the weights go into a copy of the module."""
         torch = load_torch()
         shape, bits = tuple(int(side) for side in arrays["shape"]), int(arrays["bits"])
-        example = to_batch(np.zeros((2, *shape), dtype=np.float32), "cpu")
-        with torch.random.fork_rng(devices=[]):
-            whole = with_head(deepcopy(module).cpu(), example, bits)
+        with torch.random.fork_rng(devices=[]):  # the head's first weights are drawn, then replaced
+            whole = with_head(module, to_batch(np.zeros((2, *shape), dtype=np.float32), "cpu"), bits)
         weights = {key.removeprefix("module."): value for key, value in arrays.items() if key.startswith("module.")}
         try:
             whole.load_state_dict({key: torch.tensor(value) for key, value in weights.items()}, strict=True)

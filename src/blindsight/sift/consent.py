@@ -28,7 +28,7 @@ def consent_sentence(
     verdict: Verdict,
     confidence: float,
 ) -> str:
-    """Return what a person is asked; `together` are the readings with what the `others`, or the app itself, know already.
+    """Return what a person is asked; `together` are the readings beside what `others`, or the app itself, got before.
 
     >>> alone, together = [Reading("Smiling", 0.56, 0.58, False)], [Reading("Smiling", 0.59, 0.61, False)]
     >>> print(consent_sentence("X", ["Gender"], ["Smiling"], alone, together, ["Y", "Z"],

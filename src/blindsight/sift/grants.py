@@ -24,7 +24,7 @@ class Terms:
     private: tuple[str, ...]
     verification_set: str
     verifier: str
-    """From `verifier_name`: attackers, threshold, confidence and seed; without attackers where certified."""
+    """From `verifier_name`: attackers by their names, threshold, confidence, seed; no attackers where certified."""
 
     def covers(self, private: tuple[str, ...], verification_set: str, verifiers: tuple[str, ...]) -> bool:
         """Tell whether what was verified is still all that matters."""

@@ -15,7 +15,8 @@ version of its own (`candidate`). Section 9 leaves collusion open; here
   taken back. Only grants that were revoked *because* they leak too much are left out, else nothing could ever be
   granted again; the odometer counts them too;
 - an app that tries sift after sift would get a bad one accepted in the end, by luck. Its n-th sift is verified at
-  confidence 1 - (1 - c) / (n (n + 1)), so that all its tries together err with probability 1 - c at most.
+  confidence 1 - (1 - c) / (n (n + 1)), so that all its tries together err with probability 1 - c at most. Tries are
+  counted by the app's name: who may register names is for others to watch.
 """
 
 from collections.abc import Callable, Iterable
@@ -76,6 +77,11 @@ class Platform:
             development.check_apart_from(data)
         self._register = Register(None if folder is None else folder / "platform.journal", clock)
         self._store = SiftStore(folder)
+
+    @property
+    def recovered(self) -> str | None:
+        """What an interrupted write left behind in the folder and what was done about it, or None."""
+        return self._register.recovered
 
     # --- who is here ---
 

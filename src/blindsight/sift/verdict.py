@@ -107,15 +107,17 @@ class Verification:
         """The verdict in one line for a person."""
         if not self.results:
             return "Inconclusive: cancelled before the first attack."
-        best = self.best
-        who = "anybody's guess" if self.certified else "the best known guess"
-        reached = f"{who} of {best.attribute} is right in {best.balanced_accuracy:.1%} of cases"
-        sure = f"at most {50 + math.ceil(1e3 * self.bound) / 10:.1f}%, {self.setting.confidence:.0%} sure; 50% is blind"
-        line = f"{self.verdict.capitalize()}: {reached} ({sure}; {0.5 + self.setting.threshold:.0%} is allowed)."
+        allowed = f"{0.5 + self.setting.threshold:.0%} is allowed"
         if self.verdict == "reject":
-            best = max(self.results, key=lambda result: result.interval.low)
-            line = f"Reject: {best.attacker} guesses {best.attribute} right in {best.balanced_accuracy:.1%} of cases "
-            line += f"(at least {math.floor(1e3 * best.interval.low) / 10:.1f}%; {0.5 + self.setting.threshold:.0%} is allowed)."
+            proof = max(self.results, key=lambda result: result.interval.low)
+            low = math.floor(1e3 * proof.interval.low) / 10
+            guesses = f"{proof.attacker} guesses {proof.attribute} right in {proof.balanced_accuracy:.1%} of cases"
+            line = f"Reject: {guesses} (at least {low:.1f}%; {allowed})."
+        else:
+            who = "anybody's guess" if self.certified else "the best known guess"
+            high = f"at most {50 + math.ceil(1e3 * self.bound) / 10:.1f}%, {self.setting.confidence:.0%} sure"
+            reached = f"{who} of {self.best.attribute} is right in {self.best.balanced_accuracy:.1%} of cases"
+            line = f"{self.verdict.capitalize()}: {reached} ({high}; 50% is blind; {allowed})."
         if self.ending == "cancelled":
             return f"{line} Cancelled after {len(self.results)} of {self.setting.planned} attacks."
         needed = self.needed
@@ -167,8 +169,8 @@ class Verification:
 def _growth(gaps: Iterable[tuple[float, float, float]], threshold: float) -> float:
     """Return how many times more rows would decide: every distance shrinks with the root of the rows.
 
-    >>> _growth([(0.06, 0.03, 0.08)], threshold=0.10)  # .08 must become .04
-    4.0
+    >>> round(_growth([(0.06, 0.03, 0.08)], threshold=0.10))  # .08 must become .04
+    4
     """
     above = [(low / (estimate - threshold)) ** 2 for estimate, low, _ in gaps if estimate > threshold]
     if above:

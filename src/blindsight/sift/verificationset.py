@@ -38,6 +38,8 @@ class VerificationSet:
         features = np.concatenate(list(finite_blocks(given, given.shape[1])))
         labels = {name: check_labels(column, len(features), name)[:, 0] for name, column in self.labels.items()}
         persons = check_persons(self.persons, len(features))
+        for array in (features, *labels.values()):
+            array.setflags(write=False)  # what was hashed stays as it was
         for part, value in (("features", features), ("labels", labels), ("persons", persons)):
             object.__setattr__(self, part, value)
 

@@ -42,6 +42,8 @@ from blindsight.sift.sift import Sift
 from blindsight.sift.splits import Indices, check_persons, check_private, check_released, verification_halves
 from blindsight.sift.verdict import Ending, Setting, Verification
 
+_ROWS_TO_CERTIFY = 100  # of either kind per symbol: then chance adds little to the estimate
+
 Release = ArrayLike | tuple[Sift, Features]
 """Numbers that were released, or a sift and the features it is applied to."""
 
@@ -85,15 +87,14 @@ class Verifier:
 
         `private` has the labels of every private attribute: 1, 0, or -1 where unknown. With `public` labels the
         included mode's classifiers are trained and their PubLoss measured. `certified` insists on a certificate (or on
-        none); left open, it is given where the sift has an alphabet small enough. `cancelled` is asked between attacks;
-        what was found until then is kept.
+        none); left open, sifts with at least 100 rows of either kind per symbol are certified, and attackers judge the
+        others. `cancelled` is asked between attacks; what was found until then is kept.
         """
         given = _Given.of(release)
         labels = check_private(private, len(given.released))
         who = check_persons(persons, len(given.released))
         halves = verification_halves(labels, who, self.random_state)
-        certificates = self._certificates(given, labels, who, certified)
-        attackers = (LOOKUP,) if certificates else chosen_attackers(self.attackers)
+        certificates, attackers = self._plan(given, labels, who, certified)
         attacks = [Attack(name, attacker) for attacker in attackers for name in labels]
         sure = Confidence(self.confidence, len(attacks))
         bench = Bench(given.released, labels, who, halves, sure, self.random_state)
@@ -121,17 +122,22 @@ class Verifier:
             progress("attacking", len(results), len(attacks))
         return results, "complete"
 
-    def _certificates(
+    def _plan(
         self, given: "_Given", labels: Mapping[str, Labels], who: NDArray[Any] | None, certified: bool | None
-    ) -> tuple[Certificate, ...]:
+    ) -> tuple[tuple[Certificate, ...], tuple[Attacker, ...]]:
+        """Return the certificates acceptance rests on, if any, and the attackers: of few symbols, first a table."""
+        attackers = chosen_attackers(self.attackers)
         fewest = min(int((column == value).sum()) for column in labels.values() for value in (0, 1))
-        small = given.alphabet is not None and given.alphabet * ROWS_PER_SYMBOL <= fewest
-        if not (small if certified is None else certified):
-            return ()
-        return tuple(
+        per_symbol = 0.0 if given.alphabet is None else fewest / given.alphabet
+        if certified is None:  # by counts alone: a second chance after seeing the bound would cost confidence
+            certified = per_symbol >= _ROWS_TO_CERTIFY
+        if not certified:
+            return (), (LOOKUP, *attackers) if per_symbol >= ROWS_PER_SYMBOL else attackers
+        certificates = tuple(
             certify(given.released, column, confidence=self.confidence, attribute=name, persons=who)
             for name, column in labels.items()
         )
+        return certificates, (LOOKUP,)
 
     def _public(
         self, given: "_Given", public: Mapping[str, ArrayLike], halves: tuple[Indices, Indices]

@@ -3,10 +3,10 @@
 `outputs` (b, bits) come from the network and carry gradients; `bank` (n, bits) are the outputs of the rows they are
 compared with; `similar` (b, n) is 1 for a pair of one class, 0 otherwise.
 
-* DPSH: Li, Wang and Kang, "Feature Learning based Deep Supervised Hashing with Pairwise Labels", IJCAI 2016, Eq. 3, 7.
-* DSH: Liu, Wang, Shan and Chen, "Deep Supervised Hashing for Fast Image Retrieval", CVPR 2016, Eq. 4.
-* HashNet: Cao, Long, Wang and Yu, "HashNet: Deep Learning to Hash by Continuation", ICCV 2017, Eq. 4.
-* ADSH: Jiang and Li, "Asymmetric Deep Supervised Hashing", AAAI 2018, Eq. 3, 10.
+* DPSH: Li, Wang and Kang, "Feature Learning based Deep Supervised Hashing with Pairwise Labels", IJCAI 2016.
+* DSH: Liu, Wang, Shan and Chen, "Deep Supervised Hashing for Fast Image Retrieval", CVPR 2016.
+* HashNet: Cao, Long, Wang and Yu, "HashNet: Deep Learning to Hash by Continuation", ICCV 2017.
+* ADSH: Jiang and Li, "Asymmetric Deep Supervised Hashing", AAAI 2018.
 
 The first three are means over the pairs, where the papers have sums: the weight of the second term does not hang on the
 size of a batch.
@@ -60,7 +60,7 @@ def adsh_loss(outputs: Tensor, codes: Tensor, own: Tensor, targets: Tensor, gamm
 
 
 def adsh_codes(codes: Tensor, smooth: Tensor, rows: Tensor, wishes: Tensor, gamma: float) -> Tensor:
-    """Return V after one sweep over its columns, each the best with all others fixed (Eq. 10); the loss never rises.
+    """Return V after one sweep over its columns, each the best with all others fixed; the loss never rises.
 
     `smooth` (m, bits) is tanh of the outputs of the database's `rows` (m,); `wishes` (n, bits) is T^T tanh(u).
     """

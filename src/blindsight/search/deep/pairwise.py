@@ -8,7 +8,10 @@ from blindsight.search.deep.training import Training
 
 
 class DPSH(DeepHashLearner):
-    """Deep pairwise-supervised hashing: the likelihood of the pairs; `alpha` (0.1) draws outputs to -1 and +1."""
+    """Deep pairwise-supervised hashing: the likelihood of the pairs; `alpha` (0.1) draws outputs to -1 and +1.
+
+    The likelihood counts as settled what differs by a few bits, however long the codes: they gain little from length.
+    """
 
     def _train(self, training: Training) -> None:
         alpha = 0.1 if self.alpha is None else self.alpha
@@ -19,7 +22,10 @@ class DPSH(DeepHashLearner):
 
 
 class DSH(DeepHashLearner):
-    """Deep supervised hashing: a contrastive loss with margin 2 bits; `alpha` (0.01) draws outputs to -1 and +1."""
+    """Deep supervised hashing: a contrastive loss with margin 2 bits; `alpha` (0.02 bits) draws outputs to -1 and +1.
+
+    The paper's 0.01 counts every bit of both rows of a pair, where `dsh_loss` takes the mean over bits of one.
+    """
 
     def _train(self, training: Training) -> None:
         alpha = 0.02 * self.bits if self.alpha is None else self.alpha

@@ -1,0 +1,106 @@
+"""Private search by record-level epsilon: who is public, what is released, how figures stand beside the reference."""
+
+import numpy as np
+import pytest
+from benchmarks.command import main
+from benchmarks.harness import Settings
+from benchmarks.methods import record_level
+from benchmarks.results import Result
+from benchmarks.suites.hash_private import cases
+from benchmarks.suites.hash_private.tables import REFERENCE, Measured, sections
+from benchmarks.suites.hash_tables.scores import score
+
+from blindsight.search.localmode import LocalHasher
+from blindsight.search.rankings import SymbolSearcher
+
+QUICK = Settings(quick=True)
+
+
+def posed(name):
+    return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(0)
+
+
+def test_it_runs_to_the_end_without_data(tmp_path):
+    assert main(["hash-private", "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / "hash-private-quick.md").read_text()
+    assert "## Failed" not in page
+    assert "not measured" not in page
+    assert "| PHashing's true epsilon per record, were its function public | 26.0 | 89.0 | 191.1 |" in page
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_no_row_is_in_two_parts_and_half_of_the_classes_may_be_kept_from_the_public(half):
+    labels = np.random.default_rng(0).integers(0, 10, 2000)
+    parts = cases.divided(labels, (600, 700, 50), 3, half=half)
+    assert [len(part) for part in parts] == [600, 700, 50]
+    assert len(np.unique(np.concatenate(parts))) == 1350
+    public, private, queries = (np.unique(labels[part]) for part in parts)
+    assert len(public) == (5 if half else 10)
+    assert len(private) == len(queries) == 10
+    counts = np.bincount(labels[parts[1]])
+    assert counts.min() > 30  # 70 are expected; below 31 with probability under 1e-6 for all ten
+
+
+def test_rows_have_unit_length():
+    given = posed("cifar10").given
+    for rows in (given.public, given.private, given.queries):
+        assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+
+
+def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
+    given = posed("fashion-mnist").given
+    found = record_level.noisy_bits(given, seed=0, bits=8)
+    truth = record_level.ITQ(8, random_state=0).fit(given.public).transform(given.private)
+
+    def kept(name):
+        return np.mean(found[name]["items"] == truth)
+
+    # A Hamming ball of radius 1 keeps the code with probability 0.75 at epsilon 8, response on 8 bits with 0.08, and
+    # both with about 1/256 at epsilon 1: of 300 codes the orders below are wrong with probability under 1e-6.
+    assert kept("ball/8") > kept("response/8") > 0
+    assert kept("ball/8") > kept("ball/1") + 0.3
+
+
+def test_released_kinds_rank_as_the_librarys_own_search():
+    problem = posed("fashion-mnist")
+    given = problem.given
+    _, wanted, offered = problem.score.func, *problem.score.args
+    hasher = LocalHasher(8.0, random_state=0).fit(given.public)
+    released = hasher.release(given.private)
+    direct = SymbolSearcher(hasher, released).evaluate(given.queries, wanted, offered).mean_average_precision
+    kinds = record_level.local_answer(hasher, given.queries, released)
+    assert score(wanted, offered, {"local": kinds})["local"] == pytest.approx(direct, abs=1e-9)
+
+
+def result(method, value, *, seed=0, dataset="fashion-mnist", **arguments):
+    return Result("hash-private", dataset, method, arguments, seed, score=value)
+
+
+def test_the_best_length_is_that_of_the_best_mean():
+    results = [
+        result("bits", {"ball/4": 0.30}, bits=4),
+        result("bits", {"ball/4": 0.20}, bits=4, seed=1),
+        result("bits", {"ball/4": 0.26}, bits=8),
+        result("bits", {"ball/4": 0.26}, bits=8, seed=1),
+        result("bits", {"ball/4": 0.90}, bits=16, dataset="cifar10"),
+    ]
+    found = Measured.on(results, "fashion-mnist")
+    assert found.best("ball", 4) == ((0.26, 0.26), 8)
+    assert found.best("response", 4) == ((), 0)
+
+
+def test_figures_stand_beside_the_reference_and_targets_are_judged():
+    results = [
+        result("local", {"local/4": 0.39}, epsilon=4),
+        result("codebook", {"codebook/4": 0.36}),
+        result("codebook", {"codebook/4": 0.25}, dataset="fashion-mnist-half"),
+        result("central", {"central/1": 0.46}, epsilon=1),
+    ]
+    targets, fashion, half, *_ = sections(results)
+    assert targets.rows[0][2:4] == ("0.194: not measured", "0.364: reached")
+    assert targets.rows[1][3] == "0.4: missed"
+    assert targets.rows[2][1] == "0.47: missed"
+    row = next(row for row in fashion.rows if "plain k-means" in row[0])
+    assert row[5:7] == ("0.364", (0.36,))
+    assert half.rows[0][5:7] == ((0.36,), (0.25,))
+    assert REFERENCE["central"] == (0.471, 0.500, 0.511, 0.527)
