@@ -11,13 +11,13 @@ of them exchanged at once). Codes are *not* noised and not released.
    sum y y' by sqrt(2 - 2 <y, z>^2) <= sqrt(2) in Frobenius norm. All d^2 entries are released and the two triangles
    averaged, so noise of deviation sigma becomes sigma / sqrt(2) off the diagonal, where AnalyzeGauss (Dwork, Talwar,
    Thakurta and Zhang, "Analyze Gauss", STOC 2014) with its single triangle has sigma. Kept are the eigenvectors W whose
-   eigenvalues rise above the edge of the spectrum of noise alone, sqrt(2 d) sigma.
+   eigenvalues rise above the edge of the spectrum of noise alone, sqrt(2 d) sigma; at most half as many as bits.
 3. a few times, the rotation. v is y W scaled to norm 1, and R holds one hyperplane per bit, more hyperplanes than
-   directions being no harm. Exchanging one row moves sum v sign(v R)' by at most 2 sqrt(bits). The nearest frame to it
+   there are directions. Exchanging one row moves sum v sign(v R)' by at most 2 sqrt(bits). The nearest frame to it
    is the next R, as in iterative quantisation (see `itq`, where there are as many bits as directions).
 
 Unit rows in 2 make the noise small beside them: their covariance loses what tells how far a row lies from the mean, but
-signs do not see that either. With rows that are only clipped, mAP on Fashion-MNIST at epsilon 1 is 0.47 instead of
+signs do not see that either. With rows that are only clipped, mAP on Fashion-MNIST at epsilon 1 was 0.47 instead of
 0.50. Where too few directions rise above the noise, hyperplanes are random (as in `lsh`).
 
 *Sums are exact.* y, v and clipped rows are cut off to multiples of 2^-16 (coarser for more than two million rows) so
@@ -85,7 +85,7 @@ class CentralHasher(HashLearner):
     Attributes
     ----------
     function_ : the `LinearHash`, which may be published.
-    directions_ : how many directions rose above the noise.
+    directions_ : in how many directions the hyperplanes lie; 0 where too few rose above the noise.
     statement_ : what is proven.
     """
 
@@ -140,11 +140,13 @@ class CentralHasher(HashLearner):
         plan, rng = self.plan(), science(self.random_state)
         mean = plan.mean.release(sum_of_rows(X, self.clip), self.source) * (self.clip / len(X))
         noisy = plan.directions.release(sum_of_products(X, mean), self.source)
-        W = _above_noise((noisy + noisy.T) / 2, plan.directions.sigma, self.bits)
-        self.directions_ = W.shape[1]
-        if self.directions_ < FEWEST_DIRECTIONS:
+        W = _above_noise((noisy + noisy.T) / 2, plan.directions.sigma, max(self.bits, FEWEST_DIRECTIONS))
+        if W.shape[1] < min(FEWEST_DIRECTIONS, X.shape[1]):
+            self.directions_ = 0
             matrix = rng.standard_normal((X.shape[1], self.bits))
         else:
+            W = W[:, : max(self.bits // 2, min(self.bits, FEWEST_DIRECTIONS))]
+            self.directions_ = W.shape[1]
             matrix = W @ self._rotation(in_directions(X, mean, W), plan, rng)
         self.statement_ = self._statement(len(X))
         return LinearHash(mean.astype(np.float32), np.ascontiguousarray(matrix, dtype=np.float32))
