@@ -173,7 +173,7 @@ def test_wrong_data_gets_a_sentence():
     with pytest.raises(InputError, match="KSH learns from labels"):
         KSH(4).fit(X)
     with pytest.raises(InputError, match="NaN"):
-        KSH(4).fit(np.where(X == X[3, 1], np.nan, X), y)
+        KSH(4).fit(np.where(X[3, 1] == X, np.nan, X), y)
     with pytest.raises(InputError, match="all rows are equal"):
         KSH(4).fit(np.ones((20, 3)), y)
     with pytest.raises(InputError, match="takes 3 features; got 2"):

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from blindsight.search.localmode import LocalHasher
 
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.rng import seeded_bytes
 from blindsight.search import private
 from blindsight.search.central import CentralHasher
-from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
 
 

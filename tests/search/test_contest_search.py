@@ -1,0 +1,90 @@
+"""All searches side by side: what they find, what they claim, what is proven; and the searchers behind them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from blindsight.data import load, pipeline
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.search.codes import unpack
+from blindsight.search.contest import METHODS, contest
+from blindsight.search.itq import ITQ
+from blindsight.search.rankings import CodeSearcher, FeatureSearcher
+from blindsight.search.study import SearchStudy, divide
+
+
+@pytest.fixture(scope="module")
+def study():
+    digits = load("digits", count=900)
+    return SearchStudy.prepare(digits, divide(digits, queries=60, random_state=0), pipeline("thumbnail"))
+
+
+@pytest.fixture(scope="module")
+def rows(study):
+    return contest(study, epsilons=[1.0, 8.0], delta=1e-4, bits=32)
+
+
+def one(rows, method, epsilon=None):
+    return next(row for row in rows if row.method == method and row.epsilon == epsilon)
+
+
+def test_every_method_at_every_epsilon(rows):
+    open_ones = [name for name, (group, _) in METHODS.items() if group == "nothing hidden"]
+    assert len(rows) == len(open_ones) + 2 * (len(METHODS) - len(open_ones))
+    assert {row.method for row in rows} == set(METHODS)
+    assert all(0 < row.score <= 1 for row in rows)
+
+
+def test_local_methods_prove_what_was_asked_and_the_paper_nothing(rows):
+    for row in rows:
+        if row.group == "local":
+            assert row.proven <= row.epsilon
+            assert row.statement.unit == "record"
+            assert row.statement.delta == 0
+        if row.group == "central":
+            assert row.proven <= row.epsilon
+            assert row.statement.delta == 1e-4
+        if row.group == "the paper":
+            assert row.proven == math.inf
+            assert row.statement.claim.why_it_fails
+
+
+def test_what_is_found_follows_what_may_be_lost(rows):
+    chance = 0.11
+    assert one(rows, "features").score > 0.4
+    assert one(rows, "codebook", 8.0).score > one(rows, "codebook", 1.0).score
+    assert one(rows, "codebook", 8.0).score > 2 * chance
+    assert one(rows, "codebook", 8.0).score > one(rows, "flipped bits", 8.0).score
+    assert one(rows, "PITQ", 1.0).score == pytest.approx(one(rows, "ITQ").score, abs=0.1)  # it hides nothing
+
+
+def test_feature_searcher_ranks_by_euclidean_distance(study):
+    searcher = FeatureSearcher(study.indexed.features)
+    queries = study.queries.features[:5]
+    exact = ((queries[:, None] - study.indexed.features) ** 2).sum(axis=2)
+    found = searcher.nearest(queries, 4)
+    np.testing.assert_allclose(
+        np.take_along_axis(exact, found, axis=1), np.sort(exact, axis=1)[:, :4], rtol=1e-4, atol=1e-6
+    )
+
+
+def test_code_searcher_ranks_by_hamming_distance_and_position(study):
+    function = ITQ(12).fit(study.public.features).function_
+    codes = function(study.indexed.features)
+    found = CodeSearcher(function, codes).nearest(study.queries.features[:3], 6)
+    bits = unpack(codes, 12)
+    for query, answer in zip(unpack(function(study.queries.features[:3]), 12), found, strict=True):
+        expected = sorted(range(len(bits)), key=lambda item: (int((bits[item] != query).sum()), item))[:6]
+        assert answer.tolist() == expected
+
+
+def test_bad_wishes(study):
+    with pytest.raises(UnknownNameError, match="method of search"):
+        contest(study, epsilons=[1.0], delta=1e-6, methods=["magic"])
+    with pytest.raises(InputError, match="epsilon must be positive"):
+        contest(study, epsilons=[0.0], delta=1e-6)
+    with pytest.raises(InputError, match="at least one epsilon"):
+        contest(study, epsilons=[], delta=1e-6)
+    with pytest.raises(InputError, match=r"k must be in \[1"):
+        FeatureSearcher(study.indexed.features).nearest(study.queries.features, 10**6)
