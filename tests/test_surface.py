@@ -16,6 +16,7 @@ PACKAGES = [
     "blindsight.report",
     "blindsight.crypto",
     "blindsight.learn",
+    "blindsight.search",
 ]
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 

@@ -1,6 +1,6 @@
 """SDH against brute force and scikit-learn: each of its steps, and what it learns."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_the_descent_never_raises_the_objective_and_ends_where_no_bit_can_be_fli
         monkeypatch.setattr(module, "_SWEEPS", sweeps)
         values.append(objective(discrete_descent(*state), *rest))
     assert values[1] < values[0]
-    assert all(later <= earlier + 1e-12 for earlier, later in zip(values, values[1:], strict=False))
+    assert all(later <= earlier + 1e-12 for earlier, later in pairwise(values))
     monkeypatch.setattr(module, "_SWEEPS", 100)
     final = discrete_descent(*state)
     for place in np.ndindex(final.shape):

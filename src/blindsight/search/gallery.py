@@ -156,7 +156,7 @@ def build_local(pictures: Pictures, hasher: PrivateHasher, public: Floats) -> Ga
     """Release every picture once and index the releases."""
     hasher.fit(public=public)
     assert isinstance(hasher.hasher_, LocalHasher)
-    index = SymbolIndex(hasher.hasher_.k_)
+    index = SymbolIndex(hasher.hasher_.outputs_)
     index.add(pictures.ids, hasher.release(pictures.ids, pictures.rows))
     return pictures.gallery("local", hasher.statement_, hasher.hasher_, index)
 

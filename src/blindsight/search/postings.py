@@ -46,6 +46,11 @@ class SymbolIndex:
         """All ids, oldest first."""
         return self._rows.ids
 
+    @property
+    def symbols(self) -> NDArray[np.int64]:
+        """The symbols of all records, in the order of `ids`."""
+        return self._rows.values
+
     def add(self, ids: ArrayLike, symbols: ArrayLike) -> None:
         """Add records under new ids; an id that exists already is refused."""
         self._rows.add(ids, self._check(symbols))

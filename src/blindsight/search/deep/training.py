@@ -4,6 +4,9 @@ The papers train convolutional networks by plain gradient descent for hundreds o
 schedule takes tens. DPSH and DSH compare a batch with the outputs of all n rows, kept in a *bank* as they were when
 last computed; here with at most `_COMPARED` of them, drawn anew for every batch, so that time and memory stay linear
 in n: the mean over these pairs is an unbiased estimate of the mean over all.
+
+A linear head starts so that every output has mean 0 and variance 1: each bit halves the rows. Near zero, where small
+random weights would start, the losses are flat, and DPSH and DSH can stay there for many epochs.
 """
 
 import math
@@ -25,6 +28,7 @@ Rows = NDArray[np.int64]
 _COMPARED = 2048
 _ROWS = 256  # rows that go through the network at once where no gradient is needed
 _DECAY = 1e-4  # of the weights
+_STILL = 1e-6
 
 
 @contextmanager
@@ -40,8 +44,21 @@ def seeded(generator: np.random.Generator, device: str) -> Iterator[None]:
         yield
 
 
+def balance(layers: Module, inputs: Tensor) -> None:
+    """Scale the last of `layers`, if it is linear, so that its outputs have mean 0 and variance 1 over these inputs."""
+    torch, head = load_torch(), layers[-1]
+    if not isinstance(head, torch.nn.Linear):
+        return
+    with torch.no_grad():
+        outputs = layers.eval()(inputs)
+        spread = outputs.std(0, correction=0)
+        spread = spread.where(spread > _STILL, 1)  # outputs that hardly vary are left as they are
+        head.weight.div_(spread[:, None])
+        head.bias.sub_(outputs.mean(0)).div_(spread)
+
+
 class Training:
-    """A module in training on labelled inputs."""
+    """A module in training on labelled inputs: layers in sequence, the last of which gives the outputs."""
 
     def __init__(
         self,
@@ -53,6 +70,8 @@ class Training:
         device: str,
     ) -> None:
         torch = load_torch()
+        some = generator.choice(len(inputs), size=min(_ROWS, len(inputs)), replace=False)
+        balance(module, to_batch(inputs[some], device))
         self.module = module.train()
         self.inputs = inputs
         self.classes = torch.tensor(classes, device=device)

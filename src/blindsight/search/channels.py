@@ -1,0 +1,155 @@
+"""Which symbols and which mechanism find most at a given epsilon: decided from public numbers, before any release.
+
+A record lies in one of a few *cells* of a public codebook. A *design* joins cells to k symbols and releases the symbol
+with noise, so that each cell leads to each *output* with a known probability. All records with the same output tie,
+and an output is ranked by what Bayes' rule expects of it,
+
+    score(query, output) = sum over cells of P(cell | output) relevance(query, cell).
+
+With those numbers the average precision that a design will reach in a large collection like the public one is known
+without simulating it (`expected_precision`), and so is the best design: few symbols where epsilon is small, because a
+truthful answer is then rare, and more where it is large. Cells are joined two at a time, whichever pair costs least
+(Ward's procedure with average precision in place of variance), and the best of all stages is taken. Subset selection
+competes with k-ary response; as all of its sets are numbered, it too releases one output per record.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError
+from blindsight.rng import ByteSource, system_bytes
+from blindsight.search.symbols import KaryResponse, SubsetSelection
+
+Doubles = NDArray[np.float64]
+Mechanism = KaryResponse | SubsetSelection
+
+MOST_OUTPUTS = 256
+"""Subset selection with more sets than this is not considered: every set is a posting list."""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """A symbol for every cell, and the mechanism that releases symbols."""
+
+    symbol_of_cell: NDArray[np.int64]
+    mechanism: Mechanism
+
+    def __post_init__(self) -> None:
+        symbols = self.symbol_of_cell
+        if symbols.ndim != 1 or not np.array_equal(np.unique(symbols), np.arange(self.mechanism.k)):
+            raise InputError(f"every one of the {self.mechanism.k} symbols must stand for a cell.")
+        if comb(self.mechanism.k, self._size) > max(MOST_OUTPUTS, self.mechanism.k):
+            raise InputError(f"subset selection is limited to {MOST_OUTPUTS} sets; got {self.mechanism}.")
+
+    @property
+    def _size(self) -> int:
+        return self.mechanism.size if isinstance(self.mechanism, SubsetSelection) else 1
+
+    @cached_property
+    def sets(self) -> NDArray[np.bool_]:
+        """Which symbols each output names, (outputs, k); just one where the mechanism is k-ary response."""
+        named = np.array(list(combinations(range(self.mechanism.k), self._size)))
+        table = np.zeros((len(named), self.mechanism.k), dtype=np.bool_)
+        np.put_along_axis(table, named, True, axis=1)
+        return table
+
+    @property
+    def outputs(self) -> int:
+        """How many different releases there are."""
+        return len(self.sets)
+
+    def probabilities(self) -> Doubles:
+        """Return how likely each cell leads to each output, (cells, outputs)."""
+        k, size, truth = self.mechanism.k, self._size, self.mechanism.truth
+        holding, lacking = float(truth / comb(k - 1, size - 1)), float((1 - truth) / comb(k - 1, size))
+        return np.where(self.sets.T, holding, lacking)[self.symbol_of_cell]
+
+    def posterior(self, prior: Doubles) -> Doubles:
+        """Return how likely a record with each output lies in each cell, (outputs, cells)."""
+        joint = self.probabilities().T * prior
+        return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
+    def release(self, symbols: NDArray[np.int64], *, source: ByteSource = system_bytes) -> NDArray[np.int64]:
+        """Return one noisy output for each true symbol."""
+        released = self.mechanism.release(symbols, source=source)
+        if isinstance(self.mechanism, KaryResponse):
+            return released.astype(np.int64)
+        weights = 2.0 ** np.arange(self.mechanism.k)  # sets as exact numbers: at most 256 pairs or more have k <= 23
+        codes = self.sets @ weights
+        order = np.argsort(codes)
+        return np.asarray(order[np.searchsorted(codes[order], released @ weights)], dtype=np.int64)
+
+
+def expected_precision(probabilities: Doubles, prior: Doubles, relevance: Doubles) -> float:
+    """Return the mean average precision that outputs of these probabilities (cells, outputs) reach in the limit.
+
+    Queries and records are drawn from `prior`; a record of cell j counts `relevance[i, j]` for a query of cell i. The
+    collection is infinite, so an output is a piece of the ranking of mass m with r relevant in it, behind M of which R
+    are relevant; along it precision is (R + r u) / (M + m u), u from 0 to 1, whose integral is closed.
+
+    >>> truth, cells = np.eye(2), np.array([0.5, 0.5])
+    >>> expected_precision(truth, cells, np.eye(2)), round(expected_precision(np.ones((2, 1)), cells, np.eye(2)), 3)
+    (1.0, 0.5)
+    """
+    masses, hits = prior @ probabilities, (relevance * prior) @ probabilities
+    order = np.argsort(-hits / masses, axis=1)
+    m, r = masses[order], np.take_along_axis(hits, order, axis=1)
+    before, hits_before = np.cumsum(m, axis=1) - m, np.cumsum(r, axis=1) - r  # M, R
+    before[:, 0] = hits_before[:, 0] = 0  # not a rounded difference
+    growth = np.log((before[:, 1:] + m[:, 1:]) / before[:, 1:])
+    areas = r / m
+    areas[:, 1:] += (hits_before - r * before / m)[:, 1:] / m[:, 1:] * growth
+    return float(prior @ ((r * areas).sum(axis=1) / r.sum(axis=1)))
+
+
+def merging_path(prior: Doubles, relevance: Doubles, epsilon: float) -> Iterator[NDArray[np.int64]]:
+    """Yield symbols of the cells: first one for each, then with the best pair joined, and so on until two are left."""
+    symbols = np.arange(len(prior))
+    yield symbols
+    for k in range(len(prior) - 1, 1, -1):
+        table = KaryResponse(k, epsilon).probabilities()
+        joined = [_joined(symbols, pair) for pair in combinations(range(k + 1), 2)]
+        worths = [expected_precision(table[candidate], prior, relevance) for candidate in joined]
+        symbols = joined[int(np.argmax(worths))]
+        yield symbols
+
+
+def best_design(
+    prior: Doubles, relevance: Doubles, epsilon: float, *, symbols: int | None = None, mechanism: str = "auto"
+) -> Design:
+    """Return the design that is expected to find most, among those with this number of symbols and this mechanism."""
+    stages = (stage for stage in merging_path(prior, relevance, epsilon) if symbols in (None, int(stage.max()) + 1))
+    designs = [design for stage in stages for design in _designs(stage, epsilon, mechanism)]
+    if not designs:
+        raise InputError(
+            f"no design has {symbols or 'so few'} symbols and the mechanism {mechanism!r}: there are {len(prior)} cells, "
+            f"and at most {MOST_OUTPUTS} sets."
+        )
+    worths = [expected_precision(design.probabilities(), prior, relevance) for design in designs]
+    return designs[int(np.argmax(worths))]
+
+
+def _joined(symbols: NDArray[np.int64], pair: tuple[int, int]) -> NDArray[np.int64]:
+    """Return symbols with the second of the pair renamed to the first, and no gap left."""
+    first, second = pair
+    renamed = np.where(symbols == second, first, symbols)
+    return renamed - (renamed > second)
+
+
+def _designs(symbol_of_cell: NDArray[np.int64], epsilon: float, mechanism: str) -> Iterator[Design]:
+    """Yield k-ary response, and subset selection with the two sizes around the best for estimating frequencies."""
+    k = int(symbol_of_cell.max()) + 1
+    if mechanism != "subset":
+        yield Design(symbol_of_cell, KaryResponse(k, epsilon))
+    if mechanism == "kary":
+        return
+    best = SubsetSelection(k, epsilon).size
+    for size in (best, best + 1):
+        if 1 < size < k - 1 and comb(k, size) <= MOST_OUTPUTS:
+            yield Design(symbol_of_cell, SubsetSelection(k, epsilon, size))

@@ -1,0 +1,237 @@
+"""Local mode: every owner releases one noisy symbol per record, and whoever holds the releases can search them.
+
+*The guarantee.* A release is at most e^epsilon times as likely from one record as from any other: epsilon-differential
+privacy per record with delta = 0, whoever sees the release and whatever they know. The only way from a record to its
+release is its symbol, one of k, and a mechanism on k symbols that is proven to lose epsilon (`symbols`). Everything
+else, the codebook, k, the choice of the mechanism and how releases are ranked, comes from *public* features.
+
+*Why it finds anything.* A release of so few bits is worth what its symbol means. Symbols are regions of meaning that
+public pictures reveal (`meaning`, `codebook`), as many of them as epsilon can carry (`channels`); the query is
+real-valued and ranks the releases by Bayes' rule. ::
+
+    hasher = LocalHasher(epsilon=4.0).fit(public_features)
+    released = hasher.release(features)                    # leaves the owner, once
+    order = np.argsort(-hasher.scores(query, released))    # by whoever asks
+
+Releasing a record again loses epsilon again: keep the first release (`releases`).
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+
+from blindsight.arrayfile import read_arrays, write_arrays
+from blindsight.dp.losses import check_positive
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.search.channels import Design, Doubles, Mechanism, best_design
+from blindsight.search.codebook import Codebook, learn_codebook, learn_labelled_codebook
+from blindsight.search.function import check_features
+from blindsight.search.symbols import KaryResponse, SubsetSelection
+from blindsight.statement import PrivacyStatement, randomness_of
+
+FEWEST_PUBLIC = 8
+MOST_CELLS = 64
+_KIND = "blindsight/local-hasher.1"
+_MECHANISMS = ("auto", "kary", "subset")
+
+
+class LocalHasher(BaseEstimator):  # type: ignore[misc]
+    """Symbols for search with a proof for every single record.
+
+    Parameters
+    ----------
+    epsilon : what one release of a record costs it.
+    symbols : how many symbols there are; "auto" takes as many as epsilon makes useful.
+    mechanism : "kary", "subset" or, whichever is expected to find more, "auto".
+    kinds : about how many kinds of pictures are worth telling apart; not used with labels.
+    max_public : of more public features, only so many (drawn at random) are used, and are part of the codebook.
+    random_state : decides that draw and where computations on public features start.
+
+    Attributes
+    ----------
+    codebook_, design_ : the frozen public parts: what pictures mean, and how cells of meaning are released.
+    mechanism_, k_, outputs_ : the mechanism, its number of symbols, and how many different releases there are.
+    decoder_ : how likely a record lies in each cell given its release, (outputs, cells).
+    labelled_ : whether public labels were used.
+    """
+
+    codebook_: Codebook
+    design_: Design
+
+    def __init__(
+        self,
+        epsilon: float,
+        *,
+        symbols: int | str = "auto",
+        mechanism: str = "auto",
+        kinds: int = 10,
+        max_public: int = 20_000,
+        random_state: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.symbols = symbols
+        self.mechanism = mechanism
+        self.kinds = kinds
+        self.max_public = max_public
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn from public features (n, d) and, where they have some, from one public label per row."""
+        symbols, rows = self._check_parameters(), check_features(X, what="public features")
+        fewest = max(FEWEST_PUBLIC, symbols or 0)
+        if len(rows) < fewest:
+            raise InputError(f"a codebook is learned from at least {fewest} public rows; got {len(rows)}.")
+        classes = None if y is None else _check_labels(y, len(rows))
+        generator = science(self.random_state)
+        if len(rows) > self.max_public:
+            drawn = np.sort(generator.choice(len(rows), self.max_public, replace=False))
+            rows, classes = rows[drawn], None if classes is None else np.unique(classes[drawn], return_inverse=True)[1]
+        if classes is None:
+            cells = max(min(MOST_CELLS, round(3.2 * self.kinds)), symbols or 2)
+            codebook = learn_codebook(rows, cells, self.kinds, generator)
+        else:
+            codebook = learn_labelled_codebook(rows, classes)
+        design = best_design(
+            codebook.prior, codebook.relevance, self.epsilon, symbols=symbols, mechanism=self.mechanism
+        )
+        return self._adopt(codebook, design, labelled=y is not None)
+
+    def true_symbols(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the symbols of records without noise: they are as private as the records and stay with the owner."""
+        return np.asarray(self._fitted().symbol_of_cell[self.codebook_.cells_of(X)])
+
+    def release(self, X: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[np.int64]:
+        """Return one noisy output in [0, outputs_) per record, drawn afresh: each call costs the records epsilon."""
+        return self._fitted().release(self.true_symbols(X), source=source)
+
+    def symbol_scores(self, queries: ArrayLike) -> Doubles:
+        """Return how relevant the records with each output are expected to be, (queries, outputs); more is better."""
+        self._fitted()
+        return np.asarray(self.codebook_.relevance_of(queries) @ self.decoder_.T)
+
+    def scores(self, queries: ArrayLike, released: ArrayLike) -> Doubles:
+        """Return the scores of released records, (queries, n); equal releases tie."""
+        given = np.asarray(released)
+        outputs = self._fitted().outputs
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise InputError(f"releases must be a list of whole numbers; got {given.dtype} {given.shape}.")
+        if given.size and not 0 <= given.min() <= given.max() < outputs:
+            raise InputError(f"releases must lie in [0, {outputs}). Were they made with another codebook?")
+        return np.asarray(self.symbol_scores(queries)[:, given.astype(np.int64)])
+
+    def statement(self, source: ByteSource = system_bytes) -> PrivacyStatement:
+        """Return what one release by `source` proves and leaves open."""
+        learned = "public features and their labels" if self.labelled_ else "public features without labels"
+        return PrivacyStatement(
+            guarantee="differential privacy",
+            mechanism=f"{self._fitted().mechanism}, of a codebook learned from {learned}",
+            unit="record",
+            epsilon=self.mechanism_.loss,
+            delta=0.0,
+            neighbours="replace",
+            accountant="exact: the largest ratio of two probabilities of the same release",
+            randomness=randomness_of(source),
+            who_sees={
+                "owner": "the record and its true symbol",
+                "holder of the index": "one noisy release per record, and which record it belongs to",
+                "whoever asks": "the own query, which is not noised and not protected, and the ranked releases",
+                "anyone": "the codebook, which holds the public features",
+            },
+            assumptions=(
+                "the codebook was learned from public data only: no private record is among them",
+                "every record is released once, and the release is kept rather than drawn again",
+            ),
+            not_protected=(
+                "that a record exists, and how many there are",
+                "several pictures of the same person: each loses epsilon, and together they add up",
+                "queries, where whoever asks sends them to somebody else",
+            ),
+        )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that decides releases and rankings."""
+        document, arrays = self._document(), self._arrays()
+        digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
+        for name, array in sorted(arrays.items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write everything that was learned to one file, whole or not at all; it is public."""
+        write_arrays(path, _KIND, self._document(), self._arrays())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote; a damaged file raises `CorruptFileError`."""
+        document, arrays = read_arrays(path, _KIND)
+        try:
+            hasher = cls(**document["parameters"])
+            k, size = int(document["k"]), document["size"]
+            mechanism: Mechanism = KaryResponse(k, hasher.epsilon)
+            if size is not None:
+                mechanism = SubsetSelection(k, hasher.epsilon, size)
+            design = Design(arrays.pop("symbol_of_cell"), mechanism)
+            return hasher._adopt(Codebook.from_arrays(arrays), design, labelled=bool(document["labelled"]))
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            raise CorruptFileError(f"{path} holds no usable local hasher: {error}") from None
+
+    def _adopt(self, codebook: Codebook, design: Design, *, labelled: bool) -> Self:
+        if len(design.symbol_of_cell) != codebook.cells:
+            raise InputError(f"{codebook.cells} cells need as many symbols; got {len(design.symbol_of_cell)}.")
+        self.codebook_, self.design_, self.labelled_ = codebook, design, labelled
+        self.mechanism_, self.k_, self.outputs_ = design.mechanism, design.mechanism.k, design.outputs
+        self.decoder_ = design.posterior(codebook.prior)
+        self.n_features_in_ = codebook.dimension
+        return self
+
+    def _fitted(self) -> Design:
+        if not hasattr(self, "design_"):
+            raise InputError("this LocalHasher is not fitted yet: call fit with public features.")
+        return self.design_
+
+    def _document(self) -> dict[str, Any]:
+        mechanism = self._fitted().mechanism
+        size = mechanism.size if isinstance(mechanism, SubsetSelection) else None
+        return {"parameters": self.get_params(), "k": mechanism.k, "size": size, "labelled": self.labelled_}
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self.codebook_.arrays(), "symbol_of_cell": self.design_.symbol_of_cell}
+
+    def _check_parameters(self) -> int | None:
+        """Return how many symbols are wanted, None for as many as are useful."""
+        check_positive("epsilon", self.epsilon)
+        if self.mechanism not in _MECHANISMS:
+            raise UnknownNameError("mechanism", str(self.mechanism), _MECHANISMS)
+        _check_whole("kinds", self.kinds, 2)
+        _check_whole("max_public", self.max_public, FEWEST_PUBLIC)
+        if self.symbols == "auto":
+            return None
+        return _check_whole("symbols", self.symbols, 2)
+
+
+def _check_whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
+    return int(value)
+
+
+def _check_labels(y: ArrayLike, rows: int) -> NDArray[np.int64]:
+    """Return class numbers 0, 1, ... of public labels."""
+    labels = np.asarray(y)
+    if labels.shape != (rows,):
+        raise InputError(f"there must be one public label per row, shape ({rows},); got {labels.shape}.")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError("public labels hold NaN or infinite values.")
+    names, classes = np.unique(labels, return_inverse=True)
+    if not 2 <= len(names) <= MOST_CELLS:
+        raise InputError(
+            f"public labels must name 2 to {MOST_CELLS} classes; got {len(names)}. Join some, or use none."
+        )
+    return classes.astype(np.int64)
