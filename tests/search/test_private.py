@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from blindsight.search.localmode import LocalHasher
 
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.rng import seeded_bytes
 from blindsight.search import private
 from blindsight.search.central import CentralHasher
+from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
 
 
@@ -36,6 +36,24 @@ def test_local_mode_learns_from_public_features_and_releases_each_record_once(fe
     assert isinstance(hasher.hasher_, LocalHasher)
     assert hasher.hasher_.epsilon == 4.0
     assert (hasher.statement_.unit, hasher.statement_.epsilon, hasher.statement_.status) == ("record", 4.0, "proven")
+
+
+def test_a_saved_hasher_takes_up_the_releases_made_with_it(features, tmp_path):
+    public, X = features
+    first = PrivateHasher(4.0, path=tmp_path / "releases.npz").fit(public=public)
+    released = first.release(IDS, X)
+    first.hasher_.save(tmp_path / "hasher.npz")
+    loaded = LocalHasher.load(tmp_path / "hasher.npz")
+    again = PrivateHasher(4.0, path=tmp_path / "releases.npz").fit(public=loaded)
+    np.testing.assert_array_equal(again.release(IDS, X), released)
+    with pytest.raises(InputError, match="spends epsilon 4 on a record; 2 was asked for"):
+        PrivateHasher(2.0).fit(public=loaded)
+
+
+def test_public_labels_are_learned_from(features):
+    public = features[0]
+    hasher = PrivateHasher(4.0).fit(public=public, public_labels=np.arange(400) % 5)
+    assert hasher.hasher_.labelled_
 
 
 def test_local_mode_never_looks_at_the_records_it_is_fitted_beside(features):
@@ -74,6 +92,8 @@ def test_a_person_has_the_budget_once_for_all_pictures(features):
     assert hasher.hasher_.epsilon == 2.0
     assert (hasher.statement_.unit, hasher.statement_.epsilon) == ("person", 6.0)
     assert "no person has more than 3 of the records" in hasher.statement_.assumptions
+    assert not any("same person" in line for line in hasher.statement_.not_protected)
+    assert any("same person" in line for line in hasher.hasher_.statement().not_protected)
     hasher.release(IDS, X)
     assert ledger.spent("album", "person", delta=0.0).epsilon == pytest.approx(6.0)
 

@@ -84,8 +84,8 @@ def contest(
     `delta` is that of the central mode; the other mechanisms need none. Codes have `bits` bits, at most as many as the
     features have dimensions.
     """
-    for epsilon in epsilons:
-        check_positive("epsilon", epsilon)
+    for budget in epsilons:
+        check_positive("epsilon", budget)
     if not epsilons or not 0 < delta < 1:
         raise InputError(f"a comparison needs at least one epsilon, and a delta in (0, 1); got {epsilons}, {delta}.")
     unknown = [name for name in methods or () if name not in METHODS]

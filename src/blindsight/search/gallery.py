@@ -10,6 +10,7 @@ of a kind that learns nothing from pictures (thumbnails, a ready-made embedding)
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -107,7 +108,12 @@ class Gallery:
             save_function(self.hasher, folder / _HASHER)
         self.index.save(folder / _INDEX, private=private)
         _write_text(folder / _STATEMENT, self.statement.to_json())
-        about = {"format": _FORMAT, "mode": self.mode, "features": self.features, "source": asdict(self.source)}
+        about: dict[str, Any] = {
+            "format": _FORMAT,
+            "mode": self.mode,
+            "features": self.features,
+            "source": asdict(self.source),
+        }
         about |= {"side": self.side, "held_out": self.held_out}
         _write_text(folder / _ABOUT, json.dumps(about, indent=2))
 
@@ -176,7 +182,8 @@ def build_open(pictures: Pictures, bits: int, random_state: int = 0) -> Gallery:
         guarantee="none",
         mechanism=f"codes of {bits} bits by ITQ, without noise",
         unit="record",
-        epsilon=float("inf"),
+        epsilon=math.inf,
+        delta=None,
         randomness="none",
         neighbours="replace",
         who_sees={"whoever has the index": "every picture's exact code, and a function learned from all pictures"},

@@ -9,7 +9,7 @@ never loses. Liu et al. climb by Nesterov's method; here L-BFGS does, in coordin
 orthonormal (the same objective, better conditioned, and a deficient rank does no harm).
 
 S is +1 and -1, so S = 2 Y Y^T - 1 1^T with the classes Y as indicators: R is never laid out, and a product with it
-costs l (classes + bits) instead of l^2. So more rows can be labelled than the paper's 1,000 to 5,000.
+costs l (classes + bits) instead of l^2. So thousands of rows can take part.
 
     paper    here
     a_k      a column of `KernelHash.matrix`

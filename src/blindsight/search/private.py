@@ -103,9 +103,18 @@ class PrivateHasher:
         self.random_state, self._source = random_state, source
         self._path, self._ledger, self._scope = path, ledger, scope
 
-    def fit(self, X: ArrayLike | None = None, public: ArrayLike | None = None) -> Self:
-        """Learn from public features (local mode, which never looks at `X`) or from the records X (central mode)."""
-        return self._fit_local(public) if self.mode == "local" else self._fit_central(X)
+    def fit(
+        self,
+        X: ArrayLike | None = None,
+        public: ArrayLike | LocalHasher | None = None,
+        public_labels: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from public features (local mode, which never looks at `X`) or from the records X (central mode).
+
+        In place of public features a `LocalHasher` may be given that was fitted to them before: releases kept in a file
+        belong to that hasher, so save it (`hasher_.save`) beside them.
+        """
+        return self._fit_local(public, public_labels) if self.mode == "local" else self._fit_central(X)
 
     def release(self, ids: ArrayLike, X: ArrayLike) -> NDArray[Any]:
         """Return the permanent noisy releases of records (local mode); see `Releases.release`."""
@@ -124,20 +133,27 @@ class PrivateHasher:
             raise PrivacyError("in local mode a record leaves as a noisy release only; queries go to hasher_.")
         return self.hasher_.transform(X)
 
-    def _fit_local(self, public: ArrayLike | None) -> Self:
+    def _fit_local(self, public: ArrayLike | LocalHasher | None, labels: ArrayLike | None) -> Self:
         if public is None:
             raise InputError(
                 "local mode learns what codes mean from public features, never from private ones: give public=, such "
                 "as features of a public collection made by the same pipeline."
             )
         share = self.epsilon / self.per_person if self.per_person else self.epsilon
-        hasher = LocalHasher(share, random_state=self.random_state).fit(public)
+        if isinstance(public, LocalHasher):
+            hasher = public
+            if hasher.epsilon != share:
+                raise InputError(
+                    f"the given hasher spends epsilon {hasher.epsilon:g} on a record; {share:g} was asked for."
+                )
+        else:
+            hasher = LocalHasher(share, random_state=self.random_state).fit(public, labels)
         mechanism = _LocalMechanism(hasher, BoundedLoss(share, count=self.per_person or 1))
         self.releases_ = Releases(
             self._path, mechanism, ledger=self._ledger, scope=self._scope, unit=self.unit, source=self._source
         )
         self.hasher_: LocalHasher | CentralHasher = hasher
-        self.statement_ = self._per_person(hasher.statement(source=self._source))
+        self.statement_ = self._per_person(hasher.statement(self._source))
         return self
 
     def _fit_central(self, X: ArrayLike | None) -> Self:
@@ -177,6 +193,7 @@ class PrivateHasher:
             epsilon=self.epsilon,
             accountant=f"group privacy: {self.per_person} records of {self.epsilon / self.per_person:g} each",
             assumptions=(*statement.assumptions, f"no person has more than {self.per_person} of the records"),
+            not_protected=tuple(line for line in statement.not_protected if "same person" not in line),
         )
 
     def _check_fitted(self) -> None:

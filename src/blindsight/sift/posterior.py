@@ -65,12 +65,14 @@ def fit_posteriors(
     *,
     names: Sequence[str] = (),
     persons: ArrayLike | None = None,
+    networks: bool = True,
     random_state: int = 0,
     progress: Progress = silent,
 ) -> Posteriors:
     """Learn P(attribute | x) from features (n, d) and labels 1, 0, -1 (unknown), a column per attribute.
 
-    `names` are what messages call the attributes.
+    `names` are what messages call the attributes. Without `networks` only logistic regressions are tried: a small part
+    of the time.
     """
     rows = check_shape(X)
     columns = check_labels(labels, rows.shape[0])
@@ -80,14 +82,14 @@ def fit_posteriors(
     features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
     mean, scale = _units(features)
     scaled = (features - mean) / scale
-    networks, held_out = [], []
+    found, held_out = [], []
     for number, column in enumerate(columns.T):
         progress("learning attributes", number, columns.shape[1])
-        models, probabilities = _fit_one(scaled, column, persons, random_state)
-        networks.append(tuple(Layers(mean, scale, *model) for model in models))
+        models, probabilities = _fit_one(scaled, column, persons, networks, random_state)
+        found.append(tuple(Layers(mean, scale, *model) for model in models))
         held_out.append(probabilities)
     progress("learning attributes", columns.shape[1], columns.shape[1])
-    return Posteriors(tuple(networks), np.stack(held_out, axis=1))
+    return Posteriors(tuple(found), np.stack(held_out, axis=1))
 
 
 Weights = tuple[tuple[Floats, ...], tuple[Floats, ...]]
@@ -96,7 +98,9 @@ Weights = tuple[tuple[Floats, ...], tuple[Floats, ...]]
 Fit = Callable[[Floats, Labels, int], Weights]
 
 
-def _fit_one(X: Floats, labels: Labels, persons: ArrayLike | None, random_state: int) -> tuple[list[Weights], Array]:
+def _fit_one(
+    X: Floats, labels: Labels, persons: ArrayLike | None, networks: bool, random_state: int
+) -> tuple[list[Weights], Array]:
     """Return a model per fold and the probabilities of every row by the model that did not see it."""
     fractions = (1 / FOLDS,) * FOLDS
     folds = split(labels, fractions, persons=persons, random_state=random_state)
@@ -106,7 +110,7 @@ def _fit_one(X: Floats, labels: Labels, persons: ArrayLike | None, random_state:
     for fold, seed in zip(folds, seeds, strict=True):
         rest = np.setdiff1d(np.flatnonzero(labels >= 0), fold)
         if best is None:
-            best, model = _best_kind(X, labels, rest, fold, int(seed))
+            best, model = _best_kind(X, labels, rest, fold, networks, int(seed))
         else:
             model = best(X[rest], labels[rest], int(seed))
         learned.append(model)
@@ -115,11 +119,12 @@ def _fit_one(X: Floats, labels: Labels, persons: ArrayLike | None, random_state:
 
 
 def _best_kind(
-    X: Floats, labels: Labels, rest: NDArray[np.int64], fold: NDArray[np.int64], seed: int
+    X: Floats, labels: Labels, rest: NDArray[np.int64], fold: NDArray[np.int64], networks: bool, seed: int
 ) -> tuple[Fit, Weights]:
     """Return the kind of model that explains the labels of the fold best when fitted to the rest, and that model."""
     known = fold[labels[fold] >= 0]
-    kinds: list[Fit] = [partial(fit, penalty=penalty) for fit in (_logistic, _network) for penalty in _PENALTIES]
+    fits = (_logistic, _network) if networks else (_logistic,)
+    kinds: list[Fit] = [partial(fit, penalty=penalty) for fit in fits for penalty in _PENALTIES]
     tried = [(kind, kind(X[rest], labels[rest], seed)) for kind in kinds]
     losses = [_log_loss(labels[known], _probabilities(model, X[known])) for _, model in tried]
     return tried[int(np.argmin(losses))]

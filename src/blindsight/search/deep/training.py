@@ -1,9 +1,9 @@
 """The mechanics of training, the same for every loss: batches, the bank, steps, and randomness that stays inside.
 
-The papers train convolutional networks by plain gradient descent for hundreds of epochs; here Adam with a cosine
-schedule takes tens. DPSH and DSH compare a batch with the outputs of all n rows, kept in a *bank* as they were when
-last computed; here with at most `_COMPARED` of them, drawn anew for every batch, so that time and memory stay linear
-in n: the mean over these pairs is an unbiased estimate of the mean over all.
+The papers descend by plain stochastic gradients; here Adam does, with a cosine schedule. DPSH and DSH compare a batch
+with the outputs of all n rows, kept in a *bank* as they were when last computed; here with at most `_COMPARED` of them,
+drawn anew for every batch, so that time and memory stay linear in n: the mean over these pairs is an unbiased estimate
+of the mean over all.
 
 A linear head starts so that every output has mean 0 and variance 1: each bit halves the rows. Near zero, where small
 random weights would start, the losses are flat, and DPSH and DSH can stay there for many epochs.
@@ -25,10 +25,10 @@ from blindsight.search.network import Module, Tensor, load_torch, to_batch
 Rows = NDArray[np.int64]
 """Numbers of training rows."""
 
-_COMPARED = 2048
+_COMPARED = 2048  # rows of the bank
 _ROWS = 256  # rows that go through the network at once where no gradient is needed
 _DECAY = 1e-4  # of the weights
-_STILL = 1e-6
+_STILL = 1e-6  # standard deviation of an output below which it is taken for constant
 
 
 @contextmanager

@@ -1,0 +1,63 @@
+"""What makers of sifts are given, and what they answer: what an app would receive of people whom nobody learned from.
+
+A maker never sees the labels of the people whom its sifts are judged by, unless the sift cannot be applied without.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError
+from blindsight.sift.learner import FewerComponentsWarning
+from blindsight.sift.lossbench import SiftLearner
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int8]
+Pair = tuple[str, str]
+"""A public and a private attribute."""
+
+
+@dataclass(frozen=True)
+class SiftingData:
+    """Labelled features to make sifts from, features to apply them to, and the policies that want one.
+
+    `scale` tells whether features are to be scaled each by itself. `told` has the private labels of the judged people.
+    """
+
+    features: Floats
+    labels: Mapping[str, Labels]
+    judged: Floats
+    policies: tuple[Pair, ...]
+    scale: bool
+    told: Mapping[str, Labels] = field(default_factory=dict)
+
+
+Released = dict[str, NDArray[Any]]
+"""What is let out of the judged people: numbers (n, K), or symbols as whole numbers, by `key`."""
+
+
+def key(policy: Pair, kind: str = "") -> str:
+    """Name an answer; one maker may answer a policy with sifts of several kinds.
+
+    >>> key(("smiling", "male")), key(("smiling", "male"), "label")
+    ('smiling/male', 'smiling/male:label')
+    """
+    return "/".join(policy) + f":{kind}" * bool(kind)
+
+
+def released_by_each(given: SiftingData, make: Callable[[], SiftLearner]) -> Released:
+    """Fit a fresh learner for every policy; those for which no sift exists get no answer."""
+    answer: Released = {}
+    for public, private in given.policies:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FewerComponentsWarning)  # fewer numbers are an answer
+                fitted = make().fit(given.features, given.labels[public], given.labels[private])
+        except InputError:
+            continue
+        answer[key((public, private))] = fitted.sift_.apply(given.judged)
+    return answer

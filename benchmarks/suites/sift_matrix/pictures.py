@@ -1,0 +1,113 @@
+"""Whose pictures sifts are made from and judged by: drawn faces, UTKFace, or, for a quick run, numbers in their place.
+
+Two fifths of the people are the developer's, who makes sifts; the others judge them.
+"""
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Settings
+from benchmarks.methods.sifting import Floats, Labels
+from blindsight.data.partition import split
+from blindsight.rng import science
+from blindsight.sift.lossbench import DEVELOPER
+
+UTKFACE_FILE = "utkface64.npz"
+FACES, COMPONENTS = 6000, 300
+FACE_ATTRIBUTES = (
+    "male",
+    "long_hair",
+    "pale_skin",
+    "youth",
+    "smiling",
+    "frowning",
+    "eyeglasses",
+    "obstructed_forehead",
+    "beard",
+    "outdoors",
+)
+"""In the order of the paper's ten; long hair stands in for Attractive Female."""
+
+UTKFACE_ATTRIBUTES = ("female", "under_30", "over_59", "white", "black", "asian", "indian")
+QUICK_ATTRIBUTES = ("male", "smiling", "outdoors")
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Features and labels, first the developer's `developers` rows; `scale` as in `SiftingData`."""
+
+    features: Floats
+    labels: dict[str, Labels]
+    developers: int
+    scale: bool
+
+
+def utkface_path(settings: Settings) -> Path | None:
+    """Return the packed file of UTKFace if it is there; say once if it is not."""
+    path = None if settings.data_dir is None else settings.data_dir / UTKFACE_FILE
+    if path is not None and path.is_file():
+        return path
+    _tell_missing("no --data-dir was given" if path is None else f"{settings.data_dir} lacks {UTKFACE_FILE}")
+    return None
+
+
+def divided(features: NDArray[np.float32], labels: dict[str, Labels], seed: int, *, scale: bool) -> People:
+    """Put the rows that the seed gives to the developer first."""
+    develop, judge = split(np.zeros(len(features)), (DEVELOPER, 1 - DEVELOPER), stratify=False, random_state=seed)
+    order = np.concatenate([develop, judge])
+    return People(features[order], {name: column[order] for name, column in labels.items()}, len(develop), scale)
+
+
+@cache
+def drawn_faces(count: int, seed: int) -> People:
+    """Draw that many people, one picture each; pixels are compressed by what the developer's pictures have in common."""
+    from blindsight.data.faces import faces
+    from blindsight.data.features.pixels import PixelFeatures
+
+    drawn = faces(count, size=64, random_state=0, pictures_per_person=1)
+    assert drawn.images is not None
+    labels = {name: drawn.attribute(name) for name in FACE_ATTRIBUTES}
+    order = divided(np.arange(count, dtype=np.float32)[:, None], labels, seed, scale=False)
+    rows = order.features[:, 0].astype(np.int64)
+    pixels = PixelFeatures(max_components=COMPONENTS).fit(drawn.images[rows[: order.developers]])
+    return People(pixels.transform(drawn.images[rows]), order.labels, order.developers, scale=False)
+
+
+@cache
+def utkface(path: Path, count: int, seed: int) -> People:
+    """Return so many photographs, drawn by the seed, as EfficientNet-lite0 sees them."""
+    features, labels = _photographs(path)
+    rows = science(seed).permutation(len(features))[:count]
+    return divided(features[rows], {name: column[rows] for name, column in labels.items()}, seed, scale=True)
+
+
+@cache
+def drawn_numbers(seed: int, count: int = 900, dimensions: int = 24) -> People:
+    """Draw rows around points that the attributes move, three of them, nearly independent."""
+    rng = np.random.default_rng(0)
+    answers = rng.integers(0, 2, (count, len(QUICK_ATTRIBUTES))).astype(np.int8)
+    agree = rng.random(count) < 0.1
+    answers[agree, 1] = answers[agree, 0]
+    moved = 1.2 * (answers - 0.5) @ rng.standard_normal((len(QUICK_ATTRIBUTES), dimensions))
+    features = (moved + rng.standard_normal(moved.shape)).astype(np.float32)
+    return divided(features, dict(zip(QUICK_ATTRIBUTES, answers.T, strict=True)), seed, scale=True)
+
+
+@cache
+def _photographs(path: Path) -> tuple[Floats, dict[str, Labels]]:
+    from blindsight.data import Embedding, extract, load
+    from blindsight.files import cache_folder
+
+    dataset = load("utkface", path=path)
+    labels = {name: dataset.attribute(name) for name in UTKFACE_ATTRIBUTES}
+    return extract(dataset, Embedding(), cache=cache_folder()), labels
+
+
+@cache
+def _tell_missing(lack: str) -> None:
+    print(f"{lack}: what needs UTKFace is not measured.", file=sys.stderr)
