@@ -1,6 +1,7 @@
 """Which policies are asked for, on whose pictures, and who attacks the sifts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
 
@@ -24,8 +25,20 @@ from blindsight.sift.attackers import MODERN, PAPER, Attacker
 from blindsight.sift.lossbench import QUICK
 
 PHOTOGRAPHS = 8000
-READERS = (PAPER[0], PAPER[3], *QUICK)
-"""Of public attributes: the paper's two that read them best, and three that are tuned."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Who attacks: the paper's and tuned ones, tuned ones only, or everybody; and who reads public attributes."""
+
+    both: tuple[Attacker, ...]
+    tuned: tuple[Attacker, ...]
+    everybody: tuple[Attacker, ...]
+    readers: tuple[Attacker, ...]
+
+
+CROWD = Crowd((*PAPER, *QUICK), QUICK, MODERN, (PAPER[0], PAPER[3], *QUICK))
+QUICK_CROWD = Crowd((PAPER[0], QUICK[0]), QUICK[:1], (PAPER[0], *QUICK[:2]), (PAPER[0],))
 
 HANDFULS: dict[str, tuple[Pair, ...]] = {
     "faces": (
@@ -44,7 +57,7 @@ def tasks(settings: Settings) -> list[Task]:
     """Pose all policies of every collection, then a handful of them to be attacked by everybody."""
     if settings.quick:
         text = "drawn numbers in place of pictures, to see whether everything works"
-        return _posed("faces", text, drawn_numbers, QUICK_ATTRIBUTES, (PAPER[0], *QUICK), QUICK[:2], (READERS[0],))
+        return _posed("faces", text, drawn_numbers, QUICK_ATTRIBUTES, QUICK_CROWD)
     posed = _posed(
         "faces",
         f"{FACES:,} drawn faces of 64x64 pixels, one of each person; at most {COMPONENTS} principal components of the "
@@ -60,49 +73,36 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _posed(
-    name: str,
-    text: str,
-    people: Callable[[int], People],
-    attributes: Sequence[str],
-    attackers: Sequence[Attacker] = (*PAPER, *QUICK),
-    fast: Sequence[Attacker] = QUICK,
-    readers: Sequence[Attacker] = READERS,
+    name: str, text: str, people: Callable[[int], People], attributes: Sequence[str], crowd: Crowd = CROWD
 ) -> list[Task]:
     policies = tuple(permutations(attributes, 2))
     handful = tuple(policy for policy in HANDFULS[name] if policy in policies)
     share = f"{text}; 40% make the sifts, 30% teach the attackers, 30% judge. {len(policies)} policies"
-    everybody = MODERN if len(attackers) > len(PAPER) else attackers
+
+    def task(suffix: str, said: str, chosen: tuple[Pair, ...], attackers: tuple[Attacker, ...], *methods: str) -> Task:
+        readers = attackers if attackers is crowd.tuned else crowd.readers
+        return Task(f"{name}{suffix}", said, partial(_pose, people, chosen, attackers, readers), methods)
+
     return [
-        Task(
-            name,
-            f"{share}, attacked by {len(attackers)}: the paper's and three tuned ones.",
-            partial(_pose, people, policies, attackers, readers),
-            ("ppls",),
-        ),
-        Task(
-            f"{name}-fast",
-            "the same, attacked by the three tuned ones.",
-            partial(_pose, people, policies, fast, fast),
-            ("ppls-infinite", "symbol"),
-        ),
-        Task(
-            f"{name}-everybody",
-            f"{len(handful)} of these policies, attacked by all of the verifier's {len(everybody)}.",
-            partial(_pose, people, handful, everybody, readers),
-            ("ppls",),
-        ),
+        task("", f"{share}, attacked by {len(crowd.both)}: the paper's and tuned ones.", policies, crowd.both, "ppls"),
+        task("-tuned", "the same, attacked by tuned ones.", policies, crowd.tuned, "ppls-infinite", "symbol"),
+        task("-everybody", f"{len(handful)} policies, all {len(crowd.everybody)}.", handful, crowd.everybody, "ppls"),
     ]
 
 
 def _pose(
     people: Callable[[int], People],
     policies: tuple[Pair, ...],
-    attackers: Sequence[Attacker],
-    readers: Sequence[Attacker],
+    attackers: tuple[Attacker, ...],
+    readers: tuple[Attacker, ...],
     seed: int,
 ) -> Problem:
     found = people(seed)
-    first = found.developers
-    labels = {name: column[:first] for name, column in found.labels.items()}
-    given = SiftingData(found.features[:first], labels, found.features[first:], policies, found.scale)
-    return Problem(given, Judge(found, attackers, readers, entangled=True))
+    return Problem(developer_data(found, policies), Judge(found, attackers, readers, entangled=True))
+
+
+def developer_data(people: People, policies: tuple[Pair, ...]) -> SiftingData:
+    """Return what a maker of sifts may see: labels of the developer's people only."""
+    first = people.developers
+    labels = {name: column[:first] for name, column in people.labels.items()}
+    return SiftingData(people.features[:first], labels, people.features[first:], policies, people.scale)

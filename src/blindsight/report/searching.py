@@ -15,7 +15,7 @@ from blindsight.search.evaluation import Retrieval
 from blindsight.search.study import SearchStudy
 
 _STRIP = 5  # results shown of every search
-_SHOWN = ("codebook", "codebook, public labels", "central", "Hamming ball", "flipped bits")
+_SHOWN = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped bits")
 _PAPER = "PHashing (ITQ)"
 
 

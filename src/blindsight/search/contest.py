@@ -206,7 +206,7 @@ METHODS: dict[str, tuple[Group, Method]] = {
     "flipped bits": ("local", _flipped_bits),
     "Hamming ball": ("local", _hamming_ball),
     "codebook": ("local", _local),
-    "codebook, public labels": ("local", _local_with_labels),
+    "labelled codebook": ("local", _local_with_labels),
     "central": ("central", _central),
 }
 """Every method of the contest: its group, and how it searches."""

@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blindsight.data.partition import Indices, split
 from blindsight.progress import Progress, silent
 from blindsight.sift.lossbench import DEVELOPER, QUICK_VERIFIER, LossBench, Losses, SiftLearner
 from blindsight.sift.policy import Policy
@@ -27,31 +31,38 @@ class Sifted:
     losses: Losses
 
 
+def divide_rows(rows: int, persons: ArrayLike | None, random_state: int) -> tuple[Indices, Indices]:
+    """Return the rows that sifts (and features that learn) are made from, and those that they are judged by."""
+    shares = (DEVELOPER, 1 - DEVELOPER)
+    develop, judge = split(np.zeros(rows), shares, persons=persons, stratify=False, random_state=random_state)
+    return develop, judge
+
+
 class Trial:
     """One policy on the rows of `data`, judged by `verifier`, whose `random_state` also divides the rows."""
 
     def __init__(self, data: VerificationSet, policy: Policy, *, verifier: Verifier = QUICK_VERIFIER) -> None:
         self.data, self.policy, self.verifier = data, policy, verifier
+        self.developer, self.judged = data.divide(DEVELOPER, random_state=verifier.random_state)
         names = policy.public + policy.private
         self._bench = LossBench(data.features, data.labels, names, verifier=verifier, persons=data.persons)
-
-    @cached_property
-    def judged(self) -> VerificationSet:
-        """The rows that no sift is made from."""
-        return self.data.divide(DEVELOPER, random_state=self.verifier.random_state)[1]
 
     @cached_property
     def raw(self) -> Mapping[str, float]:
         """Balanced accuracy of the best classifier on each public attribute, from raw features."""
         return {name: self._bench.raw_accuracy(name) for name in self.policy.public}
 
+    @cached_property
     def before(self) -> Verification:
-        """Attack raw features: what an app could guess if nothing were sifted."""
+        """Attacks on raw features: what an app could guess if nothing were sifted."""
         verifier = replace(self.verifier, attackers=RAW_CLASSIFIERS, stop_early=False)
         private = self.judged.private(self.policy.private)
         return verifier.verify(self.judged.features, private, persons=self.judged.persons)
 
-    def sifted(self, name: str, learner: SiftLearner, *, progress: Progress = silent) -> Sifted:
-        """Fit a sift to the developer's rows and measure it on the others."""
-        sift = self._bench.fit(learner, self.policy)
+    def fit(self, learner: SiftLearner) -> Sift:
+        """Return the sift that a fresh copy of the learner makes from the developer's rows."""
+        return self._bench.fit(learner, self.policy)
+
+    def measure(self, name: str, sift: Sift, *, progress: Progress = silent) -> Sifted:
+        """Return what a sift costs and leaks on the rows that it was not made from."""
         return Sifted(name, sift, self._bench.losses(sift, self.policy, progress=progress))

@@ -1,0 +1,126 @@
+"""What the chapter on sifting is made from: one policy, tried with one or several sifts, and what a demo finds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.data import Dataset, PixelFeatures
+from blindsight.progress import Progress, silent
+from blindsight.sift.labels import label_columns
+from blindsight.sift.lossbench import QUICK, QUICK_VERIFIER
+from blindsight.sift.policy import Policy
+from blindsight.sift.policycheck import PolicyReport
+from blindsight.sift.policymatrix import PolicyMatrix, policy_matrix
+from blindsight.sift.posterior import fit_posteriors
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.regions import PixelRegions, attribute_regions
+from blindsight.sift.sift import Sift
+from blindsight.sift.symbollearner import SymbolLearner
+from blindsight.sift.tradeoff import TradeOff, trade_off
+from blindsight.sift.trial import Sifted, Trial, divide_rows
+from blindsight.sift.verdict import Verification
+from blindsight.sift.verificationset import VerificationSet
+from blindsight.sift.verify import Verifier
+
+Released = NDArray[np.float32] | NDArray[np.int64]
+
+_AVERAGED = 300  # pictures of the average face
+_DIMENSIONS = 100  # features of the demo: of principal components the first, which carry more than noise
+
+
+@dataclass(frozen=True, eq=False)
+class SiftResult:
+    """One policy, what attackers read before and after sifting, and whatever else was measured."""
+
+    policy: Policy
+    check: PolicyReport
+    raw: Mapping[str, float]
+    """Balanced accuracy on each public attribute from raw features."""
+    before: Verification
+    """Attacks on raw features."""
+    sifted: Sequence[Sifted]
+    faces: NDArray[np.uint8] | None = field(default=None, repr=False)
+    """Some pictures that no sift was made from: with and without the public attribute, the private one first."""
+    received: Sequence[Released] = field(default=(), repr=False)
+    """What an app receives of those pictures, from each of `sifted`."""
+    average: NDArray[np.uint8] | None = field(default=None, repr=False)
+    """The average picture, behind the maps of regions."""
+    regions: Mapping[str, PixelRegions] = field(default_factory=dict)
+    """Where attributes are seen in a picture, and where sifts look."""
+    trade_off: TradeOff | None = None
+    matrix: PolicyMatrix | None = None
+
+    @property
+    def threshold(self) -> float:
+        """What an attacker may gain over a blind guess."""
+        return self.before.setting.threshold
+
+    @classmethod
+    def of(
+        cls,
+        trial: Trial,
+        sifted: Sequence[Sifted],
+        dataset: Dataset,
+        *,
+        regions: Mapping[str, PixelRegions] | None = None,
+        trade_off: TradeOff | None = None,
+        matrix: PolicyMatrix | None = None,
+    ) -> Self:
+        """Gather what a trial on the rows of a dataset tells, with some pictures if there are any."""
+        policy, seed = trial.policy, trial.verifier.random_state
+        check = policy.check(trial.data.labels, leak_cap=trial.verifier.threshold)
+        faces, received, average = None, [], None
+        if dataset.images is not None:
+            _, judged = divide_rows(len(dataset), dataset.persons, seed)
+            rows = _telling(dataset, policy, judged)
+            faces = dataset.images[rows]
+            received = [one.sift.apply(trial.data.features[rows]) for one in sifted]
+            average = np.rint(dataset.images[judged[:_AVERAGED]].mean(axis=0)).astype(np.uint8)
+        gathered = (policy, check, trial.raw, trial.before, tuple(sifted), faces, received, average)
+        return cls(*gathered, regions or {}, trade_off, matrix)
+
+
+def sift_demo(
+    dataset: Dataset,
+    features: NDArray[np.float32],
+    *,
+    pipeline: PixelFeatures | None = None,
+    public: str = "smiling",
+    private: str = "male",
+    others: Sequence[str] = ("youth", "beard", "hat"),
+    random_state: int = 0,
+    progress: Progress = silent,
+) -> SiftResult:
+    """Try one policy with PPLS and with certified symbols, in a few seconds, on features that are there already.
+
+    `features` are principal components, the strongest first; with the `pipeline` they come from, maps show where the
+    attributes are seen. `others` stand beside the two attributes in the matrix of policies.
+    """
+    policy = Policy((public,), (private,), name="Smile camera")
+    names = (public, private, *others)
+    labels = {name: dataset.attribute(name) for name in names}
+    data = VerificationSet(features[:, :_DIMENSIONS], labels, dataset.persons)
+    progress("sifting", 0, 4)
+    trial = Trial(data, policy, verifier=Verifier(QUICK, random_state=random_state, stop_early=False))
+    linear = trial.fit(PPLS(5, math.inf, scale=False))
+    sifted = [
+        trial.measure("PPLS: five numbers", linear),
+        trial.measure("Symbols: one of two", _symbols(trial, random_state)),
+    ]
+    light = Verifier(QUICK[:2], random_state=random_state, stop_early=False)
+    progress("sifting", 1, 4)
+    given = {"method": PPLS(scale=False), "verifier": light, "persons": data.persons}
+    curves = trade_off(
+        data.features, labels, policy, components=(1, 2, 3, 5, 8), privacies=(0.0, 1.0, math.inf), **given
+    )
+    progress("sifting", 2, 4)
+    matrix = policy_matrix(data.features, labels, names, **given)
+    progress("sifting", 3, 4)
+    regions = {} if pipeline is None else attribute_regions(features, labels, names, pipeline)
+    result = SiftResult.of(trial, sifted, dataset, regions=regions, trade_off=curves, matrix=matrix)
+    progress("sifting", 4, 4)
+    return result

@@ -1,0 +1,260 @@
+"""A network trained to tell public attributes while adversaries that learn along with it try to read private ones.
+
+No guarantee: adversaries on the training rows find less than attackers may find on others, and only verification tells.
+What it is good for: several real numbers, non-linear in the features, that non-linear attackers cannot read either,
+where linear sifts fool linear attackers alone.
+
+The encoder f (d features, one hidden layer, K outputs of unit variance) goes down the gradient of
+
+    public loss + privacy * (what adversaries read + KERNEL * MMD^2),
+
+after Ganin & Lempitsky, "Unsupervised Domain Adaptation by Backpropagation", ICML 2015, and Edwards & Storkey,
+"Censoring Representations with an Adversary", ICLR 2016, with two changes. Adversaries are several, of different
+shapes, and start anew in turn, so that none can be worn down; and what they read counts only as far as it beats
+ignorance (ln 2), so that the encoder hides and does not mislead. The kernel term, the maximum mean discrepancy between
+the outputs with and without the attribute (Gretton et al., JMLR 2012), is an adversary in closed form: it cannot lag
+behind. All losses weigh both answers of an attribute the same; rows whose label is unknown count in none of them.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from blindsight.errors import InputError
+from blindsight.extras import require
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+from blindsight.sift.features import Features, check_shape, finite_blocks
+from blindsight.sift.labels import Labels, check_labels
+from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.layers import Layers
+from blindsight.sift.sift import Floats
+
+Tensor = Any
+"""A torch.Tensor."""
+Module = Any
+"""A torch.nn.Module."""
+
+KERNEL = 3.0
+_BANDWIDTHS = (0.1, 0.5, 2.0)  # of the Gaussian kernels, in units of the outputs' total variance
+_SHAPES = ((64,), (64, 64), (128,))  # hidden layers of the adversaries, in turn
+_HEAD = 32  # hidden units that read the public attributes
+_DROPPED_FEATURES, _DROPPED_UNITS, _DECAY = 0.2, 0.5, 1e-3  # against learning rows by heart
+_ADVERSARY_RATE = 3e-3
+_FRESH_STARTS = 5  # of adversaries during training, none in its last fifth
+_FLAT = 0.1  # of the typical deviation, added so that features which hardly vary are not blown up
+
+
+class AdversarialSift(BaseEstimator):  # type: ignore[misc]
+    """Fits a `LayeredSift` of `n_components` numbers; `privacy` weighs hiding against telling. Needs extra `deep`."""
+
+    sift_: LayeredSift
+
+    def __init__(
+        self,
+        n_components: int = 5,
+        privacy: float = 2.0,
+        *,
+        hidden: int = 128,
+        adversaries: int = 3,
+        steps: int = 1000,
+        batch: int = 512,
+        learning_rate: float = 1e-3,
+        random_state: int = 0,
+        pipeline: str = "",
+        progress: Progress = silent,
+    ) -> None:
+        self.n_components = n_components
+        self.privacy = privacy
+        self.hidden = hidden
+        self.adversaries = adversaries
+        self.steps = steps
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.pipeline = pipeline
+        self.progress = progress
+
+    def fit(self, X: Features, public: ArrayLike, private: ArrayLike) -> Self:
+        """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
+        self._check_parameters()
+        torch = _torch()
+        rows = check_shape(X)
+        told, hidden = (
+            check_labels(labels, rows.shape[0], role) for labels, role in ((public, "public"), (private, "private"))
+        )
+        _refuse_one_sided(told, hidden)
+        features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
+        mean, scale = _units(features)
+        generator = science(self.random_state)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(int(generator.integers(2**63)))
+            scaled = torch.from_numpy((features - mean) / scale)
+            encoder = self._train(scaled, _Sides.of(told, hidden), generator)
+        self.sift_ = LayeredSift(_frozen(encoder, scaled, mean, scale), pipeline=self.pipeline)
+        self.n_features_in_ = self.sift_.dimension
+        return self
+
+    def transform(self, X: Features) -> NDArray[Any]:
+        """Return what the sift lets out, (n, n_components)."""
+        check_is_fitted(self, "sift_")
+        return self.sift_.apply(X)
+
+    def _check_parameters(self) -> None:
+        counts = (self.n_components, self.hidden, self.adversaries, self.steps)
+        if min(counts) < 1 or self.batch < 2 or not self.learning_rate > 0 or not 0 <= self.privacy < math.inf:
+            raise InputError(
+                "n_components, hidden, adversaries and steps must be at least 1, batch at least 2, learning_rate "
+                f"positive and privacy in [0, inf); got {counts}, {self.batch}, {self.learning_rate}, {self.privacy}."
+            )
+
+    def _train(self, scaled: Tensor, sides: "_Sides", generator: np.random.Generator) -> Module:
+        """Return the trained encoder; its outputs are not of unit variance yet."""
+        torch = _torch()
+        nn = torch.nn
+        wide = (scaled.shape[1], self.hidden, self.n_components)
+        first, relu, last = _perceptron(wide)
+        encoder = nn.Sequential(nn.Dropout(_DROPPED_FEATURES), first, relu, nn.Dropout(_DROPPED_UNITS), last)
+        unit = nn.BatchNorm1d(self.n_components, affine=False)
+        head = _perceptron((self.n_components, _HEAD, sides.public.shape[1]))
+        optimiser = torch.optim.AdamW(
+            [*encoder.parameters(), *head.parameters()], self.learning_rate, weight_decay=_DECAY
+        )
+        rivals = [_Adversary(self.n_components, _SHAPES[i % len(_SHAPES)], sides) for i in range(self.adversaries)]
+        renewal = max(1, self.steps // _FRESH_STARTS)
+        for step in range(self.steps):
+            if step and step % renewal == 0 and step < 0.8 * self.steps:
+                rivals[step // renewal % len(rivals)].renew()
+            rows = torch.from_numpy(generator.integers(len(scaled), size=self.batch))
+            outputs = unit(encoder(scaled[rows]))
+            for rival in rivals:
+                rival.learn(outputs.detach(), rows)
+            read = sum(rival.reads(outputs, rows) for rival in rivals) / len(rivals)
+            loss = _balanced_loss(head(outputs), sides.public[rows], sides.public_weights[rows])
+            loss = loss + self.privacy * (read + KERNEL * _discrepancy(outputs, sides.private[rows]))
+            optimiser.param_groups[0]["lr"] = self.learning_rate * (1 + math.cos(math.pi * step / self.steps)) / 2
+            _descend(optimiser, loss)
+            self.progress("training against adversaries", step + 1, self.steps)
+        return encoder.eval()
+
+
+@dataclass(frozen=True, eq=False)
+class _Sides:
+    """Labels as tensors, and weights under which both answers of every attribute weigh the same, unknown ones 0."""
+
+    public: Tensor
+    private: Tensor
+    public_weights: Tensor
+    private_weights: Tensor
+
+    @classmethod
+    def of(cls, public: Labels, private: Labels) -> "_Sides":
+        torch = _torch()
+        labels = [torch.from_numpy(side.astype(np.float32)) for side in (public, private)]
+        return cls(*labels, *(torch.from_numpy(_weights(side)) for side in (public, private)))
+
+
+class _Adversary:
+    """A network that learns to read the private attributes off the outputs."""
+
+    def __init__(self, inputs: int, shape: tuple[int, ...], sides: _Sides) -> None:
+        self._widths = (inputs, *shape, sides.private.shape[1])
+        self._sides = sides
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget everything."""
+        self._network = _perceptron(self._widths)
+        self._optimiser = _torch().optim.Adam(self._network.parameters(), _ADVERSARY_RATE)
+
+    def learn(self, outputs: Tensor, rows: Tensor) -> None:
+        """Go one step towards reading the attributes."""
+        _descend(self._optimiser, self._loss(outputs, rows))
+
+    def reads(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        """Return by how much it beats ignorance, 0 where it does not."""
+        return (math.log(2) - self._loss(outputs, rows)).clamp(min=0)
+
+    def _loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        return _balanced_loss(self._network(outputs), self._sides.private[rows], self._sides.private_weights[rows])
+
+
+def _balanced_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean logistic loss, ln 2 for ignorance."""
+    losses = _torch().nn.functional.softplus(logits) - labels * logits
+    return (weights * losses).mean()
+
+
+def _discrepancy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return MMD^2 between outputs with and without an attribute, the mean over attributes and bandwidths."""
+    yes, no = (labels == 1).float(), (labels == 0).float()
+    signs = yes / yes.sum(0).clamp(min=1) - no / no.sum(0).clamp(min=1)
+    squares = (outputs[:, None] - outputs[None]).square().mean(2)
+    kernel = sum((-squares / (2 * width)).exp() for width in _BANDWIDTHS) / len(_BANDWIDTHS)
+    return (signs * (kernel @ signs)).sum(0).mean()
+
+
+def _descend(optimiser: Any, loss: Tensor) -> None:
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+
+
+def _perceptron(widths: tuple[int, ...]) -> Module:
+    nn = _torch().nn
+    layers = [part for size in pairwise(widths) for part in (nn.Linear(*size), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def _frozen(encoder: Module, scaled: Tensor, mean: Floats, scale: Floats) -> Layers:
+    """Return the encoder as plain arrays, its outputs centred and of unit variance on the training rows."""
+    torch = _torch()
+    with torch.no_grad():
+        outputs = encoder(scaled).double()
+    deviation = outputs.std(0, correction=0)
+    if not (torch.isfinite(outputs).all() and (deviation > 0).all()):
+        raise InputError(
+            "the training came to nothing: outputs are constant or overflow. Lower learning_rate or privacy."
+        )
+    centre, deviation = outputs.mean(0).numpy(), deviation.numpy()
+    linear = [layer for layer in encoder if hasattr(layer, "weight")]
+    weights = [layer.weight.detach().numpy().T for layer in linear]
+    biases = [layer.bias.detach().numpy() for layer in linear]
+    weights[-1], biases[-1] = weights[-1] / deviation, (biases[-1] - centre) / deviation
+    return Layers(mean, scale, tuple(weights), tuple(biases))
+
+
+def _weights(labels: Labels) -> Floats:
+    """Return weights of mean 1 over all rows: 1 / (2 P(answer)) where an answer is known."""
+    yes, no = labels == 1, labels == 0
+    weights = yes / yes.mean(axis=0) + no / no.mean(axis=0)
+    return np.asarray(weights / 2, dtype=np.float32)
+
+
+def _refuse_one_sided(public: Labels, private: Labels) -> None:
+    for role, side in (("public", public), ("private", private)):
+        for number, column in enumerate(side.T):
+            if not (column == 1).any() or not (column == 0).any():
+                raise InputError(
+                    f"{role} attribute {number} is the same, or unknown, for every sample: there is nothing to learn "
+                    "about it."
+                )
+
+
+def _units(X: Floats) -> tuple[Floats, Floats]:
+    variance = X.var(axis=0, dtype=np.float64)
+    if not variance.any():
+        raise InputError("no feature varies. Are these really features of different pictures?")
+    scale = np.sqrt(variance + _FLAT**2 * variance.mean())
+    return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)
+
+
+def _torch() -> Any:
+    return require("torch", extra="deep", purpose="training against adversaries")
