@@ -4,15 +4,12 @@ What is released of a private record is drawn from the operating system's random
 classifiers are learned from public rows, except where a method is said to learn from the private ones.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.methods.phashing import LEARNERS
-from benchmarks.methods.searching import RECORD_EPSILONS, Floats, Found, PrivateCollection, by_codes, by_symbols
+from benchmarks.methods.searching import RECORD_EPSILONS, Found, PrivateCollection, by_codes, by_symbols
 from blindsight.search.central import CentralHasher
 from blindsight.search.flipping import flip, paper_beta, record_beta
 from blindsight.search.hammingball import HammingBall
@@ -76,13 +73,7 @@ def local(given: PrivateCollection, *, seed: int, epsilon: float, labelled: bool
     hasher = LocalHasher(epsilon, random_state=seed)
     hasher.fit(given.public, given.labels) if labelled else hasher.fit(given.public)
     name = "local-labels" if labelled else "local"
-    return {f"{name}/{epsilon:g}": local_answer(hasher, given.queries, hasher.release(given.private))}
-
-
-def local_answer(hasher: LocalHasher, queries: Floats, released: NDArray[Any]) -> Found:
-    """Answer with the kinds of releases there are, each scored once, and which of them every row got."""
-    kinds, symbols = np.unique(released, axis=0, return_inverse=True)
-    return by_symbols(hasher.scores(queries, kinds), symbols.ravel())
+    return {f"{name}/{epsilon:g}": by_symbols(hasher.symbol_scores(given.queries), hasher.release(given.private))}
 
 
 def central(given: PrivateCollection, *, seed: int, epsilon: float, delta: float, bits: int) -> dict[str, Found]:

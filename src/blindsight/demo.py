@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from blindsight.data import Dataset, PixelFeatures, extract, load
+from blindsight.data import Dataset, PixelFeatures, Thumbnails, extract, load
 from blindsight.data.partition import train_test
 from blindsight.dp import Census, Ledger, census
 from blindsight.learn.classifier import FederatedClassifier
@@ -22,10 +22,17 @@ from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Table, write_report
 from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
 from blindsight.report.learning import LearningResult, learning_chapter
+from blindsight.report.searching import SearchResult, search_chapter
+from blindsight.search.contest import contest
+from blindsight.search.study import SearchStudy
+from blindsight.search.study import divide as divide_for_search
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
 EPSILON = 1.0
 """What the demo's census spends per person."""
+
+SEARCHED = (1.0, 2.0, 4.0, 8.0)
+"""The budgets per record at which the demo's search is measured."""
 
 LEARNED_COMPONENTS = 200
 """Standardised features need components that carry more than noise: only the first ones are learned from."""
@@ -55,6 +62,7 @@ def run_demo(
     ledger = Ledger()
     result, truth = _take_census(dataset, ledger)
     learned = _learn_together(dataset, random_state, cache, progress)
+    searched = _search_privately(random_state, progress)
     chapters = [
         pictures_chapter(dataset, SHOWN),
         features_chapter(
@@ -66,6 +74,7 @@ def run_demo(
         ),
         census_chapter(result, truth, _spent_table(ledger)),
         learning_chapter(learned),
+        search_chapter(searched),
     ]
     seconds = perf_counter() - begun
     findings = {
@@ -75,6 +84,7 @@ def run_demo(
         "census": dict(result.shares),
         "statement": result.statement.to_dict(),
         "learned": {"public": learned.public_score, "rounds": [report.score for report in learned.history]},
+        "searched": [{"method": r.method, "epsilon": r.epsilon, "score": r.score} for r in searched.rows],
         "seconds": round(seconds, 1),
         "seed": random_state,
     }
@@ -138,6 +148,15 @@ def _learn_together(dataset: Dataset, random_state: int, cache: Path | None, pro
         progress=progress,
     )
     return LearningResult.of(learner, owners=5, costs=costs)
+
+
+def _search_privately(random_state: int, progress: Progress) -> SearchResult:
+    """Search handwritten digits by every method at four budgets."""
+    digits = load("digits")
+    division = divide_for_search(digits, queries=200, random_state=random_state)
+    study = SearchStudy.prepare(digits, division, Thumbnails())
+    rows = contest(study, epsilons=SEARCHED, delta=1e-6, random_state=random_state, progress=progress)
+    return SearchResult(digits, study, rows, "a grey thumbnail of unit length", epsilon=4.0)
 
 
 def _spent_table(ledger: Ledger) -> Table:

@@ -67,7 +67,7 @@ def tasks(settings: Settings) -> list[Task]:
     )
     path = utkface_path(settings)
     if path is not None:
-        text = f"{PHOTOGRAPHS:,} photographs of UTKFace ({UTKFACE_FILE}) by EfficientNet-lite0 (1280), drawn by the seed"
+        text = f"{PHOTOGRAPHS:,} faces of UTKFace ({UTKFACE_FILE}) by EfficientNet-lite0 (1280), drawn by the seed"
         posed += _posed("utkface", text, partial(utkface, path, PHOTOGRAPHS), UTKFACE_ATTRIBUTES)
     return posed
 
@@ -101,8 +101,9 @@ def _pose(
     return Problem(developer_data(found, policies), Judge(found, attackers, readers, entangled=True))
 
 
-def developer_data(people: People, policies: tuple[Pair, ...]) -> SiftingData:
-    """Return what a maker of sifts may see: labels of the developer's people only."""
+def developer_data(people: People, policies: tuple[Pair, ...], *, told: bool = False) -> SiftingData:
+    """Return what a maker of sifts may see: labels of the developer's people; if `told`, private ones of the others."""
     first = people.developers
     labels = {name: column[:first] for name, column in people.labels.items()}
-    return SiftingData(people.features[:first], labels, people.features[first:], policies, people.scale)
+    private = {name: people.labels[name][first:] for _, name in policies} if told else {}
+    return SiftingData(people.features[:first], labels, people.features[first:], policies, people.scale, private)

@@ -65,7 +65,7 @@ def divided(features: NDArray[np.float32], labels: dict[str, Labels], seed: int,
 
 @cache
 def drawn_faces(count: int, seed: int) -> People:
-    """Draw that many people, one picture each; pixels are compressed by what the developer's pictures have in common."""
+    """Draw so many people, one picture each; the compression of pixels is learned from the developer's pictures."""
     from blindsight.data.faces import faces
     from blindsight.data.features.pixels import PixelFeatures
 

@@ -179,7 +179,7 @@ def compare(
         )
     result = SearchResult(dataset, study, rows, _described(features), epsilon=_middle(budgets))
     report = write_report(out / "report.html", f"Searching {data}", [search_chapter(result)], facts={"Seed": str(seed)})
-    columns = ("method", "protects", "epsilon", "the paper claims", "proven per record", "mAP")
+    columns = ("method", "protects", "epsilon", "proven per record", "mAP")
     cells = [_compared(row) for row in rows]
     document = {"report": str(report), "chance": result.chance, "methods": [_document(row) for row in rows]}
     show(
@@ -239,14 +239,8 @@ def _compared(row: "ContestRow") -> tuple[str, ...]:
     from blindsight.report.searching import proven
 
     claim = None if row.statement is None else row.statement.claim
-    return (
-        row.method,
-        row.group,
-        "-" if row.epsilon is None else f"{row.epsilon:g}",
-        "-" if claim is None else claim.claimed,
-        proven(row),
-        f"{row.score:.3f}",
-    )
+    promise = proven(row) if claim is None else f"{proven(row)}; claims {claim.claimed}"
+    return row.method, row.group, "-" if row.epsilon is None else f"{row.epsilon:g}", promise, f"{row.score:.3f}"
 
 
 def _document(row: "ContestRow") -> dict[str, Any]:

@@ -9,12 +9,14 @@ from matplotlib.axes import Axes
 
 from blindsight.data import Dataset, contact_sheet
 from blindsight.report.blocks import Block, Chapter, Picture, Plot, StatementBlock, Table, Text
-from blindsight.report.plots import GRID, INK, SERIES, drawing, to_svg
+from blindsight.report.plots import INK, SERIES, drawing, to_svg
 from blindsight.search.contest import ContestRow
 from blindsight.search.evaluation import Retrieval
 from blindsight.search.study import SearchStudy
 
 _STRIP = 5  # results shown of every search
+_CELL = 48  # pixels of a picture's side, about
+_PAPER_GREY = 250  # of the gap between strips
 _SHOWN = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped bits")
 _PAPER = "PHashing (ITQ)"
 
@@ -87,10 +89,9 @@ def _budget_plot(result: SearchResult) -> Plot:
         for colour, method in zip(SERIES, _SHOWN, strict=False):
             _line(axes, result, method, colour, "-", "o")
         _line(axes, result, _PAPER, SERIES[5], ":", "x", label=f"{_PAPER}: epsilon only claimed")
-        for row, name in ((result.row("ITQ"), "open codes (ITQ)"), (result.row("features"), "features")):
-            if row is not None:
-                _level(axes, row.score, name, INK)
-        _level(axes, result.chance, "chance", GRID)
+        if (open_codes := result.row("ITQ")) is not None:
+            axes.axhline(open_codes.score, color=INK, linewidth=1, linestyle="--", label="open codes (ITQ)")
+        axes.axhline(result.chance, color=INK, linewidth=1, linestyle=(0, (1, 4)), label="chance")
         axes.set_xscale("log", base=2)
         asked = sorted({row.epsilon for row in result.rows if row.epsilon is not None})
         axes.set_xticks(asked, [f"{epsilon:g}" for epsilon in asked])
@@ -115,33 +116,36 @@ def _line(
         axes.plot(*zip(*points, strict=True), linestyle=style, marker=marker, color=colour, label=label or method)
 
 
-def _level(axes: Axes, score: float, name: str, colour: str) -> None:
-    axes.axhline(score, color=colour, linewidth=1, linestyle="--")
-    axes.annotate(name, (0.01, score), xycoords=("axes fraction", "data"), va="bottom", fontsize=9)
-
-
 def _spoken(result: SearchResult, method: str) -> str:
     found = [f"{row.score:.2f} at {row.epsilon:g}" for row in result.rows if row.method == method and row.epsilon]
     return f"{method} {', '.join(found)}" if found else method
 
 
 def _table(result: SearchResult) -> Table:
-    rows = tuple(
-        (
-            row.method,
-            row.group,
-            "-" if row.epsilon is None else f"{row.epsilon:g}",
-            proven(row),
-            f"{row.score:.3f}",
-        )
-        for row in result.rows
-    )
+    """Show every method in one row, with a column for each budget."""
+    budgets = sorted({row.epsilon for row in result.rows if row.epsilon is not None})
+    methods = list(dict.fromkeys(row.method for row in result.rows))
+    rows = []
+    for method in methods:
+        of_method = {row.epsilon: row for row in result.rows if row.method == method}
+        some = next(iter(of_method.values()))
+        scores = [of_method.get(epsilon, of_method.get(None)) for epsilon in budgets]
+        cells = ["-" if row is None else f"{row.score:.3f}" for row in scores]
+        rows.append((method, some.group, *cells, _promise(list(of_method.values()))))
     return Table(
-        ("method", "who is protected", "epsilon asked", "proven per record", "mAP"),
-        rows,
-        caption="Every method at every budget. Local: a record, wherever its code goes. Central: a record, while codes "
+        ("method", "who is protected", *(f"mAP at {epsilon:g}" for epsilon in budgets), "proven per record"),
+        tuple(rows),
+        caption="Every method at every epsilon. Local: protects a record wherever its code goes. Central: while codes "
         "stay at home. The paper: what it names is not what a record loses.",
     )
+
+
+def _promise(rows: Sequence[ContestRow]) -> str:
+    """Return in a word what is proven of a method at whatever epsilon is asked for."""
+    if any(row.statement is None or row.proven == math.inf for row in rows):
+        return "nothing"
+    delta = rows[0].statement.delta if rows[0].statement is not None else None
+    return "(epsilon, delta)" if delta else "epsilon"
 
 
 def proven(row: ContestRow) -> str:
@@ -150,7 +154,7 @@ def proven(row: ContestRow) -> str:
         return "-"
     if row.proven == math.inf or row.statement is None:
         return "nothing"
-    delta = f" (delta {row.statement.delta:g})" if row.statement.delta else ""
+    delta = f", {row.statement.delta:g}" if row.statement.delta else ""
     return f"{row.proven:.2f}{delta}"
 
 
@@ -166,22 +170,28 @@ def _strips(result: SearchResult) -> Picture:
         if row is not None
     ]
     assert result.dataset.images is not None
-    queries = _some_queries(result)
+    queries, blank = _some_queries(result), np.full_like(result.dataset.images[:1], _PAPER_GREY)
     pictures, captions = [], []
     for place in queries:
-        rows, told = [result.study.queries.rows[place]], ["query"]
+        pictures.append(result.dataset.images[result.study.queries.rows[place : place + 1]])
+        captions.append("query")
         for _, row in columns:
             found = row.searcher.nearest(result.study.queries.features[place : place + 1], _STRIP)[0]
             right = result.study.indexed.labels[found] == result.study.queries.labels[place]
-            rows += list(result.study.indexed.rows[found])
-            told += ["right" if yes else "wrong" for yes in right]
-        pictures.append(result.dataset.images[np.array(rows)])
-        captions += told
+            pictures += [blank, result.dataset.images[result.study.indexed.rows[found]]]
+            captions += ["", *("yes" if yes else "no" for yes in right)]
     names = [name for name, _ in columns]
+    side = result.dataset.images.shape[1]
+    sheet = contact_sheet(
+        np.concatenate(pictures),
+        columns=1 + (1 + _STRIP) * len(columns),
+        captions=captions,
+        scale=max(1, round(_CELL / side)),
+    )
     return Picture(
-        contact_sheet(np.concatenate(pictures), columns=1 + _STRIP * len(columns), captions=captions),
-        caption=f"One query per row, then the first {_STRIP} answers of each search: {'; '.join(names)}. "
-        "Pictures with the same released symbol are equally near; those that came first are shown.",
+        sheet,
+        caption=f"One query per row, then the first {_STRIP} answers of each search: {'; '.join(names)}. “No” stands "
+        "under a wrong answer. Pictures with the same released symbol are equally near; the first ones are shown.",
         alt=f"{len(queries)} rows of a query and its answers by {', '.join(names)}.",
     )
 

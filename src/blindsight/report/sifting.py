@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,9 @@ from blindsight.report.siftplots import (
     trade_off_plot,
     words,
 )
+from blindsight.report.siftresult import Released, SiftResult
 from blindsight.sift.consent import consent_sentence
 from blindsight.sift.odometer import readings
-from blindsight.sift.policy import Policy
-from blindsight.sift.policycheck import PolicyReport
 from blindsight.sift.policymatrix import PolicyMatrix
 from blindsight.sift.regions import PixelRegions
 from blindsight.sift.tradeoff import TradeOff
@@ -29,32 +27,7 @@ from blindsight.sift.trial import Sifted
 from blindsight.sift.verdict import Verification
 
 _PAPER_PUB_LOSS, _PAPER_PRIV_LOSS = 0.053, 0.075  # averages of its abstract
-
-
-@dataclass(frozen=True, eq=False)
-class SiftResult:
-    """One policy, what attackers read before and after sifting, and whatever else was measured."""
-
-    policy: Policy
-    check: PolicyReport
-    raw: Mapping[str, float]
-    """Balanced accuracy on each public attribute from raw features."""
-    before: Verification
-    """Attacks on raw features."""
-    sifted: Sequence[Sifted]
-    trade_off: TradeOff | None = None
-    matrix: PolicyMatrix | None = None
-    faces: NDArray[np.uint8] | None = field(default=None, repr=False)
-    """Some pictures that no sift was made from."""
-    received: Sequence[NDArray[np.float32] | NDArray[np.int64]] = field(default=(), repr=False)
-    """What an app receives of those pictures, from each of `sifted`."""
-    regions: Mapping[str, PixelRegions] = field(default_factory=dict)
-    """Where attributes, and sifts, are seen in a picture."""
-
-    @property
-    def threshold(self) -> float:
-        """What an attacker may gain over a blind guess."""
-        return self.before.setting.threshold
+_WIDE = 192  # pixels of a face with what the app receives
 
 
 def sift_chapter(result: SiftResult) -> Chapter:
@@ -65,8 +38,8 @@ def sift_chapter(result: SiftResult) -> Chapter:
         blocks.append(_received(result, result.faces))
     if result.trade_off is not None and result.trade_off.points:
         blocks.append(_trade_off(result.trade_off, result.threshold))
-    if result.regions and result.faces is not None:
-        blocks.append(_regions(result.regions, result.faces))
+    if result.regions and result.average is not None:
+        blocks.append(_regions(result.regions, result.average))
     if result.matrix is not None:
         blocks += _matrix_blocks(result.matrix, result.threshold)
     blocks += [StatementBlock(one.losses.verification.statement) for one in result.sifted]
@@ -120,7 +93,7 @@ def _attackers(result: SiftResult) -> Plot:
     return Plot(
         attackers_plot(groups, result.threshold),
         caption=f"How well {' and '.join(map(words, result.policy.private))} can be guessed, before and after "
-        f"sifting, by people nobody learned from; intervals hold together with "
+        f"sifting, on pictures of people that nobody learned from; intervals hold together with "
         f"{result.before.setting.confidence:.0%} confidence. A sift is accepted when it is sure that no guess exceeds "
         "the dashed line.",
         alt=f"Best guess of {' and '.join(map(words, result.policy.private))} by balanced accuracy: {spoken}.",
@@ -200,18 +173,20 @@ def _received(result: SiftResult, faces: NDArray[np.uint8]) -> Picture:
         contact_sheet(
             np.concatenate([faces] * len(result.sifted)),
             columns=len(faces),
-            titles=[one.name for one in result.sifted],
+            titles=[f"{one.name}: {_let_out(one)}" for one in result.sifted],
             captions=captions,
+            scale=max(1, _WIDE // faces.shape[2]),
         ),
-        caption=f"What the app receives of a picture is the line below it, and nothing else. Pictures with {told} are "
-        f"on the left; in each half those with {hidden} come first.",
+        caption="What the app receives of a picture is the line below it, and nothing else; errors are the "
+        f"sift's own. From the left: {told} and {hidden}, only {told}, only {hidden}, neither.",
         alt=f"{len(faces)} faces with and without {told}, below each what each sift lets out.",
     )
 
 
-def _caption(released: NDArray[np.float32] | NDArray[np.int64], public: Sequence[str], one: Sifted) -> str:
+def _caption(released: Released, public: Sequence[str], one: Sifted) -> str:
     if one.sift.levels == (2,) * len(public):
-        return ", ".join(words(name) if yes else f"not {words(name)}" for name, yes in zip(public, released, strict=True))
+        answers = zip(map(words, public), released, strict=True)
+        return ", ".join(name if yes else f"not {name}" for name, yes in answers)
     if released.dtype.kind == "i":
         return " ".join(map(str, released))
     return " ".join(f"{number:.1f}" for number in released)
@@ -228,10 +203,9 @@ def _trade_off(found: TradeOff, threshold: float) -> Plot:
     )
 
 
-def _regions(regions: Mapping[str, PixelRegions], faces: NDArray[np.uint8]) -> Picture:
-    mean = np.rint(faces.mean(axis=0)).astype(np.uint8)
+def _regions(regions: Mapping[str, PixelRegions], average: NDArray[np.uint8]) -> Picture:
     return Picture(
-        regions_sheet(regions, mean),
+        regions_sheet(regions, average),
         caption="Where attributes are seen: how strongly each pixel's colours and edges covary with them (Figure 5 of "
         "the paper), and where a sift looks. What is seen in the same place is hard to tell apart.",
         alt=f"Heat maps over a face for {', '.join(map(words, regions))}.",

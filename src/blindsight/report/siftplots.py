@@ -43,22 +43,24 @@ def attackers_plot(groups: Guesses, threshold: float) -> str:
     rows = sum(len(guesses) + 1 for _, guesses in groups)
     with drawing(7.2, 0.3 * rows + 0.8) as (figure, axes):
         axes.grid(visible=False, axis="y")
-        places: list[float] = []
-        names: list[str] = []
+        names: dict[float, str] = {}
+        headings: list[float] = []
         place = 0.0
         for colour, (given, guesses) in zip((SERIES[5], *SERIES), groups, strict=False):
-            axes.text(0.51, place, _plain(given), fontsize=11, fontweight="bold", va="center")
+            names[place] = _plain(given)
+            headings.append(place)
             for guess in guesses:
                 place += 1
                 _bar(axes, place, guess, colour)
-                places.append(place)
-                names.append(_plain(guess.who))
-            place += 1.2
+                names[place] = _plain(guess.who)
+            place += 1.3
         axes.axvline(0.5, color=INK, linewidth=1.2)
         axes.axvline(0.5 + threshold, color=SERIES[4], linewidth=1.4, linestyle="--")
         axes.annotate("allowed", (0.5 + threshold, -0.6), textcoords="offset points", xytext=(5, 0), color=SERIES[4])
         axes.annotate("blind", (0.5, -0.6), textcoords="offset points", xytext=(-5, 0), ha="right")
-        axes.set_yticks(places, names)
+        axes.set_yticks(list(names), list(names.values()))
+        for label, at in zip(axes.get_yticklabels(), names, strict=True):
+            label.set_fontweight("bold" if at in headings else "normal")
         axes.set_ylim(place - 0.4, -1.2)
         axes.set_xlim(0.45, 1.0)
         axes.set_xlabel("balanced accuracy of guessing what is private")
@@ -96,17 +98,17 @@ def matrices_plot(matrix: PolicyMatrix, threshold: float) -> str:
     beside = len(names) <= _BESIDE
     entangled = matrix.entanglement
     panels = (
-        ("correlation of labels", entangled.correlation, 0.5),
-        ("overlap of features", entangled.overlap, 1.0),
-        ("PubLoss: what the app loses", matrix.figures("pub_loss"), 2 * threshold),
-        ("PrivLoss: what an attacker gains", matrix.figures("priv_loss"), 2 * threshold),
+        ("correlation of labels", entangled.correlation, 0.5, np.inf),
+        ("overlap of features", entangled.overlap, 1.0, np.inf),
+        ("PubLoss: what the app loses", matrix.figures("pub_loss"), 2 * threshold, threshold),
+        ("PrivLoss: what an attacker gains", matrix.figures("priv_loss"), 2 * threshold, threshold),
     )
     size = 0.42 * len(names)
     with drawing(*((9.6, 2 * size + 3.6) if beside else (7.2, 4 * (size + 1.6)))) as (figure, axes):
         axes.remove()
         grid = figure.subplots(*((2, 2) if beside else (4, 1)))
-        for panel, (title, values, strongest) in zip(grid.flat, panels, strict=True):
-            _heat_map(panel, values, names, strongest)
+        for panel, (title, values, strongest, limit) in zip(grid.flat, panels, strict=True):
+            _heat_map(panel, values, names, strongest, limit)
             panel.set_title(title, fontsize=11, fontweight="bold")
         return to_svg(figure)
 
@@ -130,8 +132,8 @@ def _level(axes: Axes, height: float, name: str, colour: str) -> None:
     axes.annotate(name, (0.02, height), xycoords=("axes fraction", "data"), va="bottom", fontsize=9, color=colour)
 
 
-def _heat_map(axes: Axes, values: NDArray[np.float64], names: Sequence[str], strongest: float) -> None:
-    """Draw a number in every cell off the diagonal, coloured by its size: blue above zero, orange below."""
+def _heat_map(axes: Axes, values: NDArray[np.float64], names: Sequence[str], strongest: float, limit: float) -> None:
+    """Draw a number in every cell off the diagonal: blue, orange where it is negative, red above the limit."""
     axes.grid(visible=False)
     for (row, column), value in np.ndenumerate(values):
         if row == column:
@@ -140,7 +142,7 @@ def _heat_map(axes: Axes, values: NDArray[np.float64], names: Sequence[str], str
             axes.text(column, row, "none", ha="center", va="center", fontsize=8)
             continue
         tint = 0.06 + 0.54 * min(1.0, abs(value) / strongest)
-        colour = SERIES[0] if value > 0 else SERIES[1]
+        colour = SERIES[4] if value > limit else SERIES[0] if value > 0 else SERIES[1]
         axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour, alpha=tint, linewidth=0))
         axes.text(column, row, _short(value), ha="center", va="center", fontsize=9)
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor", fontsize=9)
@@ -162,7 +164,7 @@ def _short(value: float) -> str:
 
 
 def _heated(pale: NDArray[np.float64], energy: NDArray[np.float64]) -> NDArray[np.uint8]:
-    share = (0.85 * np.clip(energy, 0, 1) ** 1.5)[:, :, None]
+    share = (0.9 * np.clip(energy, 0, 1))[:, :, None]
     picture = np.rint(pale * (1 - share) + _HEAT * share).astype(np.uint8)
     return np.asarray(Image.fromarray(picture).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from blindsight.data import Dataset, PixelFeatures
 from blindsight.progress import Progress, silent
 from blindsight.sift.labels import label_columns
-from blindsight.sift.lossbench import QUICK, QUICK_VERIFIER
+from blindsight.sift.lossbench import QUICK
 from blindsight.sift.policy import Policy
 from blindsight.sift.policycheck import PolicyReport
 from blindsight.sift.policymatrix import PolicyMatrix, policy_matrix
@@ -108,19 +108,43 @@ def sift_demo(
     trial = Trial(data, policy, verifier=Verifier(QUICK, random_state=random_state, stop_early=False))
     linear = trial.fit(PPLS(5, math.inf, scale=False))
     sifted = [
-        trial.measure("PPLS: five numbers", linear),
-        trial.measure("Symbols: one of two", _symbols(trial, random_state)),
+        trial.measure("PPLS", linear),
+        trial.measure("Symbols", _symbols(trial, random_state)),
     ]
-    light = Verifier(QUICK[:2], random_state=random_state, stop_early=False)
     progress("sifting", 1, 4)
-    given = {"method": PPLS(scale=False), "verifier": light, "persons": data.persons}
+    light, method = Verifier(QUICK[:2], random_state=random_state, stop_early=False), PPLS(scale=False)
     curves = trade_off(
-        data.features, labels, policy, components=(1, 2, 3, 5, 8), privacies=(0.0, 1.0, math.inf), **given
+        data.features,
+        labels,
+        policy,
+        components=(1, 2, 3, 5, 8),
+        privacies=(0.0, 1.0, math.inf),
+        method=method,
+        verifier=light,
+        persons=data.persons,
     )
     progress("sifting", 2, 4)
-    matrix = policy_matrix(data.features, labels, names, **given)
+    matrix = policy_matrix(data.features, labels, names, method=method, verifier=light, persons=data.persons)
     progress("sifting", 3, 4)
     regions = {} if pipeline is None else attribute_regions(features, labels, names, pipeline)
     result = SiftResult.of(trial, sifted, dataset, regions=regions, trade_off=curves, matrix=matrix)
     progress("sifting", 4, 4)
     return result
+
+
+def _symbols(trial: Trial, random_state: int) -> Sift:
+    """Return a sift of two symbols, made from logistic regressions alone."""
+    made_from, policy = trial.developer, trial.policy
+    sides = [label_columns(made_from.labels, side) for side in (policy.public, policy.private)]
+    posteriors = fit_posteriors(
+        made_from.features, np.hstack(sides), persons=made_from.persons, networks=False, random_state=random_state
+    )
+    judges = trial.judged.features if trial.judged.persons is None else np.unique(trial.judged.persons)
+    return SymbolLearner(rows=len(judges), random_state=random_state).fit_posteriors(posteriors, *sides).sift_
+
+
+def _telling(dataset: Dataset, policy: Policy, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a row with each combination of the first public and private attribute, as far as there are such rows."""
+    told, hidden = (dataset.attribute(side[0])[rows] for side in (policy.public, policy.private))
+    found = [np.flatnonzero((told == a) & (hidden == b)) for a in (1, 0) for b in (1, 0)]
+    return rows[np.array([places[len(places) // 2] for places in found if places.size])]

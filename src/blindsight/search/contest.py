@@ -29,7 +29,7 @@ from blindsight.search.spectral import SH
 from blindsight.search.study import SearchStudy
 from blindsight.statement import PrivacyStatement
 
-Group = Literal["nothing hidden", "the paper", "local", "central"]
+Group = Literal["nobody", "the paper", "local", "central"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def contest(
     runs = [
         (name, epsilon)
         for name in methods or METHODS
-        for epsilon in ([None] if METHODS[name][0] == "nothing hidden" else epsilons)
+        for epsilon in ([None] if METHODS[name][0] == "nobody" else epsilons)
     ]
     rows = []
     for done, (name, epsilon) in enumerate(runs):
@@ -197,10 +197,10 @@ def _itq(entry: _Entry) -> HashLearner:
 
 
 METHODS: dict[str, tuple[Group, Method]] = {
-    "features": ("nothing hidden", _features),
-    "ITQ": ("nothing hidden", _codes(_itq)),
-    "LSH": ("nothing hidden", _codes(lambda entry: LSH(entry.bits, random_state=entry.random_state))),
-    "SH": ("nothing hidden", _codes(lambda entry: SH(entry.bits))),
+    "features": ("nobody", _features),
+    "ITQ": ("nobody", _codes(_itq)),
+    "LSH": ("nobody", _codes(lambda entry: LSH(entry.bits, random_state=entry.random_state))),
+    "SH": ("nobody", _codes(lambda entry: SH(entry.bits))),
     "PHashing (ITQ)": ("the paper", _phashing),
     "PITQ": ("the paper", _pitq),
     "flipped bits": ("local", _flipped_bits),

@@ -192,7 +192,10 @@ class PrivateHasher:
             unit="person",
             epsilon=self.epsilon,
             accountant=f"group privacy: {self.per_person} records of {self.epsilon / self.per_person:g} each",
-            assumptions=(*statement.assumptions, f"no person has more than {self.per_person} of the records"),
+            assumptions=(
+                *statement.assumptions,
+                f"no person ever has more than {self.per_person} of the records, deleted ones included",
+            ),
             not_protected=tuple(line for line in statement.not_protected if "same person" not in line),
         )
 

@@ -11,7 +11,8 @@ What a record has lost is its number of releases times the mechanism's loss:
 *The ledger.* Each release concerns one record alone, and two datasets that differ in one record differ in its releases
 only (parallel composition). So a scope has lost what its worst record has: the ledger is charged the loss of one
 release whenever the largest number of releases of any record rises by one, and nothing for all others that follow.
-Several mechanisms, one file each, add up under one scope.
+Several mechanisms, one file each, add up under one scope. That one picture does not come under two ids is the caller's
+word.
 
 *The order of things.* The codes are drawn and held back; the ledger records the spend; the file is replaced as a whole;
 only then are codes returned. A process killed on the way has shown nobody anything, and at worst has paid for nothing.

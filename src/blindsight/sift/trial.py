@@ -4,6 +4,7 @@ The parts are those of `lossbench`: two fifths of the rows are the developer's, 
 read off raw features stands beside what a sift leaves them.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,10 +14,12 @@ from numpy.typing import ArrayLike
 
 from blindsight.data.partition import Indices, split
 from blindsight.progress import Progress, silent
+from blindsight.sift.labels import label_columns
 from blindsight.sift.lossbench import DEVELOPER, QUICK_VERIFIER, LossBench, Losses, SiftLearner
 from blindsight.sift.policy import Policy
 from blindsight.sift.publicclassifier import RAW_CLASSIFIERS
 from blindsight.sift.sift import Sift
+from blindsight.sift.symbollearner import SymbolLearner
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -61,7 +64,14 @@ class Trial:
 
     def fit(self, learner: SiftLearner) -> Sift:
         """Return the sift that a fresh copy of the learner makes from the developer's rows."""
-        return self._bench.fit(learner, self.policy)
+        made_from, fresh = self.developer, copy.deepcopy(learner)
+        sides = [label_columns(made_from.labels, side) for side in (self.policy.public, self.policy.private)]
+        if isinstance(fresh, SymbolLearner):
+            fresh.fit(made_from.features, *sides, persons=made_from.persons)
+        else:
+            fresh.fit(made_from.features, *sides)
+        sift: Sift = fresh.sift_
+        return sift
 
     def measure(self, name: str, sift: Sift, *, progress: Progress = silent) -> Sifted:
         """Return what a sift costs and leaks on the rows that it was not made from."""

@@ -1,0 +1,116 @@
+"""A sift on disk with all that it takes to use it and to verify it honestly: its policy, its features, whom it saw.
+
+*The guarantee.* Rows that a sift was made from do not verify it, whatever collection they come back in: pictures are
+known again by their SHA-256, and with them go all other pictures of the same persons. Features come from the pipeline
+that the sift belongs to, or are refused.
+
+A folder holds
+
+| file | what |
+| --- | --- |
+| `sift.npz` | the sift: all that an app needs, and all that a platform verifies |
+| `policy.yaml` | what it tells and what it hides |
+| `pipeline.npz` | features that were learned from pictures; they show faces, so only the owner may read the file |
+| `origin.npz` | kind of features and digests of the pictures it was made from; for the owner alone |
+| `verified.npz` | what a platform accepted, once it has: the version of the sift to apply |
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.arrayfile import read_arrays, write_arrays
+from blindsight.data.dataset import Dataset
+from blindsight.data.features import FeaturePipeline, PixelFeatures, extract, pipeline
+from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import atomic_writer, storage_errors
+from blindsight.progress import Progress, silent
+from blindsight.sift.policy import Policy
+from blindsight.sift.sift import Sift
+from blindsight.sift.siftfile import load_sift, save_sift
+
+SIFT, POLICY, PIPELINE, ORIGIN, VERIFIED = "sift.npz", "policy.yaml", "pipeline.npz", "origin.npz", "verified.npz"
+
+_ORIGIN = "blindsight/sift-origin.1"
+_DIGEST = 16  # bytes
+
+Digests = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSift:
+    """A sift, its policy, the features it takes, and digests (n, 16) of the pictures it was made from.
+
+    `features` names the pipeline: pixels, embedding, thumbnail or the path of an ONNX model.
+    """
+
+    sift: Sift
+    policy: Policy
+    features: str
+    pipeline: FeaturePipeline
+    seen: Digests
+
+    def save(self, folder: Path) -> None:
+        """Write everything into a folder; what an earlier sift there was accepted for no longer counts."""
+        (folder / VERIFIED).unlink(missing_ok=True)
+        write_arrays(folder / ORIGIN, _ORIGIN, {"features": self.features}, {"seen": self.seen}, private=True)
+        with atomic_writer(folder / POLICY) as stream:
+            stream.write(self.policy.to_yaml().encode())
+        if isinstance(self.pipeline, PixelFeatures) and self.pipeline.fitted:
+            self.pipeline.save(folder / PIPELINE)
+        save_sift(self.sift, folder / SIFT)
+
+    @classmethod
+    def load(cls, folder: Path, *, verified: bool = False) -> Self:
+        """Read what `save` wrote; `verified` asks for the version that was accepted, where there is one."""
+        document, arrays = read_arrays(folder / ORIGIN, _ORIGIN)
+        with storage_errors("read", folder / POLICY):
+            policy = Policy.from_yaml((folder / POLICY).read_text())
+        seen = arrays.get("seen")
+        if seen is None or seen.dtype != np.uint8 or seen.shape[1:] != (_DIGEST,):
+            raise CorruptFileError(f"{folder / ORIGIN} does not say which pictures the sift was made from.")
+        accepted = folder / VERIFIED
+        sift = load_sift(accepted if verified and accepted.exists() else folder / SIFT)
+        kind = str(document.get("features"))
+        return cls(sift, policy, kind, read_pipeline(kind, folder), seen)
+
+    def extract(self, dataset: Dataset, *, cache: Path | None = None, progress: Progress = silent) -> NDArray[np.float32]:
+        """Return the features that this sift takes; those of another pipeline are refused."""
+        features = extract(dataset, self.pipeline, cache=cache, progress=progress)
+        self.sift.check_pipeline(fingerprint(dataset, self.pipeline))
+        return features
+
+    def unseen(self, dataset: Dataset) -> NDArray[np.int64]:
+        """Return the rows of a dataset that this sift was not made from, nor from anybody who is on them."""
+        known = {row.tobytes() for row in self.seen}
+        seen = np.array([row.tobytes() in known for row in picture_digests(dataset)], dtype=bool)
+        if dataset.persons is not None:
+            seen = np.isin(dataset.persons, dataset.persons[seen])
+        if seen.all():
+            raise InputError(f"this sift was made from every picture of {dataset.name}: nothing is left to verify it by.")
+        return np.flatnonzero(~seen).astype(np.int64)
+
+
+def picture_digests(dataset: Dataset) -> Digests:
+    """Return 16 bytes of the SHA-256 of every picture, or of its features where there are no pictures, (n, 16)."""
+    rows = dataset.features if dataset.images is None else dataset.images
+    assert rows is not None
+    digests = b"".join(hashlib.sha256(np.ascontiguousarray(row).tobytes()).digest()[:_DIGEST] for row in rows)
+    return np.frombuffer(digests, dtype=np.uint8).reshape(-1, _DIGEST)
+
+
+def fingerprint(dataset: Dataset, made_by: FeaturePipeline) -> str:
+    """Return what names the features of a dataset: their pipeline, or the collection where they come ready-made."""
+    return made_by.fingerprint() if dataset.images is not None else f"ready-made features of {dataset.name}"
+
+
+def read_pipeline(kind: str, folder: Path) -> FeaturePipeline:
+    """Return the pipeline of this kind, as it was learned if it is one that learns."""
+    learned = folder / PIPELINE
+    if kind == "pixels" and learned.exists():
+        return PixelFeatures.load(learned)
+    return pipeline(kind)
