@@ -65,24 +65,28 @@ class FittedSift:
         save_sift(self.sift, folder / SIFT)
 
     @classmethod
-    def load(cls, folder: Path, *, verified: bool = False) -> Self:
-        """Read what `save` wrote; `verified` asks for the version that was accepted, where there is one."""
+    def load(cls, path: Path, *, verified: bool = False) -> Self:
+        """Read what `save` wrote into a folder, or another sift file that lies in such a folder.
+
+        Of a folder, `verified` asks for the version that was accepted, where there is one.
+        """
+        folder = path if path.is_dir() else path.parent
         document, arrays = read_arrays(folder / ORIGIN, _ORIGIN)
         with storage_errors("read", folder / POLICY):
             policy = Policy.from_yaml((folder / POLICY).read_text())
         seen = arrays.get("seen")
         if seen is None or seen.dtype != np.uint8 or seen.shape[1:] != (_DIGEST,):
             raise CorruptFileError(f"{folder / ORIGIN} does not say which pictures the sift was made from.")
-        accepted = folder / VERIFIED
-        sift = load_sift(accepted if verified and accepted.exists() else folder / SIFT)
+        file = VERIFIED if verified and (folder / VERIFIED).exists() else SIFT
         kind = str(document.get("features"))
-        return cls(sift, policy, kind, read_pipeline(kind, folder), seen)
+        return cls(load_sift(folder / file if path.is_dir() else path), policy, kind, _pipeline(kind, folder), seen)
 
-    def extract(self, dataset: Dataset, *, cache: Path | None = None, progress: Progress = silent) -> NDArray[np.float32]:
+    def extract(
+        self, dataset: Dataset, *, cache: Path | None = None, progress: Progress = silent
+    ) -> NDArray[np.float32]:
         """Return the features that this sift takes; those of another pipeline are refused."""
-        features = extract(dataset, self.pipeline, cache=cache, progress=progress)
         self.sift.check_pipeline(fingerprint(dataset, self.pipeline))
-        return features
+        return extract(dataset, self.pipeline, cache=cache, progress=progress)
 
     def unseen(self, dataset: Dataset) -> NDArray[np.int64]:
         """Return the rows of a dataset that this sift was not made from, nor from anybody who is on them."""
@@ -91,7 +95,9 @@ class FittedSift:
         if dataset.persons is not None:
             seen = np.isin(dataset.persons, dataset.persons[seen])
         if seen.all():
-            raise InputError(f"this sift was made from every picture of {dataset.name}: nothing is left to verify it by.")
+            raise InputError(
+                f"this sift was made from every picture of {dataset.name}: nothing is left to verify it by."
+            )
         return np.flatnonzero(~seen).astype(np.int64)
 
 
@@ -108,7 +114,7 @@ def fingerprint(dataset: Dataset, made_by: FeaturePipeline) -> str:
     return made_by.fingerprint() if dataset.images is not None else f"ready-made features of {dataset.name}"
 
 
-def read_pipeline(kind: str, folder: Path) -> FeaturePipeline:
+def _pipeline(kind: str, folder: Path) -> FeaturePipeline:
     """Return the pipeline of this kind, as it was learned if it is one that learns."""
     learned = folder / PIPELINE
     if kind == "pixels" and learned.exists():

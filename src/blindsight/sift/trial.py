@@ -8,12 +8,16 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from blindsight.data.dataset import Dataset
+from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
 from blindsight.data.partition import Indices, split
 from blindsight.progress import Progress, silent
+from blindsight.sift.fitted import fingerprint
 from blindsight.sift.labels import label_columns
 from blindsight.sift.lossbench import DEVELOPER, QUICK_VERIFIER, LossBench, Losses, SiftLearner
 from blindsight.sift.policy import Policy
@@ -41,6 +45,23 @@ def divide_rows(rows: int, persons: ArrayLike | None, random_state: int) -> tupl
     return develop, judge
 
 
+def prepare_data(
+    dataset: Dataset,
+    pipeline: FeaturePipeline,
+    *,
+    random_state: int = 0,
+    cache: Path | None = None,
+    progress: Progress = silent,
+) -> VerificationSet:
+    """Make the features of a labelled collection; a pipeline that learns is fitted to the developer's pictures alone."""
+    if dataset.images is not None and isinstance(pipeline, LearningPipeline):
+        progress("fitting the features", 0, None)
+        pipeline.fit(dataset.images[divide_rows(len(dataset), dataset.persons, random_state)[0]])
+    features = extract(dataset, pipeline, cache=cache, progress=progress)
+    labels = {name: dataset.attribute(name) for name in dataset.attribute_names}
+    return VerificationSet(features, labels, dataset.persons, fingerprint(dataset, pipeline))
+
+
 class Trial:
     """One policy on the rows of `data`, judged by `verifier`, whose `random_state` also divides the rows."""
 
@@ -63,14 +84,14 @@ class Trial:
         return verifier.verify(self.judged.features, private, persons=self.judged.persons)
 
     def fit(self, learner: SiftLearner) -> Sift:
-        """Return the sift that a fresh copy of the learner makes from the developer's rows."""
+        """Return the sift that a fresh copy of the learner makes from the developer's rows, named by the policy."""
         made_from, fresh = self.developer, copy.deepcopy(learner)
         sides = [label_columns(made_from.labels, side) for side in (self.policy.public, self.policy.private)]
         if isinstance(fresh, SymbolLearner):
             fresh.fit(made_from.features, *sides, persons=made_from.persons)
         else:
             fresh.fit(made_from.features, *sides)
-        sift: Sift = fresh.sift_
+        sift: Sift = replace(fresh.sift_, pipeline=self.data.pipeline, name=str(self.policy))
         return sift
 
     def measure(self, name: str, sift: Sift, *, progress: Progress = silent) -> Sifted:
