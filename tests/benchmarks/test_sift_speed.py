@@ -1,9 +1,12 @@
-"""The speed benchmark of verification: scorer, verdicts, table, and a quick run from end to end."""
+"""The speed benchmark of verification and fitting: scorers, verdicts, tables, and a quick run from end to end."""
+
+import copy
 
 import numpy as np
 import pytest
 from benchmarks.command import main
 from benchmarks.harness import Settings
+from benchmarks.methods import ppls_fit
 from benchmarks.results import Result
 from benchmarks.suites import sift_speed
 
@@ -44,6 +47,32 @@ def test_costs_are_compared_within_a_run():
     assert grid.rows[-1][1:] == ((20.0,), (5.0,), (4.0,), "accept", "accept")
 
 
+def test_the_library_and_the_dense_eigensolver_reach_the_same_objective():
+    fit, _, dense = sift_speed.tasks(Settings(quick=True))[2:]
+    problems = [task.pose(3) for task in (fit, dense)]
+    assert copy.deepcopy(problems[0].given) is problems[0].given  # too large to copy, so it cannot be written to
+    with pytest.raises(ValueError, match="read-only"):
+        problems[0].given.features[0, 0] = 1
+    found = ppls_fit.library(problems[0].given, seed=0, components=5), ppls_fit.dense(problems[1].given, seed=0)
+    gains = [problem.score(answer)["objective"] for problem, answer in zip(problems, found, strict=True)]
+    assert gains[0] == pytest.approx(gains[1], abs=1e-6)
+    assert problems[0].score(found[0][:, 1:])["objective"] < gains[0]
+
+
+def test_fits_are_judged_by_ratio_or_by_time_and_memory():
+    def fitted(dataset, method, cpu):
+        score, memory = {"objective": 0.9}, 2 * 10**9
+        return Result("s", dataset, method, {}, 0, score=score, cpu_seconds=cpu, peak_memory_bytes=memory)
+
+    (grid,) = sift_speed.sections(
+        [fitted("fit-4000", "fit", 0.1), fitted("dense-4000", "dense", 3.0), fitted("fit-10000", "fit", 2.5)]
+    )
+    small, large = grid.rows
+    assert small[3] == pytest.approx((150,))
+    assert small[-1] == "100 times: reached"
+    assert large[-1] == "2 s, 3 GB: missed"
+
+
 @pytest.mark.slow
 def test_quick_run_gives_the_same_verdicts_by_both(tmp_path):
     assert main(["sift-speed", "--quick", "--output", str(tmp_path)]) == 0
@@ -52,4 +81,5 @@ def test_quick_run_gives_the_same_verdicts_by_both(tmp_path):
     totals = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| all five")]
     assert len(totals) == 2
     assert all(row[-2].strip() == row[-1].strip() for row in totals)
-    assert {task.dataset for task in sift_speed.tasks(Settings())} == {"leaking-20000", "harmless-20000"}
+    names = {task.dataset for task in sift_speed.tasks(Settings())}
+    assert names == {"leaking-20000", "harmless-20000", "fit-4000", "fit-10000", "dense-4000"}

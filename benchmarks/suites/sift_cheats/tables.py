@@ -48,7 +48,7 @@ def _before(dataset: str, runs: dict[str, list[Result]]) -> Grid:
         published, everybody = ((_values(found, f"{kind}/reads"), _says(found, kind)) for kind in ("paper", "all"))
         app = (_values(found, "serves"), decoded, _values(found, "decoded"))
         rows.append((said, *app, read, *published, *everybody))
-    columns = ("app", "public accuracy", "app decodes, earlier", "app decodes")
+    columns: tuple[str, ...] = ("app", "public accuracy", "app decodes, earlier", "app decodes")
     columns += ("paper's five read, earlier", "paper's five read", "and say", "all read", "and say")
     note = "As the app wrote it. What is read or decoded is PrivLoss; the public accuracy is balanced."
     return Grid(f"Before, {dataset}", columns, tuple(rows), note)
@@ -62,7 +62,7 @@ def _after(dataset: str, runs: dict[str, list[Result]]) -> Grid:
         attacked = (_values(found, "hardened/reads"), _says(found, "hardened"))
         counted = (_count(found, "symbols/count"), _values(found, "symbols/estimate"), _values(found, "symbols/bound"))
         rows.append((said, *own, *attacked, *counted, _fate(found)))
-    columns = ("app", "hardened: numbers", "public accuracy", "app decodes", "all read", "and say")
+    columns: tuple[str, ...] = ("app", "hardened: numbers", "public accuracy", "app decodes", "all read", "and say")
     columns += ("as symbols: how many", "best attacker", "certified", "fate as symbols")
     note = (
         f"Hardened: the platform's own version. As symbols: {LEVELS} levels of each of the first {NUMBERS} hardened "

@@ -1,4 +1,4 @@
-"""`blindsight sift`: let an app know one thing about a picture and not another, and prove it before anything goes out."""
+"""`blindsight sift`: show an app one thing about a picture and hide another, verified before anything goes out."""
 
 import csv
 import io

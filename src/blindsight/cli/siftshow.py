@@ -39,8 +39,8 @@ def show_fit(result: "SiftResult", out: Path) -> None:
         for name, accuracy in found.losses.accuracies.items()
     ]
     for name in result.policy.private:
-        guesses = [f"{_best(verification, name):.3f}" for verification in (result.before, seen)]
-        rows.append((f"hidden: {name}", *guesses, f"{0.5 + result.threshold:.3f}"))
+        raw, left = (f"{_best(verification, name):.3f}" for verification in (result.before, seen))
+        rows.append((f"hidden: {name}", raw, left, f"{0.5 + result.threshold:.3f}"))
     columns = ("balanced accuracy", "raw features", "sifted", "at most")
     show(
         document,
@@ -53,24 +53,23 @@ def show_fit(result: "SiftResult", out: Path) -> None:
 
 def show_verification(found: "Verification", written: Path | None) -> None:
     """Show every attacker with its interval, the certificates, and the verdict."""
-    columns = ("attacker", "guesses", "balanced accuracy", "interval", "PrivLoss", "Eq. 5", "seconds")
+    columns = ("attacker", "accuracy", "interval", "PrivLoss", "Eq. 5")
+    several = len({result.attribute for result in found.results}) > 1
     rows = [
         (
-            result.attacker,
-            result.attribute,
+            f"{result.attribute}: {result.attacker}" if several else result.attacker,
             f"{result.balanced_accuracy:.3f}",
             f"{result.interval.low:.3f} to {result.interval.high:.3f}",
             f"{result.priv_loss:.3f}",
             f"{result.mean_precision:.3f}",
-            f"{result.seconds:.1f}",
         )
         for result in found.results
     ]
     setting = found.setting
-    title = f"{setting.train:,} rows to learn from, {setting.test:,} to be judged by"
+    title = f"Balanced accuracies; {setting.train:,} rows to learn from, {setting.test:,} to be judged by"
     show(
         found.to_dict() | {"accepted": None if written is None else str(written)},
-        table(title, columns, rows, numbers=columns[2:]),
+        table(title, columns, rows, numbers=columns[1:]),
         *(f"Certificate: {one.sentence}." for one in found.certificates),
         *(_pub_loss(name, one.summary()) for name, one in (found.public or {}).items()),
         found.sentence,

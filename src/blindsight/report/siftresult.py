@@ -147,4 +147,4 @@ def _telling(dataset: Dataset, policy: Policy, rows: NDArray[np.int64]) -> NDArr
     """Return a row with each combination of the first public and private attribute, as far as there are such rows."""
     told, hidden = (dataset.attribute(side[0])[rows] for side in (policy.public, policy.private))
     found = [np.flatnonzero((told == a) & (hidden == b)) for a in (1, 0) for b in (1, 0)]
-    return rows[np.array([places[len(places) // 2] for places in found if places.size])]
+    return np.array([rows[places[len(places) // 2]] for places in found if places.size], dtype=np.int64)

@@ -108,11 +108,11 @@ def expected_precision(probabilities: Doubles, prior: Doubles, relevance: Double
     return float(prior @ ((r * areas).sum(axis=1) / r.sum(axis=1)))
 
 
-def merging_path(prior: Doubles, relevance: Doubles, epsilon: float) -> Iterator[NDArray[np.int64]]:
-    """Yield symbols of the cells: first one for each, then with the best pair joined, and so on until two are left."""
+def merging_path(prior: Doubles, relevance: Doubles, epsilon: float, fewest: int = 2) -> Iterator[NDArray[np.int64]]:
+    """Yield symbols of the cells: first one for each, then with the best pair joined, until the fewest are left."""
     symbols = np.arange(len(prior))
     yield symbols
-    for k in range(len(prior) - 1, 1, -1):
+    for k in range(len(prior) - 1, fewest - 1, -1):
         table = KaryResponse(k, epsilon).probabilities()
         joined = [_joined(symbols, pair) for pair in combinations(range(k + 1), 2)]
         worths = [expected_precision(table[candidate], prior, relevance) for candidate in joined]
@@ -124,12 +124,13 @@ def best_design(
     prior: Doubles, relevance: Doubles, epsilon: float, *, symbols: int | None = None, mechanism: str = "auto"
 ) -> Design:
     """Return the design that is expected to find most, among those with this number of symbols and this mechanism."""
-    stages = (stage for stage in merging_path(prior, relevance, epsilon) if symbols in (None, int(stage.max()) + 1))
+    path = merging_path(prior, relevance, epsilon, fewest=symbols or 2)
+    stages = (stage for stage in path if symbols in (None, int(stage.max()) + 1))
     designs = [design for stage in stages for design in _designs(stage, epsilon, mechanism)]
     if not designs:
         raise InputError(
-            f"no design has {symbols or 'so few'} symbols and the mechanism {mechanism!r}: there are {len(prior)} cells, "
-            f"and at most {MOST_OUTPUTS} sets."
+            f"{symbols or 'so few'} symbols cannot be had with mechanism={mechanism!r}: public data gave {len(prior)} "
+            f"cells, and subset selection needs 4 symbols or more but at most {MOST_OUTPUTS} sets. Ask for less."
         )
     worths = [expected_precision(design.probabilities(), prior, relevance) for design in designs]
     return designs[int(np.argmax(worths))]
@@ -143,13 +144,12 @@ def _joined(symbols: NDArray[np.int64], pair: tuple[int, int]) -> NDArray[np.int
 
 
 def _designs(symbol_of_cell: NDArray[np.int64], epsilon: float, mechanism: str) -> Iterator[Design]:
-    """Yield k-ary response, and subset selection with the two sizes around the best for estimating frequencies."""
+    """Yield k-ary response, and subset selection with sizes to just above the best for estimating frequencies."""
     k = int(symbol_of_cell.max()) + 1
     if mechanism != "subset":
         yield Design(symbol_of_cell, KaryResponse(k, epsilon))
     if mechanism == "kary":
         return
-    best = SubsetSelection(k, epsilon).size
-    for size in (best, best + 1):
-        if 1 < size < k - 1 and comb(k, size) <= MOST_OUTPUTS:
+    for size in range(2, min(SubsetSelection(k, epsilon).size + 2, k - 1)):
+        if comb(k, size) <= MOST_OUTPUTS:
             yield Design(symbol_of_cell, SubsetSelection(k, epsilon, size))

@@ -101,7 +101,7 @@ def learn_codebook(X: Floats, cells: int, kinds: int, generator: np.random.Gener
     seed = int(generator.integers(2**31))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct meanings than cells: some stay empty
-        found = KMeans(min(cells, len(X)), n_init=2, random_state=seed).fit_predict(meanings)
+        found = KMeans(min(cells, len(X)), n_init=4, random_state=seed).fit_predict(meanings)
     return Codebook(mean, directions, points, reaches, meanings, *_cells(meanings, found))
 
 
@@ -132,15 +132,18 @@ def _compared(X: Floats) -> Floats:
 
 
 def _project(X: Floats, mean: Floats, directions: Floats) -> Floats:
-    spans = blocks(len(X), _ROWS)
-    return np.concatenate([(_compared(X[span]) - mean) @ directions for span in spans] or [directions[:0]])
+    points = np.empty((len(X), directions.shape[1]), dtype=np.float32)
+    for span in blocks(len(X), _ROWS):
+        points[span] = (_compared(X[span]) - mean) @ directions
+    return points
 
 
 def _votes(landmarks: Floats, reaches: Floats, meanings: Floats, points: Floats, *, own: bool = False) -> Floats:
     """Return the mean meaning of each point's voters; the points' `own` votes are left out."""
     k, voted = min(VOTERS, len(landmarks) - own), np.empty((len(points), meanings.shape[1]), dtype=np.float32)
     for span in blocks(len(points), _ROWS):
-        squares, numbers = (found[:, int(own) :] for found in nearest(landmarks, points[span], k + own))
+        squares, numbers = nearest(landmarks, points[span], k + own)
+        squares, numbers = squares[:, int(own) :], numbers[:, int(own) :]
         reach = reaches[numbers]
         mutual = np.where(squares <= reach, np.float32(1 + BRIDGE), np.float32(BRIDGE))
         weights = closeness(squares, squares[:, -1:], reach) * mutual

@@ -1,10 +1,11 @@
 """What public pictures mean, found without labels: pictures that are mutual neighbours point in the same direction.
 
 Distances between features say little about pictures that are far apart, but the nearest neighbours of a picture mostly
-show the same kind of thing. So pictures are joined where each is among the other's nearest, and every picture gets the
-coordinates of a random walk on that graph that hardly ever leaves a region of it: Belkin and Niyogi, "Laplacian
-eigenmaps", Neural Computation 2003; rows of unit length after Ng, Jordan and Weiss, "On spectral clustering", NIPS 2001;
-distances measured by the reach of both ends after Zelnik-Manor and Perona, "Self-tuning spectral clustering", NIPS 2004.
+show the same kind of thing. So pictures are joined where each is among the other's nearest, and every picture gets
+coordinates that a random walk on that graph changes slowest, because it hardly ever leaves a region. Belkin and Niyogi,
+"Laplacian eigenmaps", Neural Computation 2003; rows of unit length after Ng, Jordan and Weiss, "On spectral
+clustering", NIPS 2001; distances measured by the reach of both ends after Zelnik-Manor and Perona, "Self-tuning
+spectral clustering", NIPS 2004.
 
 Joining *mutual* neighbours is what matters: without it a few hubs, near to everything, tie all regions together
 (Fashion-MNIST, 8 clusters: normalised mutual information with the classes .73, else .65; k-means on pixels .60).
@@ -15,15 +16,19 @@ joined, so that the inner product of two pictures is the mean of their cosines o
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from blindsight.search.function import Floats
+
+Doubles = NDArray[np.float64]
 
 NEIGHBOURS = (15, 30, 60)
 """How many neighbours the graphs have."""
@@ -67,23 +72,38 @@ def mutual_graph(squares: Floats, numbers: NDArray[np.int64]) -> csr_array:
     return csr_array(both + BRIDGE * either)
 
 
-def slow_coordinates(graph: csr_array, count: int, generator: np.random.Generator) -> NDArray[np.float64]:
+def slow_coordinates(graph: csr_array, count: int, generator: np.random.Generator) -> Doubles:
     """Return the slowest coordinates of a random walk on the graph, slowest first, without the constant one.
 
-    They are the leading eigenvectors of D^-1 W, found as those of D^-1/2 W D^-1/2 from which its known first one is
-    taken off (where a graph falls apart into components, eigenvectors mix and leaving "the first" out loses one).
+    They are the leading eigenvectors of D^-1 W, found as those of D^-1/2 W D^-1/2. A graph of several components has as
+    many eigenvectors that never change. Iterative solvers miss some of them; they are known, so they are written down
+    (the largest components first) and taken off before the others are sought.
     """
-    n, degrees = graph.shape[0], np.asarray(graph.sum(axis=1)).ravel()
-    root = np.sqrt(degrees)
-    scaled, first = diags_array(1 / root) @ graph @ diags_array(1 / root), root / np.linalg.norm(root)
+    n, root = graph.shape[0], np.sqrt(np.asarray(graph.sum(axis=1)).ravel())
+    scaled = csr_array(diags_array(1 / root) @ graph @ diags_array(1 / root))
+    found, part = connected_components(graph, directed=False)
+    masses = np.bincount(part, weights=root**2)
+    still = _still_coordinates(part, root, np.argsort(-masses)[: min(found - 1, count)])
+    wanted = count - still.shape[1]
+
+    def moving(v: Doubles) -> Doubles:
+        flat = v.ravel()
+        return np.asarray(scaled @ flat - root * (np.bincount(part, weights=root * flat) / masses)[part])
+
     if n <= _DENSE:
-        _, vectors = eigh(scaled.toarray() - np.outer(first, first), subset_by_index=(n - count, n - 1))
+        vectors = eigh(np.stack([moving(column) for column in np.eye(n)], axis=1))[1][:, n - wanted :]
+    elif wanted:
+        operator = LinearOperator((n, n), matvec=moving, dtype=np.float64)
+        vectors = eigsh(operator, wanted, which="LA", tol=1e-3, v0=generator.standard_normal(n))[1]
     else:
-        deflated = LinearOperator(
-            (n, n), matvec=lambda v: scaled @ v.ravel() - first * (first @ v.ravel()), dtype=float
-        )
-        _, vectors = eigsh(deflated, count, which="LA", tol=1e-3, v0=generator.standard_normal(n))
-    return np.asarray(vectors[:, ::-1] / root[:, None])
+        vectors = np.empty((n, 0))
+    return np.asarray(np.concatenate([still, vectors[:, ::-1]], axis=1) / root[:, None])
+
+
+def _still_coordinates(part: NDArray[np.integer[Any]], root: Doubles, components: NDArray[np.integer[Any]]) -> Doubles:
+    """Return orthonormal vectors that tell these components apart and are orthogonal to the constant coordinate."""
+    indicators = root[:, None] * (part[:, None] == components)
+    return np.asarray(np.linalg.qr(np.column_stack([root, indicators]))[0][:, 1:])
 
 
 def meaning_of_neighbourhoods(points: Floats, kinds: int, generator: np.random.Generator) -> Floats:

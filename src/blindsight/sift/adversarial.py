@@ -17,7 +17,6 @@ behind. All losses weigh both answers of an attribute the same; rows whose label
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
@@ -60,7 +59,7 @@ class AdversarialSift(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         n_components: int = 5,
-        privacy: float = 2.0,
+        privacy: float = 1.0,
         *,
         hidden: int = 128,
         adversaries: int = 3,
@@ -196,7 +195,8 @@ def _discrepancy(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return MMD^2 between outputs with and without an attribute, the mean over attributes and bandwidths."""
     yes, no = (labels == 1).float(), (labels == 0).float()
     signs = yes / yes.sum(0).clamp(min=1) - no / no.sum(0).clamp(min=1)
-    squares = (outputs[:, None] - outputs[None]).square().mean(2)
+    sizes = outputs.square().mean(1)
+    squares = sizes[:, None] + sizes - 2 * (outputs @ outputs.T) / outputs.shape[1]
     kernel = sum((-squares / (2 * width)).exp() for width in _BANDWIDTHS) / len(_BANDWIDTHS)
     return (signs * (kernel @ signs)).sum(0).mean()
 

@@ -4,10 +4,12 @@ from pathlib import Path
 
 from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.sift.layeredsift import LayeredSift
 from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.symbolsift import SymbolSift
 
 _FILE = "blindsight/sift.1"
-_KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift,)}
+_KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift, LayeredSift, SymbolSift)}
 
 
 def save_sift(sift: Sift, path: Path) -> None:

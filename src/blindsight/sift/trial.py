@@ -53,7 +53,7 @@ def prepare_data(
     cache: Path | None = None,
     progress: Progress = silent,
 ) -> VerificationSet:
-    """Make the features of a labelled collection; a pipeline that learns is fitted to the developer's pictures alone."""
+    """Make features of a labelled collection; a pipeline that learns is fitted to the developer's pictures alone."""
     if dataset.images is not None and isinstance(pipeline, LearningPipeline):
         progress("fitting the features", 0, None)
         pipeline.fit(dataset.images[divide_rows(len(dataset), dataset.persons, random_state)[0]])

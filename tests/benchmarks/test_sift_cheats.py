@@ -1,0 +1,69 @@
+"""Cheating sifts on the benchmark's platform: accepted by the paper's verifier, then found out, blunted or refused."""
+
+import numpy as np
+import pytest
+from benchmarks.command import main
+from benchmarks.harness import Settings
+from benchmarks.methods import sift_cheating
+from benchmarks.results import Result
+from benchmarks.suites.sift_cheats import cases
+from benchmarks.suites.sift_cheats.tables import CHEATS, sections, verdict
+
+
+@pytest.fixture(scope="module")
+def problem():
+    (task,) = cases.tasks(Settings(quick=True))
+    return task.pose(0)
+
+
+def test_it_runs_to_the_end_and_every_cheat_meets_its_fate(tmp_path):
+    assert main(["sift-cheats", "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / "sift-cheats-quick.md").read_text()
+    assert "## Failed" not in page
+    before, after = (
+        {
+            line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+            for line in part.splitlines()
+            if "|" in line
+        }
+        for part in page.split("## After")
+    )
+    for cheat in ("collinear pair", "low digits", "XOR with a hash"):
+        decoded, said = float(before[cheat][2]), before[cheat][5]
+        assert decoded > 0.3  # a blind guess of 900 deviates by .017
+        assert said == "accept"  # by the paper's attackers
+    assert before["collinear pair"][-1] == "reject"  # by ours
+    assert after["collinear pair"][0] == "1"
+    assert [after[cheat][4] for cheat in ("collinear pair", "low digits")] == ["accept", "accept"]
+    assert after["XOR with a hash"][-1] == "refused unseen: code, not a sift"
+    assert after["XOR with a hash, 16 symbols"][-1] == "refuse"
+
+
+def test_apps_get_their_own_people_only(problem):
+    given = problem.given
+    assert len(given.features) == len(given.public) == len(given.private) == 600
+    assert (given.features == np.rint(given.features)).all()
+
+
+def test_honest_apps_decode_nothing_and_serve_the_public_attribute(problem):
+    scores = problem.score(sift_cheating.honest(problem.given, seed=0))
+    assert scores["decoded"] == scores["hardened/decoded"] == 0
+    assert scores["hardened/serves"] == pytest.approx(scores["serves"], abs=0.03)
+    assert scores["serves"] > 0.8
+    assert scores["symbols/count"] <= 2**3
+
+
+@pytest.mark.parametrize(
+    ("low", "limit", "expected"), [(-0.02, 0.1, "accept"), (0.09, 0.12, "inconclusive"), (0.11, 0.2, "reject")]
+)
+def test_verdict_follows_from_the_ends(low, limit, expected):
+    assert verdict(low, limit) == expected
+
+
+def test_what_was_not_measured_is_left_open():
+    results = [Result("sift-cheats", "faces", "xor_hash", {}, 0, score={"decoded": 0.3, "serves": 0.9})]
+    before, after = sections(results)
+    rows = {row[0]: row for row in after.rows}
+    assert rows[CHEATS["xor_hash"]][-1] == "refused unseen: code, not a sift"
+    assert rows[CHEATS["honest"]][-1] == "-"
+    assert len(before.rows) == len(CHEATS)

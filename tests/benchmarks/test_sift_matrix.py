@@ -1,0 +1,117 @@
+"""All policies: what makers may see, how sifts are judged, and how figures stand beside the paper's."""
+
+import numpy as np
+import pytest
+from benchmarks.command import main
+from benchmarks.methods import sift_learners
+from benchmarks.methods.sifting import SiftingData, released_by_each
+from benchmarks.results import Result
+from benchmarks.suites.sift_matrix import cases
+from benchmarks.suites.sift_matrix.pictures import People, drawn_numbers
+from benchmarks.suites.sift_matrix.scores import Judge, by_policy
+from benchmarks.suites.sift_matrix.tables import sections
+
+from blindsight.errors import InputError
+from blindsight.sift.attackers import PAPER
+from blindsight.sift.lossbench import QUICK
+from blindsight.sift.ppls import PPLS
+
+LINEAR = (PAPER[0], QUICK[0])
+
+
+def test_it_runs_to_the_end_without_data(tmp_path, monkeypatch):
+    monkeypatch.setattr("blindsight.sift.posterior._STEPS", 40)
+    assert main(["sift-matrix", "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / "sift-matrix-quick.md").read_text()
+    assert "## Failed" not in page
+    assert "| PubLoss, Eq. 5, the paper's (section 7) | 6.49 |" in page
+    assert "attacked by everybody" in page
+
+
+def test_makers_see_no_label_of_the_judged():
+    people = drawn_numbers(0)
+    given = cases.developer_data(people, (("male", "smiling"),))
+    assert len(given.features) == people.developers
+    assert len(given.features) + len(given.judged) == len(people.features)
+    assert {len(column) for column in given.labels.values()} == {people.developers}
+    assert not given.told
+    told = cases.developer_data(people, (("male", "smiling"),), told=True).told
+    assert np.array_equal(told["smiling"], people.labels["smiling"][people.developers :])
+
+
+def test_another_seed_gives_other_developers():
+    first, second = drawn_numbers(0), drawn_numbers(1)
+    assert not np.array_equal(first.features[: first.developers], second.features[: second.developers])
+
+
+def test_releases_are_judged_by_what_they_tell():
+    people = drawn_numbers(0)
+    public, private = (people.labels[name][people.developers :] for name in ("male", "smiling"))
+    noise = np.random.default_rng(0).standard_normal((len(public), 1))
+    judge = Judge(people, LINEAR, LINEAR, strict=True)
+    scores = judge({"male/smiling": public[:, None] + 0.1 * noise, "male/smiling:given_away": private[:, None]})
+    found = by_policy(scores)
+    honest, given_away = found["male/smiling"], found["male/smiling:given_away"]
+    assert honest["pub_loss"] <= 0  # nobody reads it better than off itself
+    assert honest["strict_pub_loss"] <= 0
+    assert honest["priv_loss"] < 0.2  # one in ten of the labels agree by construction
+    assert {"paper/priv_loss", "paper/priv_loss_eq5", "paper/pub_loss", "paper/pub_loss_eq5"} <= honest.keys()
+    assert given_away["priv_loss"] == given_away["certified"] == 0.5
+    assert given_away["pub_loss"] > 0.3
+    with pytest.raises(InputError, match=r"male/smiling: 540 people are judged; got 3 rows"):
+        judge({"male/smiling": np.zeros((3, 1))})
+
+
+def test_correlation_and_overlap_come_with_the_figures():
+    people = drawn_numbers(0)
+    scores = Judge(people, LINEAR, LINEAR, entangled=True)({})
+    labels = people.labels["male"], people.labels["smiling"]
+    assert scores["male/smiling/correlation"] == pytest.approx(np.corrcoef(*labels)[0, 1])
+    assert max(value for name, value in scores.items() if name.endswith("overlap")) == 1
+
+
+def test_policies_that_no_sift_can_serve_get_no_answer():
+    people = drawn_numbers(0)
+    labels = {"male": people.labels["male"], "again": people.labels["male"], "outdoors": people.labels["outdoors"]}
+    twins = People(people.features, labels, people.developers, scale=True)
+    given = cases.developer_data(twins, (("male", "again"), ("male", "outdoors")))
+    assert set(released_by_each(given, lambda: PPLS(2, float("inf")))) == {"male/outdoors"}
+    assert isinstance(given, SiftingData)
+
+
+def test_symbols_are_named_by_kind_only_where_there_are_several(monkeypatch):
+    monkeypatch.setattr("blindsight.sift.posterior._STEPS", 10)
+    given = cases.developer_data(drawn_numbers(0), (("male", "smiling"),))
+    assert set(sift_learners.symbols(given, seed=0, kinds="capped")) == {"male/smiling"}
+    both = sift_learners.symbols(given, seed=0, kinds="label parity")
+    assert set(both) == {"male/smiling:label", "male/smiling:parity"}
+    assert all(set(np.unique(symbols)) <= {0, 1} for symbols in both.values())
+
+
+def result(dataset, method, leaks, *, correlations=(0.1, 0.1, 0.3, 0.05)):
+    """A run with the PrivLoss of four policies; its upper limit is .02 above, its PubLoss and overlap half."""
+    score = {}
+    for number, (leak, correlation) in enumerate(zip(leaks, correlations, strict=True)):
+        figures = {"priv_loss": leak, "bound": leak + 0.02, "pub_loss": leak / 2, "correlation": correlation}
+        figures |= {"overlap": 0.2 + 0.1 * number**2, "paper/priv_loss": 0.05, "paper/priv_loss_eq5": 0.04}
+        score |= {f"a/b{number}/{figure}": value for figure, value in figures.items()}
+    return Result("sift-matrix", dataset, method, {}, 0, score=score)
+
+
+def test_pairs_without_an_accepted_sift_are_named():
+    results = [
+        result("faces", "ppls", (0.05, 0.2, 0.2, 0.09)),
+        result("faces-tuned", "symbol", (0.2, 0.2, 0.01, 0.01)),
+        result("faces-everybody", "ppls", (0.06, 0.25, 0.25, 0.1)),
+    ]
+    expected, averages, passing, regressions, everybody, matrix = sections(results)
+    assert expected.rows == (("drawn faces", "3", "1", "-", "1", "2", "a/b1"),)  # a/b2 is too correlated to count
+    assert passing.rows[0][3:] == ("4 of 4", "4 of 4", "2 of 4", "1 of 4")
+    assert passing.rows[1][1:] == ((), (), "-", "-", "-", "-")
+    leaks = {row.name: row for row in averages.rows}
+    assert leaks["PrivLoss, Eq. 5, the paper's (abstract)"].paper == 7.5
+    assert leaks["PrivLoss, Eq. 5, the paper's (abstract)"].ours == pytest.approx((4,))
+    assert leaks["PrivLoss, balanced accuracy, tuned ones too"].ours == pytest.approx((13.5,))
+    assert regressions.rows[0].paper == 63
+    assert everybody.rows[0] == ("a/b0", (0.05,), (0.07,), (0.06,), (0.08,))
+    assert matrix.rows[0][0] == "a"

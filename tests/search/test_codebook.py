@@ -1,0 +1,91 @@
+"""The public codebook: cells follow the kinds of pictures, votes and relevance equal their definitions."""
+
+import numpy as np
+import pytest
+
+from blindsight.errors import InputError
+from blindsight.rng import science
+from blindsight.search.codebook import VOTERS, Codebook, learn_codebook, learn_labelled_codebook
+from blindsight.search.meaning import BRIDGE
+
+
+def _mixture(n, kinds=5, dimension=24, seed=0):
+    generator = science(99)
+    centres = 3 * generator.standard_normal((kinds, dimension))
+    generator = science(seed)
+    drawn = generator.integers(kinds, size=n)
+    return (centres[drawn] + generator.standard_normal((n, dimension))).astype(np.float32), drawn
+
+
+@pytest.fixture(scope="module")
+def codebook():
+    return learn_codebook(_mixture(600)[0], cells=8, kinds=5, generator=science(1))
+
+
+def test_cells_of_new_pictures_follow_their_kind(codebook):
+    X, kinds = _mixture(400, seed=7)
+    found = codebook.cells_of(X)
+    table = np.zeros((codebook.cells, 5))
+    np.add.at(table, (found, kinds), 1)
+    assert table.max(axis=1).sum() >= 0.98 * len(X)
+
+
+def test_meaning_of_a_picture_is_its_neighbours_vote(codebook):
+    X = _mixture(5, seed=3)[0]
+    rooted = np.sign(X) * np.sqrt(np.abs(X))
+    rooted /= np.linalg.norm(rooted, axis=1, keepdims=True)
+    points = (rooted - codebook.mean) @ codebook.directions
+    for point, meaning in zip(points.astype(float), codebook.meanings_of(X), strict=True):
+        squares = ((codebook.landmarks - point) ** 2).sum(axis=1)
+        voters = np.argsort(squares)[:VOTERS]
+        reach = squares[voters[-1]]
+        vote = np.zeros(codebook.meanings.shape[1])
+        for voter in voters:
+            weight = np.exp(-squares[voter] / np.sqrt(reach * codebook.reaches[voter]))
+            vote += weight * ((squares[voter] <= codebook.reaches[voter]) + BRIDGE) * codebook.meanings[voter]
+        np.testing.assert_allclose(meaning, vote / np.linalg.norm(vote), atol=1e-3)
+
+
+def test_relevance_is_the_mean_cosine_where_positive(codebook):
+    X = _mixture(6, seed=4)[0]
+    expected = np.maximum(codebook.meanings_of(X).astype(float) @ codebook.centres.T, 1e-6)
+    np.testing.assert_allclose(codebook.relevance_of(X), expected, rtol=1e-5, atol=1e-7)
+    assert codebook.prior.sum() == pytest.approx(1)
+
+
+def test_length_and_unit_of_features_do_not_matter(codebook):
+    X = _mixture(50, seed=5)[0]
+    np.testing.assert_allclose(codebook.meanings_of(X), codebook.meanings_of(1000 * X), atol=1e-3)
+
+
+def test_labels_make_classes_the_cells():
+    X, kinds = _mixture(600)
+    codebook = learn_labelled_codebook(X, kinds)
+    new, truth = _mixture(300, seed=8)
+    assert codebook.cells == 5
+    assert (codebook.cells_of(new) == truth).mean() > 0.98
+    np.testing.assert_allclose(codebook.prior, np.bincount(kinds) / 600)
+
+
+def test_same_public_features_and_seed_same_codebook():
+    X = _mixture(500)[0]
+    first, second = (learn_codebook(X, 8, 5, science(3)).arrays() for _ in range(2))
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name])
+
+
+def test_fewer_distinct_meanings_than_cells_leave_fewer_cells():
+    X = np.repeat(np.eye(3, dtype=np.float32), 40, axis=0)
+    assert 2 <= learn_codebook(X, 8, 3, science(0)).cells <= 8
+
+
+def test_pictures_all_alike_are_refused():
+    with pytest.raises(InputError, match="all public features are alike"):
+        learn_codebook(np.tile(np.arange(1, 5, dtype=np.float32), (50, 1)), 8, 3, science(0))
+
+
+def test_parts_that_do_not_fit_are_refused(codebook):
+    with pytest.raises(InputError, match="do not fit"):
+        Codebook.from_arrays({**codebook.arrays(), "prior": codebook.prior[:-1]})
+    with pytest.raises(InputError, match="finite"):
+        Codebook.from_arrays({**codebook.arrays(), "mean": np.full_like(codebook.mean, np.nan)})

@@ -1,0 +1,222 @@
+"""Local mode end to end: what is released, what it loses, what it finds, and that private data never enter."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.metrics import query_average_precision
+from blindsight.rng import science, seeded_bytes
+from blindsight.search.localmode import LocalHasher
+from blindsight.search.symbols import KaryResponse, SubsetSelection
+
+
+def _mixture(n, kinds=6, dimension=20, seed=0):
+    centres = 2.5 * science(99).standard_normal((kinds, dimension))
+    generator = science(seed)
+    drawn = generator.integers(kinds, size=n)
+    return (centres[drawn] + generator.standard_normal((n, dimension))).astype(np.float32), drawn
+
+
+PUBLIC, CLASSES = _mixture(500)
+PRIVATE, LABELS = _mixture(600, seed=1)
+QUERIES, WANTED = _mixture(40, seed=2)
+
+
+@pytest.fixture(scope="module")
+def hasher():
+    return LocalHasher(3.0, kinds=6).fit(PUBLIC)
+
+
+@pytest.fixture(scope="module")
+def subsets():
+    return LocalHasher(0.7, kinds=6, symbols=6, mechanism="subset").fit(PUBLIC)
+
+
+def _precision(hasher, released):
+    relevant = WANTED[:, None] == LABELS
+    return query_average_precision(-hasher.scores(QUERIES, released), relevant).mean()
+
+
+@pytest.mark.parametrize("name", ["hasher", "subsets"])
+def test_whole_release_path_loses_exactly_the_mechanisms_loss(name, request):
+    fitted = request.getfixturevalue(name)
+    # From any two records the released output has probabilities that differ by at most e^loss, and some by that much.
+    table = fitted.design_.probabilities()[fitted.codebook_.cells_of(PRIVATE)]
+    worst = max(np.abs(np.log(a / b)).max() for a, b in itertools.combinations(np.unique(table, axis=0), 2))
+    assert worst == pytest.approx(fitted.mechanism_.loss) == pytest.approx(fitted.epsilon)
+    assert fitted.statement().epsilon == fitted.mechanism_.loss
+
+
+@pytest.mark.parametrize("name", ["hasher", "subsets"])
+def test_release_depends_on_the_record_by_its_symbol_alone(name, request):
+    fitted = request.getfixturevalue(name)
+    symbols = fitted.true_symbols(PRIVATE)
+    drawn = fitted.release(PRIVATE, source=seeded_bytes(5))
+    np.testing.assert_array_equal(drawn, fitted.design_.release(symbols, source=seeded_bytes(5)))
+    assert drawn.dtype == np.int64
+    assert 0 <= drawn.min() <= drawn.max() < fitted.outputs_
+
+
+@pytest.mark.parametrize("name", ["hasher", "subsets"])
+def test_scores_are_the_posterior_sum_by_brute_force(name, request):
+    fitted = request.getfixturevalue(name)
+    codebook, table = fitted.codebook_, fitted.design_.probabilities()
+    released = fitted.release(PRIVATE[:25], source=seeded_bytes(1))
+    scores, relevance = fitted.scores(QUERIES[:4], released), codebook.relevance_of(QUERIES[:4])
+    for query, item in itertools.product(range(4), range(25)):
+        likely = codebook.prior * table[:, released[item]]
+        expected = sum(p * r for p, r in zip(likely / likely.sum(), relevance[query], strict=True))
+        assert scores[query, item] == pytest.approx(expected)
+    np.testing.assert_array_equal(scores, fitted.symbol_scores(QUERIES[:4])[:, released])
+
+
+def test_decoder_agrees_with_the_mechanisms_own_posterior(hasher):
+    assert isinstance(hasher.mechanism_, KaryResponse)
+    symbols = hasher.design_.symbol_of_cell
+    prior = np.bincount(symbols, weights=hasher.codebook_.prior)
+    by_symbol = np.stack([hasher.decoder_[:, symbols == s].sum(axis=1) for s in range(hasher.k_)], axis=1)
+    np.testing.assert_allclose(by_symbol, hasher.mechanism_.posterior(prior))
+
+
+def test_more_epsilon_finds_more_and_chance_is_left_behind():
+    found = []
+    for epsilon in (0.5, 2.0, 6.0):
+        fitted = LocalHasher(epsilon, kinds=6).fit(PUBLIC)
+        found.append(_precision(fitted, fitted.release(PRIVATE, source=seeded_bytes(3))))
+    assert found == sorted(found)
+    assert found[0] > 1 / 6 + 0.02
+    assert found[-1] > 0.9
+
+
+def test_more_epsilon_never_means_fewer_symbols_on_a_mixture():
+    chosen = [LocalHasher(eps, kinds=6, mechanism="kary").fit(PUBLIC).k_ for eps in (0.5, 1.0, 2.0, 4.0, 8.0)]
+    assert chosen == sorted(chosen)
+    assert chosen[0] < chosen[-1]
+
+
+def test_nothing_private_changes_what_was_learned(hasher):
+    before = hasher.digest
+    hasher.release(PRIVATE, source=seeded_bytes(0))
+    hasher.scores(QUERIES, [0, 1])
+    assert hasher.digest == before == LocalHasher(3.0, kinds=6).fit(PUBLIC).digest
+    alone = hasher.true_symbols(PRIVATE[3:4])
+    np.testing.assert_array_equal(hasher.true_symbols(PRIVATE)[3:4], alone)  # whatever the other records are
+
+
+def test_public_labels_make_symbols_classes():
+    fitted = LocalHasher(6.0).fit(PUBLIC, np.array(list("abcdef"))[CLASSES])
+    assert fitted.labelled_
+    assert fitted.k_ == 6
+    assert (fitted.design_.symbol_of_cell[LABELS] == fitted.true_symbols(PRIVATE)).mean() > 0.97
+    assert "labels" in fitted.statement().mechanism
+    assert "without labels" not in fitted.statement().mechanism
+
+
+@pytest.mark.parametrize("name", ["hasher", "subsets"])
+def test_files_give_back_the_same_hasher(name, request, tmp_path):
+    fitted, path = request.getfixturevalue(name), tmp_path / "hasher.npz"
+    fitted.save(path)
+    again = LocalHasher.load(path)
+    assert again.digest == fitted.digest
+    assert again.get_params() == fitted.get_params()
+    assert type(again.mechanism_) is type(fitted.mechanism_)
+    np.testing.assert_array_equal(again.symbol_scores(QUERIES), fitted.symbol_scores(QUERIES))
+    np.testing.assert_array_equal(
+        again.release(PRIVATE, source=seeded_bytes(2)), fitted.release(PRIVATE, source=seeded_bytes(2))
+    )
+    assert again.statement() == fitted.statement()
+
+
+def test_damaged_file_is_refused(hasher, tmp_path):
+    path = tmp_path / "hasher.npz"
+    hasher.save(path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptFileError):
+        LocalHasher.load(path)
+
+
+@given(st.lists(st.integers(0, 599), min_size=1, max_size=20))
+@settings(deadline=None, max_examples=15)
+def test_equal_releases_tie(rows):
+    fitted = _FITTED
+    released = fitted.release(PRIVATE[rows], source=seeded_bytes(4))
+    scores = fitted.scores(QUERIES[:3], released)
+    for a, b in itertools.combinations(range(len(rows)), 2):
+        if released[a] == released[b]:
+            assert (scores[:, a] == scores[:, b]).all()
+
+
+_FITTED = LocalHasher(2.0, kinds=6, max_public=200).fit(PUBLIC)
+
+
+def test_statement_tells_what_is_not_protected(hasher):
+    statement = hasher.statement()
+    assert (statement.unit, statement.delta, statement.neighbours) == ("record", 0.0, "replace")
+    assert statement.status == "proven"
+    assert hasher.statement(source=seeded_bytes(0)).void
+    text = statement.to_text()
+    for words in ("public data only", "not noised", "exists", "same person"):
+        assert words in " ".join(text.split())
+
+
+def test_max_public_bounds_the_codebook():
+    assert len(_FITTED.codebook_.landmarks) == 200
+    labelled = LocalHasher(2.0, max_public=100).fit(PUBLIC, CLASSES)
+    assert len(labelled.codebook_.landmarks) == 100
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"epsilon": 1.0, "symbols": 1}, "symbols must be a whole number >= 2"),
+        ({"epsilon": 1.0, "symbols": "many"}, "symbols must be a whole number"),
+        ({"epsilon": 1.0, "symbols": 501}, "at least 501 public rows; got 500"),
+        ({"epsilon": 1.0, "kinds": 1}, "kinds must be"),
+        ({"epsilon": 1.0, "max_public": 2}, "max_public must be"),
+    ],
+)
+def test_bad_parameters_get_a_sentence(parameters, message):
+    with pytest.raises(InputError, match=message):
+        LocalHasher(**parameters).fit(PUBLIC)
+
+
+def test_bad_features_get_a_sentence(hasher):
+    with pytest.raises(InputError, match="NaN"):
+        LocalHasher(1.0).fit(np.where(np.isclose(PUBLIC, PUBLIC[0, 0]), np.nan, PUBLIC))
+    with pytest.raises(InputError, match="at least 8 public rows; got 7"):
+        LocalHasher(1.0).fit(PUBLIC[:7])
+    with pytest.raises(InputError, match="all public features are alike"):
+        LocalHasher(1.0).fit(np.tile(PUBLIC[:1], (50, 1)))
+    with pytest.raises(InputError, match="takes 20 features; got 19"):
+        hasher.release(PRIVATE[:, :19])
+    with pytest.raises(InputError, match="NaN"):
+        hasher.scores(np.full((1, 20), np.nan), [0])
+    with pytest.raises(InputError, match="another codebook"):
+        hasher.scores(QUERIES, [hasher.outputs_])
+    with pytest.raises(InputError, match="whole numbers"):
+        hasher.scores(QUERIES, [0.5])
+    with pytest.raises(UnknownNameError, match="laplace"):
+        LocalHasher(1.0, mechanism="laplace").fit(PUBLIC)
+    with pytest.raises(InputError, match="not fitted"):
+        LocalHasher(1.0).release(PRIVATE)
+
+
+@pytest.mark.parametrize(("labels", "message"), [([0, 1], "one public label"), ([3] * 500, "2 to 64 classes; got 1")])
+def test_bad_labels_get_a_sentence(labels, message):
+    with pytest.raises(InputError, match=message):
+        LocalHasher(1.0).fit(PUBLIC, labels)
+
+
+def test_few_public_rows_still_work():
+    fitted = LocalHasher(4.0, kinds=3).fit(PUBLIC[:12])
+    assert fitted.release(PRIVATE[:5], source=seeded_bytes(0)).shape == (5,)
+    assert isinstance(fitted.mechanism_, KaryResponse | SubsetSelection)
