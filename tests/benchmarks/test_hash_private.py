@@ -60,14 +60,17 @@ def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
     assert kept("ball/8") > kept("ball/1") + 0.3
 
 
-def test_symbols_rank_as_in_the_librarys_own_search():
+@pytest.mark.parametrize("labelled", [False, True])
+def test_local_mode_answers_as_the_librarys_own_search(labelled):
     problem = posed("fashion-mnist")
     given, (wanted, offered) = problem.given, problem.score.args
-    answer = record_level.local(given, seed=0, epsilon=8)
-    hasher = LocalHasher(8.0, random_state=0).fit(given.public)
-    search = SymbolSearcher(hasher, answer["local/8"]["symbols"])
+    name = "local-labels/8" if labelled else "local/8"
+    answer = record_level.local(given, seed=0, labelled=labelled)[name]
+    hasher = LocalHasher(8.0, random_state=0).fit(given.public, given.labels if labelled else None)
+    assert np.allclose(answer["scores"], hasher.symbol_scores(given.queries))
+    search = SymbolSearcher(hasher, answer["symbols"])
     found = search.evaluate(given.queries, wanted, offered).mean_average_precision
-    assert problem.score(answer) == {"local/8": pytest.approx(found, abs=1e-9)}
+    assert problem.score({name: answer}) == {name: pytest.approx(found, abs=1e-9)}
     assert found > 0.3  # chance is 0.1
 
 
@@ -90,7 +93,7 @@ def test_the_best_length_is_that_of_the_best_mean():
 
 def test_figures_stand_beside_the_reference_and_targets_are_judged():
     results = [
-        result("local", {"local/4": 0.39}, epsilon=4),
+        result("local", {"local/4": 0.39}, labelled=False),
         result("codebook", {"codebook/4": 0.36}),
         result("codebook", {"codebook/4": 0.25}, dataset="fashion-mnist-half"),
         result("central", {"central/1": 0.46}, epsilon=1),
