@@ -17,12 +17,9 @@ BENCHMARK = Benchmark(
     methods=(
         *(Method("bits", f"{_HERE}:noisy_bits", {"bits": bits}) for bits in LENGTHS),
         Method("codebook", f"{_HERE}:plain_codebook"),
-        *(Method("local", f"{_HERE}:local", {"epsilon": epsilon}) for epsilon in RECORD_EPSILONS),
+        Method("local", f"{_HERE}:local", {"labelled": False}),
         Method("labels", f"{_HERE}:plain_labels"),
-        *(
-            Method("local-labels", f"{_HERE}:local", {"epsilon": epsilon, "labelled": True})
-            for epsilon in RECORD_EPSILONS
-        ),
+        Method("local-labels", f"{_HERE}:local", {"labelled": True}),
         *(
             Method("central", f"{_HERE}:central", {"epsilon": epsilon, "delta": 1e-6, "bits": 64})
             for epsilon in RECORD_EPSILONS

@@ -4,12 +4,13 @@ import csv
 import io
 import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from blindsight.cli.siftshow import show_fit, show_matrix, show_verification
+from blindsight.cli.siftshow import show_comparison, show_fit, show_matrix, show_verification
 from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, terminal_progress
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder, storage_errors
@@ -23,10 +24,12 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
     from blindsight.sift.lossbench import SiftLearner
     from blindsight.sift.policy import Policy
     from blindsight.sift.trial import Sifted, Trial
+    from blindsight.sift.verify import Verifier
 
 app = typer.Typer(help="Show an app one thing and hide another, verified before it goes out.", no_args_is_help=True)
 
 Method = Literal["ppls", "leace", "symbol", "adversarial"]
+Attackers = Literal["paper", "modern", "quick"]
 
 SiftArgument = Annotated[Path, typer.Argument(help="Folder that `sift fit` wrote, or a sift's file inside it.")]
 DataOption = Annotated[str, typer.Option("--data", help="Name of the collection; see `blindsight data list`.")]
@@ -48,6 +51,10 @@ PrivacyOption = Annotated[
 ]
 ThresholdOption = Annotated[
     float, typer.Option("--threshold", help="What a guess of the private may gain over a blind one.")
+]
+AttackersOption = Annotated[
+    Attackers,
+    typer.Option("--attackers", help="Who tries to read what is private: the paper's five, thirteen, or three."),
 ]
 ConfidenceOption = Annotated[float, typer.Option("--confidence", help="How sure a verdict must be.")]
 
@@ -84,12 +91,10 @@ def fit(
     from blindsight.report import write_report
     from blindsight.report.sifting import sift_chapter
     from blindsight.sift.fitted import FittedSift, picture_digests
-    from blindsight.sift.lossbench import QUICK
     from blindsight.sift.trial import Trial, divide_rows, prepare_data
-    from blindsight.sift.verify import Verifier
 
     asked = _policy(public, private, policy)
-    verifier = Verifier(QUICK, threshold=threshold, confidence=confidence, random_state=seed, stop_early=False)
+    verifier = _verifier("quick", threshold, confidence, seed)
     made_by = _pipeline(features, dimensions, seed)
     learner = _learner(method, components, privacy, made_by, (threshold, confidence), seed)
     _check_writable(out)
@@ -117,9 +122,7 @@ def verify(
     path: PathOption = None,
     count: CountOption = None,
     private: Annotated[str, typer.Option("--private", help="Other private attributes than the policy's.")] = "",
-    attackers: Annotated[
-        Literal["paper", "modern", "quick"], typer.Option("--attackers", help="Who tries to read them.")
-    ] = "modern",
+    attackers: AttackersOption = "modern",
     threshold: ThresholdOption = 0.10,
     confidence: ConfidenceOption = 0.95,
     as_is: Annotated[bool, typer.Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = (
@@ -138,18 +141,10 @@ def verify(
     from blindsight.sift.candidate import prepare
     from blindsight.sift.fitted import VERIFIED, FittedSift, fingerprint
     from blindsight.sift.labels import label_columns
-    from blindsight.sift.lossbench import QUICK
     from blindsight.sift.siftfile import save_sift
     from blindsight.sift.verificationset import VerificationSet
-    from blindsight.sift.verify import Verifier
 
-    verifier = Verifier(
-        QUICK if attackers == "quick" else attackers,
-        threshold=threshold,
-        confidence=confidence,
-        jobs=jobs,
-        random_state=seed,
-    )
+    verifier = replace(_verifier(attackers, threshold, confidence, seed), jobs=jobs, stop_early=True)
     given = FittedSift.load(sift)
     hidden = tuple(_names(private)) or given.policy.private
     with terminal_progress() as progress:
@@ -195,7 +190,7 @@ def apply(
         released = given.sift.apply(given.extract(dataset, cache=cache_folder(), progress=progress))
     verified = (sift.is_dir() and (sift / VERIFIED).exists()) or sift.name == VERIFIED
     _write_released(out, dataset, released, given.sift.digest)
-    state = "verified and accepted" if verified else "NOT verified: run `blindsight sift verify` first"
+    state = "a version that was verified and accepted" if verified else "as it was fitted, and not verified"
     document = {
         "released": str(out),
         "pictures": len(released),
@@ -235,12 +230,10 @@ def matrix(
     from blindsight.report import write_report
     from blindsight.report.sifting import matrix_chapter
     from blindsight.sift.labels import label_columns
-    from blindsight.sift.lossbench import QUICK
     from blindsight.sift.policymatrix import policy_matrix
     from blindsight.sift.trial import prepare_data
-    from blindsight.sift.verify import Verifier
 
-    verifier = Verifier(QUICK, threshold=threshold, confidence=confidence, random_state=seed, stop_early=False)
+    verifier = _verifier("quick", threshold, confidence, seed)
     made_by = _pipeline(features, dimensions, seed)
     learner = _learner(method, components, privacy, made_by, (threshold, confidence), seed)
     with terminal_progress() as progress:
@@ -260,6 +253,52 @@ def matrix(
     chapter = matrix_chapter(found, threshold=threshold)
     report = write_report(out / "report.html", f"Attributes of {data}", [chapter], facts={"Seed": str(seed)})
     show_matrix(found, report)
+
+
+@app.command("compare")
+def compare(
+    data: DataOption = "faces",
+    path: PathOption = None,
+    count: CountOption = None,
+    public: PublicOption = "",
+    private: PrivateOption = "",
+    policy: PolicyOption = None,
+    methods: Annotated[str, typer.Option("--methods", help="Only these, separated by semicolons.")] = "",
+    attackers: AttackersOption = "quick",
+    features: FeaturesOption = "pixels",
+    dimensions: DimensionsOption = 200,
+    threshold: ThresholdOption = 0.10,
+    confidence: ConfidenceOption = 0.95,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make sifts for one policy by every method, and name the accepted one that costs the app least."""
+    from blindsight.data import PixelFeatures
+    from blindsight.sift.compare import compare_sifts
+    from blindsight.sift.trial import prepare_data
+
+    asked = _policy(public, private, policy)
+    _verifier(attackers, threshold, confidence, seed)  # refuses what it cannot mean before any work is done
+    made_by = _pipeline(features, dimensions, seed)
+    with terminal_progress() as progress:
+        dataset = _collection(data, path, count, seed, progress)
+        _check_policy(asked, dataset, threshold)
+        rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
+        found = compare_sifts(
+            rows.features,
+            rows.labels,
+            asked,
+            methods=[name.strip() for name in methods.split(";") if name.strip()] or None,
+            threshold=threshold,
+            confidence=confidence,
+            attackers=_attackers(attackers),
+            persons=rows.persons,
+            scale=not isinstance(made_by, PixelFeatures),
+            random_state=seed,
+            progress=progress,
+        )
+    show_comparison(asked, found)
 
 
 def _collection(
@@ -291,6 +330,19 @@ def _policy(public: str, private: str, file: Path | None) -> "Policy":
     with storage_errors("read", file):
         text = file.read_text()
     return Policy.from_json(text) if file.suffix == ".json" else Policy.from_yaml(text)
+
+
+def _attackers(name: Attackers) -> "Any":
+    from blindsight.sift.lossbench import QUICK
+
+    return QUICK if name == "quick" else name
+
+
+def _verifier(attackers: Attackers, threshold: float, confidence: float, seed: int) -> "Verifier":
+    """Return a verifier that lets every attacker have its turn."""
+    from blindsight.sift.verify import Verifier
+
+    return Verifier(_attackers(attackers), threshold, confidence, random_state=seed, stop_early=False)
 
 
 def _check_policy(policy: "Policy", dataset: "Dataset", threshold: float) -> None:

@@ -1,5 +1,6 @@
 """How `blindsight sift` shows what it found: tables and sentences for a person, one document for a program."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from blindsight.report.siftresult import SiftResult
+    from blindsight.sift.compare import SiftRow
+    from blindsight.sift.policy import Policy
     from blindsight.sift.policymatrix import PolicyMatrix
     from blindsight.sift.verdict import Verification
 
@@ -102,6 +105,42 @@ def show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
     show(document | matrix.to_dict(), *drawn, *lines, f"The report is in {report}.")
 
 
+def show_comparison(policy: "Policy", rows: "list[SiftRow]") -> None:
+    """Show what every method costs and leaks, and which accepted one costs least."""
+    from blindsight.sift.compare import best
+
+    columns = ("sift", "lets out", "PubLoss", "PrivLoss", "at most", "verdict")
+    cells = [
+        (
+            row.method,
+            _let_out(row),
+            _cell(row.pub_loss, 3),
+            _cell(row.priv_loss, 3),
+            _cell(row.bound, 3),
+            row.problem or f"{row.verdict}{', certified' * row.certified}",
+        )
+        for row in rows
+    ]
+    winner = best(rows)
+    line = (
+        "No sift is accepted."
+        if winner is None
+        else f"Of the accepted ones, {winner.method} costs the app least: PubLoss {winner.pub_loss:.3f} at PrivLoss "
+        f"{winner.priv_loss:.3f}."
+    )
+    document = {"rows": [row.to_dict() for row in rows], "best": None if winner is None else winner.method}
+    show(document, table(str(policy), columns, cells, numbers=columns[2:5]), line)
+
+
+def _let_out(row: "SiftRow") -> str:
+    if row.sift is None:
+        return "-" if row.problem else "everything"
+    if row.alphabet is not None and row.alphabet <= _FEW:
+        return f"1 of {row.alphabet}"
+    return f"{row.numbers} number{'s' * ((row.numbers or 0) > 1)}"
+
+
+_FEW = 256  # symbols that are told as such
 _FEWEST = 6  # policies of which a regression says anything
 
 
@@ -113,8 +152,8 @@ def _square(title: str, values: Any, names: tuple[str, ...]) -> "Table":
     return table(title, ("", *names), rows, numbers=names)
 
 
-def _cell(value: float) -> str:
-    return "none" if value != value else f"{value:.2f}"
+def _cell(value: float, digits: int = 2) -> str:
+    return "none" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def _best(found: "Verification", attribute: str) -> float:

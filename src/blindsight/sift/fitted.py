@@ -70,6 +70,8 @@ class FittedSift:
 
         Of a folder, `verified` asks for the version that was accepted, where there is one.
         """
+        with storage_errors("read", path):
+            path.stat()
         folder = path if path.is_dir() else path.parent
         document, arrays = read_arrays(folder / ORIGIN, _ORIGIN)
         with storage_errors("read", folder / POLICY):

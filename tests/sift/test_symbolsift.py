@@ -1,0 +1,336 @@
+"""Symbols: the rule is the best there is, the frozen sift is what was learned, and the cap holds on new people."""
+
+import warnings
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from blindsight.errors import CorruptFileError, InputError
+from blindsight.metrics import balanced_accuracy
+from blindsight.sift.certificate import certify
+from blindsight.sift.layers import Layers
+from blindsight.sift.posterior import Posteriors, fit_posteriors
+from blindsight.sift.siftfile import load_sift, save_sift
+from blindsight.sift.symbollearner import SymbolLearner
+from blindsight.sift.symbolrule import leak_of, symbol_rule
+from blindsight.sift.symbolsift import SymbolSift
+
+
+def population(n, *, correlation=0.6, seed=0, attributes=2):
+    """Return features, and attributes that go together; every attribute has three features of its own."""
+    generator = np.random.default_rng(seed)
+    shared = generator.normal(size=(n, 1))
+    scores = np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * generator.normal(size=(n, attributes))
+    labels = (scores > 0).astype(np.int8)
+    features = np.repeat(2.0 * labels - 1, 3, axis=1) + generator.normal(scale=1.5, size=(n, 3 * attributes))
+    return features.astype(np.float32), labels
+
+
+@pytest.fixture(scope="module")
+def learned():
+    X, labels = population(3000, attributes=3)
+    return X, labels, fit_posteriors(X, labels)
+
+
+def gains(eta):
+    pi = eta.mean(axis=0)
+    return eta / pi - (1 - eta) / (1 - pi)
+
+
+# The rule
+
+
+def best_by_linear_program(public, private, leak):
+    """Return the best E[u g+] of any channel from x to one bit: u in [0, 1] per row, no multipliers, no symbols."""
+    told, hidden = gains(public)[:, 0], gains(private)
+    bounds = np.full(2 * hidden.shape[1], 2 * leak)
+    found = linprog(-told / len(told), np.vstack([hidden.T, -hidden.T]) / len(told), bounds, bounds=(0, 1))
+    return -found.fun
+
+
+@pytest.mark.parametrize("leak", [0.0, 0.03, 0.1, 0.5])
+@pytest.mark.parametrize("private", [1, 2])
+def test_no_channel_beats_the_rule(leak, private):
+    generator = np.random.default_rng(private)
+    common = generator.normal(size=(2000, 1))
+    eta = expit(common + generator.normal(size=(2000, 1 + private)))
+    public, hidden = eta[:, :1], eta[:, 1:]
+    rule = symbol_rule(public, hidden, leak)
+    u = rule.symbols(eta)
+    row = 2 * np.abs(gains(eta)).max() / len(eta)  # what a row on the boundary can change
+    assert np.abs(gains(hidden).T @ u / len(eta)).max() <= 2 * leak + private * row
+    assert gains(public)[:, 0] @ u / len(eta) == pytest.approx(best_by_linear_program(public, hidden, leak), abs=3 * row)
+
+
+def test_the_rule_is_the_best_threshold_rule_of_a_small_discrete_problem():
+    """Five by five kinds of pictures, every multiplier and every threshold tried one by one."""
+    levels = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+    generator = np.random.default_rng(5)
+    kinds = np.array(list(product(levels, levels)))
+    rows = np.repeat(kinds, generator.integers(1, 40, size=25), axis=0)
+    public, private = rows[:, :1], rows[:, 1:]
+    told, hidden = gains(public)[:, 0], gains(private)[:, 0]
+    leak, best = 0.08, 0.0
+    for mu in np.linspace(-3, 3, 601):
+        score = told - mu * hidden
+        for threshold in np.unique(score):
+            u = score >= threshold
+            if abs(hidden @ u) / len(rows) <= 2 * leak:
+                best = max(best, told @ u / len(rows))
+    u = symbol_rule(public, private, leak).symbols(rows)
+    largest = max(np.sum((rows == kind).all(axis=1)) for kind in kinds) / len(rows)  # kinds cannot be split
+    assert abs(hidden @ u) / len(rows) <= 2 * leak + largest * np.abs(hidden).max()
+    assert told @ u / len(rows) >= best - largest * np.abs(told).max()
+    assert told @ u / len(rows) > 0.9 * best
+
+
+def test_two_public_bits_cost_no_more_than_the_joint_program_says():
+    """Four symbols: the rule meets the cap on the joint release, which two separate rules at that cap do not."""
+    generator = np.random.default_rng(3)
+    common = generator.normal(size=(3000, 1))
+    eta = expit(1.5 * common + generator.normal(size=(3000, 3)))
+    joint = symbol_rule(eta[:, :2], eta[:, 2:], 0.05)
+    released, hidden = joint.symbols(eta), gains(eta[:, 2:])[:, 0]
+    assert joint.levels == (2, 2)
+
+    def leak(symbols):
+        return sum(abs(hidden @ (symbols == s)) for s in range(4)) / len(eta) / 4
+
+    apart = [symbol_rule(eta[:, [b]], eta[:, 2:], 0.05).symbols(eta[:, [b, 2]]) for b in (0, 1)]
+    assert leak(released) == pytest.approx(0.05, abs=0.003)
+    assert leak(2 * apart[0] + apart[1]) > 0.055
+
+
+def test_degrees_of_certainty_keep_yes_and_no_apart():
+    X, labels = population(1000)
+    eta = expit(X[:, [0, 3]].astype(np.float64))
+    two, four = (symbol_rule(eta[:, :1], eta[:, 1:], 0.5, count).symbols(eta) for count in (2, 4))
+    assert (four >= 2).astype(int).tolist() == two.tolist()
+    assert np.bincount(four).min() > 150
+
+
+def test_leak_of_symbols_is_that_of_the_best_table():
+    generator = np.random.default_rng(0)
+    symbols, labels = generator.integers(4, size=300), generator.integers(2, size=300).astype(np.int8)
+    tables = product((0, 1), repeat=4)
+    best = max(balanced_accuracy(labels, np.array(table)[symbols]) for table in tables)
+    assert leak_of(symbols, labels) == pytest.approx(best - 0.5)
+
+
+# The network
+
+
+def test_layers_say_what_scikit_learn_says():
+    X, labels = population(400)
+    mean, scale = np.float32(np.full(6, 0.5)), np.float32(np.full(6, 2.0))
+    scaled = (X - mean) / scale
+    linear = LogisticRegression().fit(scaled, labels[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # thirty steps are enough here
+        deep = MLPClassifier((8, 5), max_iter=30, random_state=0).fit(scaled, labels[:, 1])
+    first = Layers(mean, scale, (linear.coef_.T,), (linear.intercept_,))
+    second = Layers(mean, scale, tuple(deep.coefs_), tuple(deep.intercepts_))
+    together = expit(Layers.side_by_side([first, second]).apply(X))
+    expected = np.stack([model.predict_proba(scaled)[:, 1] for model in (linear, deep)], axis=1)
+    np.testing.assert_allclose(together, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("spoil", [np.nan, np.inf, 1e30])
+def test_layers_refuse_numbers_that_are_none(spoil):
+    weight = np.array([[1.0], [spoil]])
+    with pytest.raises(InputError, match="finite and within"):
+        Layers(np.zeros(2), np.ones(2), (weight,), (np.zeros(1),))
+
+
+@pytest.mark.parametrize(
+    ("weights", "biases", "scale"),
+    [((), (), 1.0), ((np.ones((3, 1)),), (np.zeros(1),), 1.0), ((np.ones((2, 1)),), (np.zeros(1),), 0.0)],
+)
+def test_layers_that_do_not_fit_are_refused(weights, biases, scale):
+    with pytest.raises(InputError):
+        Layers(np.zeros(2), np.full(2, scale), weights, biases)
+
+
+def test_features_that_overflow_are_refused():
+    layers = Layers(np.zeros(1), np.ones(1), (np.array([[1e10]]),), (np.zeros(1),))
+    with pytest.raises(InputError, match="overflow"):
+        layers.apply(np.array([[1e35]], dtype=np.float32))
+
+
+# Posteriors
+
+
+def test_probabilities_are_calibrated_and_held_out(learned):
+    X, labels, posteriors = learned
+    fresh, truth = population(6000, attributes=3, seed=1)
+    probabilities = posteriors.predict(fresh)
+    for column in range(3):
+        order = np.argsort(probabilities[:, column]).reshape(6, -1)
+        gap = np.abs(probabilities[order, column].mean(axis=1) - truth[order, column].mean(axis=1))
+        assert gap.max() < 0.1  # sd .016 at most: beyond five deviations, and three or more for the model
+    optimism = np.abs(posteriors.held_out - labels).mean() - np.abs(probabilities - truth).mean()
+    assert abs(optimism) < 0.02
+
+
+def test_persons_stay_together_in_a_fold():
+    """Features are nothing but who it is: a model that has not met a person knows nothing of them."""
+    generator = np.random.default_rng(0)
+    who = np.repeat(np.arange(60), 10)
+    faces, answers = generator.normal(size=(60, 40)), generator.integers(2, size=60)
+    X, labels = faces[who].astype(np.float32), answers[who]
+    together = fit_posteriors(X, labels, persons=who).held_out[:, 0]
+    apart = fit_posteriors(X, labels).held_out[:, 0]
+    assert balanced_accuracy(labels, apart > 0.5) > 0.95
+    assert balanced_accuracy(labels, together > 0.5) < 0.8
+
+
+# The learner
+
+
+def test_a_label_leaks_half_its_demographic_parity_difference(learned):
+    _, labels, posteriors = learned
+    learner = SymbolLearner(leak=0.5).fit_posteriors(posteriors.select([0, 1]), labels[:, 0], labels[:, 1])
+    says_yes = posteriors.held_out[:, 0] > posteriors.held_out[:, 0].mean()
+    difference = says_yes[labels[:, 1] == 1].mean() - says_yes[labels[:, 1] == 0].mean()
+    assert learner.leak_ == pytest.approx(abs(difference) / 2)
+    assert learner.leak_ > 0.1  # there is something to cap
+
+
+def test_the_cap_is_certified_on_new_people(learned):
+    """The margin is one of 95% twice over: with 4 policies and this seed, a bound above .115 is beyond 5 deviations."""
+    X, labels, posteriors = learned
+    fresh, truth = population(4500, attributes=3, seed=2)
+    for public, private in ((0, 1), (1, 2), (2, 0), (1, 0)):
+        picked = posteriors.select([public, private])
+        label, capped, parity = (
+            SymbolLearner(leak=leak).fit_posteriors(picked, labels[:, public], labels[:, private])
+            for leak in (0.5, 0.1, 0.0)
+        )
+        certificates = [
+            certify(learner.sift_.symbols(fresh), truth[:, private], confidence=0.95)
+            for learner in (label, capped, parity)
+        ]
+        assert certificates[0].bound > 0.14
+        assert certificates[1].bound < 0.115
+        assert certificates[2].estimate < 0.05
+        told = [balanced_accuracy(truth[:, public], learner.transform(fresh)[:, 0]) for learner in (label, capped, parity)]
+        assert told[0] > told[1] > told[2] > 0.6
+        assert capped.accuracies_[0] == pytest.approx(told[1], abs=0.03)
+        assert capped.leak_ <= capped.target_ < 0.1
+
+
+def test_every_private_attribute_is_capped(learned):
+    X, labels, posteriors = learned
+    learner = SymbolLearner().fit_posteriors(posteriors, labels[:, 0], labels[:, 1:])
+    released = learner.sift_.symbols(X)
+    assert max(leak_of(released, labels[:, j]) for j in (1, 2)) < 0.1
+    only_one = SymbolLearner().fit_posteriors(posteriors.select([0, 1]), labels[:, 0], labels[:, 1])
+    assert leak_of(only_one.sift_.symbols(X), labels[:, 2]) > 0.1
+
+
+def test_two_public_attributes_are_two_bits(learned):
+    X, labels, posteriors = learned
+    learner = SymbolLearner().fit_posteriors(posteriors, labels[:, :2], labels[:, 2])
+    released = learner.sift_.apply(X)
+    assert released.shape == (3000, 2)
+    assert learner.sift_.levels == (2, 2)
+    assert learner.sift_.alphabet == 4
+    assert learner.sift_.symbols(X).tolist() == (2 * released[:, 0] + released[:, 1]).tolist()
+    assert min(balanced_accuracy(labels[:, b], released[:, b]) for b in (0, 1)) > 0.65
+
+
+def test_the_frozen_sift_is_the_rule_on_the_models(learned):
+    _, labels, posteriors = learned
+    fresh, _ = population(500, attributes=3, seed=4)
+    learner = SymbolLearner().fit_posteriors(posteriors, labels[:, :1], labels[:, 1:])
+    held_out = posteriors.held_out
+    agreed = learner._best_rule(held_out, 1, labels[:, 1:]).symbols(posteriors.predict(fresh))
+    assert np.mean(agreed == learner.sift_.symbols(fresh)) > 0.998  # float32 against float64, at the boundary
+
+
+def test_what_decides_nothing_is_not_stored(learned):
+    _, labels, posteriors = learned
+    label = SymbolLearner(leak=0.5).fit_posteriors(posteriors, labels[:, 0], labels[:, 1:]).sift_
+    assert label.layers.width == len(posteriors.networks[0])
+
+
+def test_fit_learns_the_same_twice_and_is_saved_whole(tmp_path: Path):
+    X, labels = population(300)
+    labels[:30, 1] = -1  # unknown
+    before = np.random.get_state()[1].tolist()
+    first, second = (SymbolLearner(pipeline="pixels").fit(X, labels[:, 0], labels[:, 1]).sift_ for _ in range(2))
+    assert np.random.get_state()[1].tolist() == before
+    assert first.digest == second.digest
+    save_sift(first, tmp_path / "sift.npz")
+    loaded = load_sift(tmp_path / "sift.npz")
+    assert isinstance(loaded, SymbolSift)
+    assert (loaded.digest, loaded.pipeline, loaded.levels) == (first.digest, "pixels", (2,))
+    assert loaded.apply(X).tolist() == first.apply(X).tolist()
+    assert loaded.apply(X).dtype == np.int64
+
+
+def test_a_file_with_more_symbols_than_can_be_certified_is_refused(tmp_path: Path):
+    layers = Layers(np.zeros(1), np.ones(1), (np.ones((1, 1)),), (np.zeros(1),))
+    sift = SymbolSift(layers, np.ones((1, 2)), np.zeros(2), (2,))
+    object.__setattr__(sift, "reading", (1 << 20,))
+    save_sift(sift, tmp_path / "sift.npz")
+    with pytest.raises(CorruptFileError, match="2 to 8 symbols"):
+        load_sift(tmp_path / "sift.npz")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"leak": 0.7}, "leak cap"),
+        ({"confidence": 95}, "confidence"),
+        ({"rows": 0}, "rows"),
+        ({"symbols": 3}, "2, 4 or 8"),
+        ({"symbols": 16}, "2, 4 or 8"),
+    ],
+)
+def test_settings_out_of_range_are_named(learned, settings, message):
+    _, labels, posteriors = learned
+    with pytest.raises(InputError, match=message):
+        SymbolLearner(**settings).fit_posteriors(posteriors.select([0, 1]), labels[:, 0], labels[:, 1])
+
+
+def test_bad_data_are_named():
+    X, labels = population(200)
+    rare = np.zeros(200, dtype=int)
+    rare[:3] = 1
+    with pytest.raises(InputError, match="private attribute 0 has 3 rows with it"):
+        SymbolLearner().fit(X, labels[:, 0], rare)
+    with pytest.raises(InputError, match="public attribute 0 has 0 rows with it"):
+        SymbolLearner().fit(X, np.zeros(200), labels[:, 1])
+    with pytest.raises(InputError, match="row per sample"):
+        SymbolLearner().fit(X, labels[:-1, 0], labels[:, 1])
+    with pytest.raises(InputError, match="NaN"):
+        SymbolLearner().fit(np.where(X == X[0, 0], np.nan, X), labels[:, 0], labels[:, 1])
+    with pytest.raises(InputError, match="no feature varies"):
+        SymbolLearner().fit(np.ones_like(X), labels[:, 0], labels[:, 1])
+
+
+def test_four_public_attributes_are_too_many(learned):
+    _, labels, posteriors = learned
+    held_out = posteriors.held_out[:, [0, 0, 0, 0, 1]]
+    many = Posteriors((posteriors.networks[0],) * 4 + (posteriors.networks[1],), held_out)
+    with pytest.raises(InputError, match="16 symbols for 4"):
+        SymbolLearner().fit_posteriors(many, labels[:, [0, 0, 0, 0]], labels[:, 1])
+    with pytest.raises(InputError, match="as many posteriors"):
+        SymbolLearner().fit_posteriors(many, labels[:, 0], labels[:, 1])
+
+
+def test_another_number_of_features_is_refused(learned):
+    X, labels, posteriors = learned
+    sift = SymbolLearner(leak=0.5).fit_posteriors(posteriors.select([0, 1]), labels[:, 0], labels[:, 1]).sift_
+    with pytest.raises(InputError, match="9 features are expected"):
+        sift.apply(X[:, :5])
