@@ -84,6 +84,8 @@ def test_a_built_index_is_used_measured_and_seen_by_everyone(opened, dsn, kind):
     assert opened(kind="exact").plan == "exact: all codes are compared."
     used = plan_of(dsn, index, {"enable_seqscan": "off"} | index._settings(1, 3))
     assert f"Index Scan using codes_1_{kind}" in used
+    if kind == "hnsw":  # a search for one hit keeps as many candidates as were measured
+        assert int(index._settings(index._database.run("a test", index._known).effort, 1)["hnsw.ef_search"]) >= 101
     index.build()  # again, over the old one
     assert index.plan.startswith(kind)
 

@@ -34,7 +34,7 @@ def population(n, *, correlation=0.6, seed=0, attributes=2):
 
 @pytest.fixture(scope="module")
 def learned():
-    X, labels = population(3000, attributes=3)
+    X, labels = population(2000, attributes=3)
     return X, labels, fit_posteriors(X, labels)
 
 
@@ -93,8 +93,8 @@ def test_the_rule_is_the_best_threshold_rule_of_a_small_discrete_problem():
 def test_two_public_bits_cost_no_more_than_the_joint_program_says():
     """Four symbols: the rule meets the cap on the joint release, which two separate rules at that cap do not."""
     generator = np.random.default_rng(3)
-    common = generator.normal(size=(3000, 1))
-    eta = expit(1.5 * common + generator.normal(size=(3000, 3)))
+    told = generator.normal(scale=2, size=(3000, 2))
+    eta = expit(np.column_stack([told, told.sum(axis=1)]))  # either bit tells something else of the private attribute
     joint = symbol_rule(eta[:, :2], eta[:, 2:], 0.05)
     released, hidden = joint.symbols(eta), gains(eta[:, 2:])[:, 0]
     assert joint.levels == (2, 2)
@@ -104,7 +104,7 @@ def test_two_public_bits_cost_no_more_than_the_joint_program_says():
 
     apart = [symbol_rule(eta[:, [b]], eta[:, 2:], 0.05).symbols(eta[:, [b, 2]]) for b in (0, 1)]
     assert leak(released) == pytest.approx(0.05, abs=0.003)
-    assert leak(2 * apart[0] + apart[1]) > 0.055
+    assert leak(2 * apart[0] + apart[1]) > 0.06
 
 
 def test_degrees_of_certainty_keep_yes_and_no_apart():
@@ -182,7 +182,7 @@ def test_persons_stay_together_in_a_fold():
     """Features are nothing but who it is: a model that has not met a person knows nothing of them."""
     generator = np.random.default_rng(0)
     who = np.repeat(np.arange(60), 10)
-    faces, answers = generator.normal(size=(60, 40)), generator.integers(2, size=60)
+    faces, answers = generator.normal(size=(60, 80)), generator.integers(2, size=60)
     X, labels = faces[who].astype(np.float32), answers[who]
     together = fit_posteriors(X, labels, persons=who).held_out[:, 0]
     apart = fit_posteriors(X, labels).held_out[:, 0]
@@ -203,10 +203,10 @@ def test_a_label_leaks_half_its_demographic_parity_difference(learned):
 
 
 def test_the_cap_is_certified_on_new_people(learned):
-    """The margin is one of 95% twice over: with 4 policies and this seed, a bound above .115 is beyond 5 deviations."""
+    """The margin is one of 95% twice over: with two policies, a bound above .115 is beyond 5 deviations."""
     X, labels, posteriors = learned
     fresh, truth = population(4500, attributes=3, seed=2)
-    for public, private in ((0, 1), (1, 2), (2, 0), (1, 0)):
+    for public, private in ((0, 1), (1, 2)):
         picked = posteriors.select([public, private])
         label, capped, parity = (
             SymbolLearner(leak=leak).fit_posteriors(picked, labels[:, public], labels[:, private])
@@ -238,7 +238,7 @@ def test_two_public_attributes_are_two_bits(learned):
     X, labels, posteriors = learned
     learner = SymbolLearner().fit_posteriors(posteriors, labels[:, :2], labels[:, 2])
     released = learner.sift_.apply(X)
-    assert released.shape == (3000, 2)
+    assert released.shape == (2000, 2)
     assert learner.sift_.levels == (2, 2)
     assert learner.sift_.alphabet == 4
     assert learner.sift_.symbols(X).tolist() == (2 * released[:, 0] + released[:, 1]).tolist()

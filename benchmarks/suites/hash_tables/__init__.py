@@ -49,7 +49,8 @@ BENCHMARK = Benchmark(
         "The paper marks rows without privacy by epsilon = 0; it should read infinity.",
         "PITQ: the paper's R = N N' is no rotation that depends on the data if taken by the letter. `PITQ` multiplies "
         "the two factors in the printed order, `PITQ, right rotation` solves the Procrustes problem.",
-        "A figure ± is over five runs, or over two for the deep learners and PITQ, which take most of the time.",
+        "Shallow learners have five runs; the deep ones and PITQ, which take most of the time, have two, as has the "
+        "comparison with faiss.",
     ),
     runs=5,
 )

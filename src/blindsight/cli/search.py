@@ -13,7 +13,8 @@ if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands 
     from blindsight.data import Dataset
     from blindsight.progress import Progress
     from blindsight.search.contest import ContestRow
-    from blindsight.search.gallery import Found, Gallery, Source
+    from blindsight.search.gallery import Found, Gallery
+    from blindsight.search.origin import Source
 
 app = typer.Typer(help="Search pictures by codes that do not give them away.", no_args_is_help=True)
 
@@ -21,7 +22,7 @@ ImagesArgument = Annotated[str, typer.Argument(help="A folder of pictures, or th
 IndexArgument = Annotated[Path, typer.Argument(help="Folder that `search build` wrote.")]
 CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
 FeaturesOption = Annotated[str, typer.Option("--features", help="thumbnail, embedding, or the path of an ONNX model.")]
-BitsOption = Annotated[int, typer.Option("--bits", help="Length of a code, where there are codes.", min=1)]
+BitsOption = Annotated[int, typer.Option("--bits", help="Length of a code; local mode releases symbols.", min=1)]
 DeltaOption = Annotated[float, typer.Option("--delta", help="Delta of the central mode.")]
 
 
@@ -44,19 +45,35 @@ def build(
     hold_out: Annotated[int, typer.Option("--hold-out", help="Leave so many out, to ask with later.", min=0)] = 0,
     features: FeaturesOption = "thumbnail",
     count: CountOption = None,
-    budget: Annotated[
-        float | None, typer.Option("--budget", help="Most that rebuilding may ever cost a record.")
+    budget: Annotated[float | None, typer.Option("--budget", help="Most that a record may ever lose.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="What counts; one for all indexes of the same pictures.")
     ] = None,
+    relearn: Annotated[
+        bool, typer.Option("--relearn", help="Learn and release anew, which costs every record once more.")
+    ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder of the index.")] = Path("out/index"),
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Make an index of pictures: releases in local mode, codes for the owner alone in the others."""
+    """Make an index of pictures, or bring it up to date: releases in local mode, the owner's codes in the others."""
     from blindsight.search.building import Wish, build_gallery
 
     source = _source(images, count, seed)
-    wish = Wish(mode, epsilon, delta, bits, features, public_share, hold_out, budget, seed)
+    wish = Wish(
+        mode,
+        epsilon,
+        delta,
+        bits,
+        features,
+        public_share,
+        hold_out=hold_out,
+        budget=budget,
+        ledger=ledger,
+        relearn=relearn,
+        random_state=seed,
+    )
     wish.check(public is not None)
     with storage_errors("write into", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -83,23 +100,30 @@ def query(
 ) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
     from blindsight.data.reading.images import decode
+    from blindsight.search.building import name_answers
     from blindsight.search.gallery import Gallery
 
     gallery = Gallery.load(index)
     picture = decode(image, size=gallery.side)
     found = gallery.search(picture[None], k)[0]
-    drawn = _draw_answers(gallery, picture, found, sheet)
+    names = name_answers(index, found)
+    drawn = _draw_answers(gallery, index, picture, found, sheet)
     kind = "score" if gallery.mode == "local" else "distance"
-    rows = [(str(rank), str(hit.id), f"{hit.nearness:g}") for rank, hit in enumerate(found, start=1)]
+    rows = [
+        (str(rank), name, f"{hit.nearness:g}") for rank, (name, hit) in enumerate(zip(names, found, strict=True), 1)
+    ]
     document = {
-        "answers": [{"rank": rank, "id": hit.id, kind: hit.nearness} for rank, hit in enumerate(found, start=1)],
+        "answers": [
+            {"rank": rank, "number": hit.number, "name": name, kind: hit.nearness}
+            for rank, (name, hit) in enumerate(zip(names, found, strict=True), 1)
+        ],
         "sheet": str(sheet) if drawn else None,
         "statement": gallery.statement.to_dict(),
     }
     show(
         document,
         table(f"Nearest to {image.name}", ("rank", "picture", kind), rows, numbers=("rank", kind)),
-        f"Drawn in {sheet}." if drawn else "The pictures are not where they were, so nothing is drawn.",
+        f"Drawn in {sheet}." if drawn else "The pictures cannot be read from here, so nothing is drawn.",
         gallery.statement.headline(),
     )
 
@@ -121,7 +145,7 @@ def evaluate(
     gallery = Gallery.load(index)
     with terminal_progress() as progress:
         others = None if queries is None else _load(_source(queries, count, seed), progress)
-        ranking = evaluate_gallery(gallery, others, count=count, random_state=seed, progress=progress)
+        ranking = evaluate_gallery(gallery, index, others, count=count, random_state=seed, progress=progress)
     document: dict[str, Any] = {
         "mean_average_precision": ranking.mean_average_precision,
         "queries": ranking.queries,
@@ -163,12 +187,15 @@ def compare(
 ) -> None:
     """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
     from blindsight.data import pipeline
+    from blindsight.dp.losses import check_positive
     from blindsight.report import write_report
     from blindsight.report.searching import SearchResult, search_chapter
     from blindsight.search.contest import contest
     from blindsight.search.study import SearchStudy, divide
 
     budgets = _numbers(epsilons)
+    for budget in budgets:
+        check_positive("epsilon", budget)
     asked = [name.strip() for name in methods.split(";") if name.strip()] or None
     with terminal_progress() as progress:
         dataset = _load(_source(data, count, seed), progress)
@@ -190,7 +217,7 @@ def compare(
 
 
 def _source(images: str, count: int | None, seed: int) -> "Source":
-    from blindsight.search.gallery import Source
+    from blindsight.search.origin import Source
 
     if Path(images).is_dir():
         return Source("folder", str(Path(images)), count, seed)
@@ -202,11 +229,11 @@ def _load(source: "Source", progress: "Progress") -> "Dataset":
     return source.load()
 
 
-def _draw_answers(gallery: "Gallery", picture: Any, found: list["Found"], sheet: Path) -> bool:
+def _draw_answers(gallery: "Gallery", index: Path, picture: Any, found: list["Found"], sheet: Path) -> bool:
     """Draw the query and its answers; tell whether the pictures could be read."""
     from blindsight.search.building import answer_sheet
 
-    page = answer_sheet(gallery, picture, found)
+    page = answer_sheet(gallery, index, picture, found)
     if page is None:
         return False
     with storage_errors("write", sheet):
@@ -239,7 +266,9 @@ def _compared(row: "ContestRow") -> tuple[str, ...]:
     from blindsight.report.searching import proven
 
     claim = None if row.statement is None else row.statement.claim
-    promise = proven(row) if claim is None else f"{proven(row)}; claims {claim.claimed}"
+    promise = proven(row) if claim is None else f"{proven(row)}, claims {claim.claimed}"
+    if row.at_best is not None:
+        promise += f", {row.at_best:.0f} at best"
     return row.method, row.group, "-" if row.epsilon is None else f"{row.epsilon:g}", promise, f"{row.score:.3f}"
 
 

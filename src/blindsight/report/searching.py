@@ -89,6 +89,7 @@ def _budget_plot(result: SearchResult) -> Plot:
         for colour, method in zip(SERIES, _SHOWN, strict=False):
             _line(axes, result, method, colour, "-", "o")
         _line(axes, result, _PAPER, SERIES[5], ":", "x", label=f"{_PAPER}: epsilon only claimed")
+        _line(axes, result, "PITQ", INK, ":", "+", label="PITQ: epsilon only claimed")
         if (open_codes := result.row("ITQ")) is not None:
             axes.axhline(open_codes.score, color=INK, linewidth=1, linestyle="--", label="open codes (ITQ)")
         axes.axhline(result.chance, color=INK, linewidth=1, linestyle=(0, (1, 4)), label="chance")
@@ -136,14 +137,16 @@ def _table(result: SearchResult) -> Table:
         ("method", "who is protected", *(f"mAP at {epsilon:g}" for epsilon in budgets), "proven per record"),
         tuple(rows),
         caption="Every method at every epsilon. Local: protects a record wherever its code goes. Central: while codes "
-        "stay at home. The paper: what it names is not what a record loses.",
+        "stay at home. The paper: what it names is not what a record loses, which were its function public would be "
+        "the figures “at best”.",
     )
 
 
 def _promise(rows: Sequence[ContestRow]) -> str:
     """Return in a word what is proven of a method at whatever epsilon is asked for."""
     if any(row.statement is None or row.proven == math.inf for row in rows):
-        return "nothing"
+        losses = [f"{row.at_best:.0f}" for row in rows if row.at_best is not None]
+        return f"nothing; {', '.join(losses)} at best" if losses else "nothing"
     delta = rows[0].statement.delta if rows[0].statement is not None else None
     return "(epsilon, delta)" if delta else "epsilon"
 

@@ -1,43 +1,44 @@
 """From a collection of pictures to a gallery, and back to pictures: what `blindsight search` does with folders.
 
-`build_gallery` reads the pictures, sets apart what is public and what is held out, and indexes the rest. In local mode
-the same folder built again releases nothing anew: what was released of an unchanged picture is kept under ``private/``,
-with the ledger that counts what the collection has spent.
+Building again keeps what was learned and what was released: the codebook or hash function stays, pictures that did not
+change are not released anew, new ones are added, those that are gone are removed. Only `relearn` starts over, and the
+ledger counts it. What leads from the index back to pictures lies in the subfolder ``private/``.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.data import Dataset, contact_sheet, extract
+from blindsight.data.reading.images import decode
 from blindsight.dp.ledger import Ledger
 from blindsight.dp.losses import check_positive
-from blindsight.errors import BlindsightError, DataError, InputError
+from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.search.central import CentralHasher
 from blindsight.search.evaluation import Ranking
-from blindsight.search.gallery import (
-    Found,
-    Gallery,
-    Mode,
-    Pictures,
-    Source,
-    build_central,
-    build_local,
-    build_open,
-    feature_pipeline,
-    picture_ids,
-)
-from blindsight.search.hits import IdArray
+from blindsight.search.function import Floats, HashFunction
+from blindsight.search.gallery import Found, Gallery, Mode, feature_pipeline, holds_gallery
+from blindsight.search.index import HammingIndex
+from blindsight.search.itq import ITQ
+from blindsight.search.localmode import LocalHasher
+from blindsight.search.origin import Origin, Source
+from blindsight.search.postings import SymbolIndex
 from blindsight.search.private import PrivateHasher
 from blindsight.search.study import sought
+from blindsight.statement import PrivacyStatement
 
-_PRIVATE, _RELEASES, _LEDGER = "private", "releases.npz", "ledger.jsonl"
+PRIVATE = "private"
+_ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases-{}.npz", "ledger.jsonl"
+_SCOPE = "pictures"
 _CLIP = 1.0  # thumbnails have unit norm; longer rows of other features are shortened to it
 _CELL = 96  # side of a picture on a sheet of answers
 
@@ -54,6 +55,8 @@ class Wish:
     public_share: float | None = None
     hold_out: int = 0
     budget: float | None = None
+    ledger: Path | None = None
+    relearn: bool = False
     random_state: int = 0
 
     def check(self, has_public: bool) -> None:
@@ -65,14 +68,23 @@ class Wish:
             raise InputError(f"{self.mode} mode needs --epsilon: what one record may lose.")
         else:
             check_positive("epsilon", self.epsilon)
-        if self.mode == "local" and has_public == (self.public_share is not None):
-            raise InputError(
-                "local mode learns what codes mean from public pictures, never from private ones: name some with "
-                "--public, or declare a part of these public with --public-share (one of the two)."
-            )
+        for budget in () if self.budget is None else (self.budget,):
+            check_positive("the budget", budget)
+        if self.mode == "central" and not 0 < self.delta < 1:
+            raise InputError(f"delta must be in (0, 1); got {self.delta}.")
+        if self.mode != "local" and (has_public or self.public_share is not None):
+            raise InputError(f"{self.mode} mode does not use public pictures. Leave --public and --public-share out.")
+        if has_public and self.public_share is not None:
+            raise InputError("name public pictures with --public, or declare a share public; not both.")
         if self.public_share is not None and not 0 < self.public_share < 1:
             raise InputError(f"the public share must be in (0, 1); got {self.public_share}.")
         feature_pipeline(self.features)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for a gallery to be built on."""
+        delta = self.delta if self.mode == "central" else None
+        return {"epsilon": self.epsilon, "delta": delta, "bits": None if self.mode == "local" else self.bits}
 
 
 def build_gallery(
@@ -84,37 +96,116 @@ def build_gallery(
     cache: Path | None = None,
     progress: Progress = silent,
 ) -> Gallery:
-    """Index the pictures of a source in a folder, as wished."""
+    """Index the pictures of a source in a folder, as wished, on top of what the folder holds already."""
     wish.check(public is not None)
+    before = _gallery_before(wish, folder)
+    if wish.mode == "local" and before is None and public is None and wish.public_share is None:
+        raise InputError(
+            "local mode learns what codes mean from public pictures, never from private ones: name some with --public, "
+            "or declare a part of these public with --public-share."
+        )
     dataset = source.load()
     if dataset.images is None:
         raise DataError(f"{dataset.name} comes without pictures. A gallery is made of pictures.")
+    origin = _keep_origin(source, dataset, wish, folder)
     features = extract(dataset, feature_pipeline(wish.features), cache=cache, progress=progress)
-    opened, left, kept = _rows(len(dataset), wish)
-    pictures = Pictures(
-        picture_ids(dataset, kept),
-        features[kept],
-        wish.features,
-        source,
-        side=dataset.images.shape[1],
-        held_out=tuple(left.tolist()),
-    )
+    numbers, rows = origin.rows(dataset, "indexed")
+    known = features[origin.rows(dataset, "public")[1]]
+    if public is not None:
+        known = extract(public, feature_pipeline(wish.features), cache=cache, progress=progress)
     progress("building the index", 0, None)
-    if wish.mode == "open":
-        gallery = build_open(pictures, min(wish.bits, features.shape[1]), wish.random_state)
-    elif wish.mode == "central":
-        gallery = build_central(pictures, _hasher(wish, folder))
+    plan = _Build(wish, folder, before, numbers, features[rows], dataset.images.shape[1])
+    if wish.mode == "local":
+        gallery = plan.local(known, origin.missing(dataset))
     else:
-        known = features[opened]
-        if public is not None:
-            known = extract(public, feature_pipeline(wish.features), cache=cache, progress=progress)
-        gallery = build_local(pictures, _hasher(wish, folder), known)
+        gallery = plan.central() if wish.mode == "central" else plan.open()
     gallery.save(folder)
     return gallery
 
 
+@dataclass(frozen=True, eq=False)
+class _Build:
+    wish: Wish
+    folder: Path
+    before: Gallery | None
+    numbers: NDArray[np.int64]
+    features: Floats
+    side: int
+
+    def local(self, public: Floats, gone: NDArray[np.int64]) -> Gallery:
+        """Release every picture once and index the releases."""
+        if self.before is None:
+            _refuse_overlap(self.features, public)
+        learned = self.before.hasher if self.before is not None else public
+        assert not isinstance(learned, HashFunction)
+        hasher, ledger = self._hasher()
+        hasher.fit(public=learned)
+        assert isinstance(hasher.hasher_, LocalHasher)
+        if stored := np.intersect1d(gone, hasher.releases_.ids).tolist():
+            hasher.releases_.delete(stored)
+        index = SymbolIndex(hasher.hasher_.outputs_)
+        index.add(self.numbers, hasher.release(self.numbers, self.features))
+        return self._gallery(_as_spent(hasher.statement_, ledger), hasher.hasher_, index)
+
+    def central(self) -> Gallery:
+        """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
+        if self.before is not None:
+            assert isinstance(self.before.hasher, HashFunction)
+            return self._gallery(self.before.statement, self.before.hasher, self._codes(self.before.hasher))
+        hasher, ledger = self._hasher()
+        hasher.fit(self.features)
+        assert isinstance(hasher.hasher_, CentralHasher)
+        function = hasher.hasher_.function_
+        return self._gallery(_as_spent(hasher.statement_, ledger), function, self._codes(function))
+
+    def open(self) -> Gallery:
+        """Index codes that hide nothing: ITQ, learned from the pictures themselves."""
+        bits = min(self.wish.bits, self.features.shape[1], len(self.features) - 1)
+        function = ITQ(bits, random_state=self.wish.random_state).fit(self.features).function_
+        return self._gallery(_open_statement(bits), function, self._codes(function))
+
+    def _codes(self, function: HashFunction) -> HammingIndex:
+        index = HammingIndex(function.bits)
+        index.add(self.numbers, function(self.features))
+        index.build()
+        return index
+
+    def _gallery(
+        self, statement: PrivacyStatement, hasher: HashFunction | LocalHasher, index: HammingIndex | SymbolIndex
+    ) -> Gallery:
+        wish = self.wish
+        return Gallery(wish.mode, wish.features, self.side, statement, hasher, index, wish.settings)
+
+    def _hasher(self) -> tuple[PrivateHasher, Ledger]:
+        wish, private = self.wish, self.folder / PRIVATE
+        ledger = Ledger(wish.ledger or private / _LEDGER)
+        central = wish.mode == "central"
+        if wish.budget is not None:
+            delta = wish.delta if central else 0.0
+            ledger.set_budget(_SCOPE, unit="record", neighbours="replace", epsilon=wish.budget, delta=delta)
+        assert wish.epsilon is not None
+        hasher = PrivateHasher(
+            wish.epsilon,
+            mode="central" if central else "local",
+            bits=wish.bits,
+            delta=wish.delta if central else None,
+            clip=_CLIP if central else None,
+            path=None if central else self._releases(private),
+            ledger=ledger,
+            scope=_SCOPE,
+            random_state=wish.random_state,
+        )
+        return hasher, ledger
+
+    def _releases(self, private: Path) -> Path:
+        """Return the file of releases: that of the codebook in use, or the next one for a codebook learned anew."""
+        made = len(list(private.glob(_RELEASES.format("*"))))
+        return private / _RELEASES.format(made if self.before is not None and made else made + 1)
+
+
 def evaluate_gallery(
     gallery: Gallery,
+    folder: Path,
     queries: Dataset | None = None,
     *,
     count: int = 500,
@@ -122,14 +213,17 @@ def evaluate_gallery(
     progress: Progress = silent,
 ) -> Ranking:
     """Measure how well a gallery finds the class (or person) of query pictures: others, or those it held out."""
-    dataset = gallery.source.load()
-    ids, searcher = gallery.searcher()
-    labels = sought(dataset)[_positions(dataset, ids)]
-    asked = queries if queries is not None else dataset.take(np.array(gallery.held_out, dtype=np.int64))
+    origin = read_origin(folder)
+    dataset = origin.source.load()
+    numbers, searcher = gallery.searcher()
+    places = dict(zip(*(part.tolist() for part in origin.rows(dataset, "indexed")), strict=True))
+    if any(int(number) not in places for number in numbers):
+        raise DataError(f"pictures of this gallery are no longer in {dataset.name}. Build it again.")
+    offered = _class_names(dataset, np.array([places[int(number)] for number in numbers], dtype=np.int64))
+    asked = queries if queries is not None else dataset.take(origin.rows(dataset, "held out")[1])
     if not len(asked):
         raise InputError("no picture was held out of this gallery: name some to ask with, or build it with --hold-out.")
-    wanted = _class_names(asked, sought(asked))
-    offered = _class_names(dataset, labels)
+    wanted = _class_names(asked, np.arange(len(asked)))
     findable = np.flatnonzero(np.isin(wanted, offered))
     if not findable.size:
         raise DataError(f"no query of {asked.name} is of a class that the gallery of {dataset.name} has.")
@@ -138,69 +232,113 @@ def evaluate_gallery(
     return searcher.evaluate(rows, wanted[chosen], offered, progress=progress)
 
 
-def answer_sheet(gallery: Gallery, query: NDArray[np.uint8], found: Sequence[Found]) -> Image.Image | None:
-    """Draw the query and its answers; None if the pictures are no longer where they were."""
+def name_answers(folder: Path, found: Sequence[Found]) -> list[str]:
+    """Return what the found pictures are called: by name where the owner's table is there, else by number."""
+    numbers = np.array([hit.number for hit in found], dtype=np.int64)
     try:
-        dataset = gallery.source.load()
-        rows = _positions(dataset, np.array([hit.id for hit in found]))
+        return read_origin(folder).names_of(numbers)
     except BlindsightError:
+        return [str(number) for number in numbers]
+
+
+def answer_sheet(
+    gallery: Gallery, folder: Path, query: NDArray[np.uint8], found: Sequence[Found]
+) -> Image.Image | None:
+    """Draw the query and its answers; None if the table or the pictures are not here."""
+    try:
+        origin = read_origin(folder)
+        names = origin.names_of(np.array([hit.number for hit in found], dtype=np.int64))
+        pictures = [query, *_read_some(origin, names, gallery.side)]
+    except (BlindsightError, KeyError):
         return None
-    assert dataset.images is not None
-    captions = ["query", *(f"{rank}. {hit.id}" for rank, hit in enumerate(found, start=1))]
-    pictures = np.stack([query, *dataset.images[rows]])
-    return contact_sheet(
-        pictures, columns=min(6, len(pictures)), captions=captions, scale=max(1, _CELL // gallery.side)
+    captions = ["query", *(f"{rank}. {Path(name).name}" for rank, name in enumerate(names, start=1))]
+    scale = max(1, _CELL // gallery.side)
+    return contact_sheet(np.stack(pictures), columns=min(6, len(pictures)), captions=captions, scale=scale)
+
+
+def read_origin(folder: Path) -> Origin:
+    """Return the owner's table of a gallery, or say that it is not here."""
+    path = folder / PRIVATE / _ORIGIN
+    if not path.exists():
+        raise DataError(f"{path} is not here: only the owner of the pictures can name them.")
+    return Origin.load(path)
+
+
+def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
+    """Return the gallery to build on, or None where there is none or it is to be learned anew."""
+    if wish.relearn or wish.mode == "open" or not holds_gallery(folder):
+        return None
+    before = Gallery.load(folder)
+    if (before.mode, before.features, before.settings) != (wish.mode, wish.features, wish.settings):
+        raise InputError(
+            f"{folder} holds a gallery that was made otherwise ({before.mode}, {before.features}, {before.settings}). "
+            "Say --relearn to spend once more on the same pictures, or take another folder with the same --ledger."
+        )
+    return before
+
+
+def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path) -> Origin:
+    """Return the owner's table with all pictures in it, written before any of them is released."""
+    private = folder / PRIVATE
+    with storage_errors("write into", private):
+        private.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = private / _ORIGIN
+    if path.exists():
+        origin = Origin.load(path).grown(source, dataset)
+    else:
+        public, held = wish.public_share or 0.0, wish.hold_out
+        origin = Origin.begin(source, dataset, public=public, held_out=held, random_state=wish.random_state)
+    origin.save(path)
+    return origin
+
+
+def _refuse_overlap(private: Floats, public: Floats) -> None:
+    """Refuse to learn a public codebook, which is given away, from rows that are to be protected."""
+    opened = {row.tobytes() for row in public}
+    shared = sum(row.tobytes() in opened for row in private)
+    if shared:
+        raise PrivacyError(
+            f"{shared} of {len(private)} private pictures are among the public ones, which are given away with the "
+            "codebook. Take them out of either side."
+        )
+
+
+def _as_spent(statement: PrivacyStatement, ledger: Ledger) -> PrivacyStatement:
+    """Return the statement with all that was ever released of these pictures, as the ledger has it."""
+    spent = ledger.spent(_SCOPE, "record", delta=statement.delta or 0.0)
+    if statement.epsilon is None or not statement.epsilon < spent.epsilon < math.inf:
+        return statement
+    told = f"{statement.accountant}; all releases of these pictures together, by the ledger"
+    return replace(statement, epsilon=spent.epsilon, accountant=told)
+
+
+def _open_statement(bits: int) -> PrivacyStatement:
+    return PrivacyStatement(
+        guarantee="none",
+        mechanism=f"codes of {bits} bits by ITQ, without noise",
+        unit="record",
+        epsilon=math.inf,
+        delta=None,
+        randomness="none",
+        neighbours="replace",
+        who_sees={"whoever has the index": "every picture's exact code, and a function learned from all pictures"},
+        not_protected=("any picture: a code tells what it shows, and similar pictures are found by it",),
     )
 
 
-def _positions(dataset: Dataset, ids: IdArray) -> NDArray[np.int64]:
-    """Return the rows of a collection that have these ids."""
-    if ids.dtype.kind in "iu":
-        if len(ids) and (ids.min() < 0 or ids.max() >= len(dataset)):
-            raise DataError(f"{dataset.name} is smaller than it was when the gallery was built.")
-        return ids.astype(np.int64)
-    rows = {name: row for row, name in enumerate(dataset.names)}
-    missing = [name for name in ids if name not in rows]
-    if missing:
-        raise DataError(f"{missing[0]} is no longer in {dataset.name}.")
-    return np.array([rows[name] for name in ids], dtype=np.int64)
-
-
-def _class_names(dataset: Dataset, numbers: NDArray[np.int64]) -> NDArray[np.str_]:
+def _class_names(dataset: Dataset, rows: NDArray[np.int64]) -> NDArray[np.str_]:
     """Return what rows show in words, so that two collections can be compared."""
+    numbers = sought(dataset)[rows]
     if dataset.labels is not None and dataset.label_names:
         return np.array(dataset.label_names)[numbers]
     return numbers.astype(np.str_)
 
 
-def _rows(size: int, wish: Wish) -> tuple[NDArray[np.int64], ...]:
-    """Return which rows are public, held out and indexed: the same for the same wish."""
-    order = science(wish.random_state).permutation(size)
-    public = round(size * (wish.public_share or 0))
-    if public + wish.hold_out >= size:
-        raise InputError(f"{size} pictures leave none to index after {public} public and {wish.hold_out} held out.")
-    parts = np.split(order, [public, public + wish.hold_out])
-    return tuple(np.sort(part) for part in parts)
-
-
-def _hasher(wish: Wish, folder: Path) -> PrivateHasher:
-    private = folder / _PRIVATE
-    with storage_errors("write into", private):
-        private.mkdir(parents=True, exist_ok=True, mode=0o700)
-    ledger = Ledger(private / _LEDGER)
-    central = wish.mode == "central"
-    delta = wish.delta if central else 0.0
-    if wish.budget is not None:
-        ledger.set_budget("pictures", unit="record", neighbours="replace", epsilon=wish.budget, delta=delta)
-    assert wish.epsilon is not None
-    return PrivateHasher(
-        wish.epsilon,
-        mode="central" if central else "local",
-        bits=wish.bits,
-        delta=wish.delta if central else None,
-        clip=_CLIP if central else None,
-        path=None if central else private / _RELEASES,
-        ledger=ledger,
-        scope="pictures",
-        random_state=wish.random_state,
-    )
+def _read_some(origin: Origin, names: Sequence[str], side: int) -> list[NDArray[np.uint8]]:
+    """Read the named pictures, from their files where they have some."""
+    if origin.source.name == "folder" and origin.source.path is not None:
+        return [decode(Path(origin.source.path) / name, size=side) for name in names]
+    dataset = origin.source.load()
+    assert dataset.images is not None
+    where = {str(name): row for row, name in enumerate(dataset.names or range(len(dataset)))}
+    return [dataset.images[where[name]] for name in names]

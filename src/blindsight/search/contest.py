@@ -11,22 +11,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from blindsight.dp.losses import check_positive
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.search.central import CentralHasher
 from blindsight.search.evaluation import Ranking
-from blindsight.search.flipping import flip, record_beta
+from blindsight.search.flipping import flip, paper_beta, record_beta, record_loss
 from blindsight.search.hammingball import HammingBall
 from blindsight.search.itq import ITQ
 from blindsight.search.learner import HashLearner
-from blindsight.search.localmode import LocalHasher
+from blindsight.search.localmode import MOST_CELLS, LocalHasher
 from blindsight.search.lsh import LSH
 from blindsight.search.phashing import PHashing
 from blindsight.search.pitq import PITQ
 from blindsight.search.rankings import CodeSearcher, FeatureSearcher, Searcher, SymbolSearcher
 from blindsight.search.spectral import SH
-from blindsight.search.study import SearchStudy
+from blindsight.search.study import Rows, SearchStudy
 from blindsight.statement import PrivacyStatement
 
 Group = Literal["nobody", "the paper", "local", "central"]
@@ -47,6 +49,13 @@ class ContestRow:
     def score(self) -> float:
         """Mean average precision over the whole ranking."""
         return self.ranking.mean_average_precision
+
+    @property
+    def at_best(self) -> float | None:
+        """What a record would lose by the paper's flips if at least the hash function were public; None elsewhere."""
+        if self.method != "PHashing (ITQ)" or self.epsilon is None or not isinstance(self.searcher, CodeSearcher):
+            return None
+        return record_loss(paper_beta(self.epsilon), self.searcher.function.bits)
 
     @property
     def proven(self) -> float:
@@ -93,7 +102,7 @@ def contest(
         raise UnknownNameError("method of search", unknown[0], METHODS)
     runs = [
         (name, epsilon)
-        for name in methods or METHODS
+        for name in methods or _suited(study)
         for epsilon in ([None] if METHODS[name][0] == "nobody" else epsilons)
     ]
     rows = []
@@ -103,6 +112,12 @@ def contest(
         rows.append(_play(name, epsilon, entry))
     progress("comparing searches", len(runs), len(runs))
     return rows
+
+
+def _suited(study: SearchStudy) -> list[str]:
+    """Return all methods, but for a codebook of public labels where there are too many or too few kinds of them."""
+    labelled = 2 <= len(np.unique(study.public.labels)) <= MOST_CELLS
+    return [name for name in METHODS if labelled or name != "labelled codebook"]
 
 
 def _play(name: str, epsilon: float | None, entry: _Entry) -> ContestRow:
@@ -157,22 +172,20 @@ def _hamming_ball(entry: _Entry) -> Answer:
     return CodeSearcher(function, codes), _record_statement(str(mechanism), mechanism.loss)
 
 
-def _local(entry: _Entry) -> Answer:
-    hasher = LocalHasher(entry.epsilon, random_state=entry.random_state).fit(entry.study.public.features)
+def _local(entry: _Entry, labels: Rows | None = None) -> Answer:
+    hasher = LocalHasher(entry.epsilon, random_state=entry.random_state).fit(entry.study.public.features, labels)
     return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
 
 
 def _local_with_labels(entry: _Entry) -> Answer:
-    public = entry.study.public
-    hasher = LocalHasher(entry.epsilon, random_state=entry.random_state).fit(public.features, public.labels)
-    return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
+    return _local(entry, entry.study.public.labels)
 
 
 def _central(entry: _Entry) -> Answer:
     features = entry.study.indexed.features
-    hasher = CentralHasher(
-        entry.epsilon, entry.delta, clip=1.0, bits=max(64, entry.bits), random_state=entry.random_state
-    ).fit(features)
+    hasher = CentralHasher(entry.epsilon, entry.delta, clip=1.0, bits=entry.bits, random_state=entry.random_state).fit(
+        features
+    )
     return CodeSearcher(hasher.function_, hasher.transform(features)), hasher.statement_
 
 

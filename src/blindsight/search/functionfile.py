@@ -20,9 +20,9 @@ _FUNCTIONS: dict[str, type[HashFunction]] = {
 }
 
 
-def save_function(function: HashFunction, path: Path) -> None:
-    """Write the function to one file, whole or not at all."""
-    write_arrays(path, _KIND, {"function": function.name}, function.arrays())
+def save_function(function: HashFunction, path: Path, *, private: bool = False) -> None:
+    """Write the function to one file, whole or not at all; a `private` one can be read by its owner alone."""
+    write_arrays(path, _KIND, {"function": function.name}, function.arrays(), private=private)
 
 
 def load_function(path: Path) -> HashFunction:

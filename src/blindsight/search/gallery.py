@@ -1,36 +1,30 @@
 """A searchable gallery in a folder: an index made of pictures, and none of the pictures.
 
 The folder holds what a search needs: which features the pictures become, the hash function or codebook, the index by
-the name (or row) of each picture, and the privacy statement. In local mode everything but ``private/`` may be given
-away; that subfolder keeps the permanent releases (see `releases`), so that building again draws nothing anew. In
-central and open mode the codes carry no noise: the index can be read by its owner alone.
+numbers that mean nothing (`origin`), and the privacy statement; `gallery.json` names the checksums of them all, so that
+parts of two galleries are never mixed. In local mode everything but ``private/`` may be given away. In central and open
+mode the codes carry no noise: the index can be read by its owner alone.
 
-The pictures stay where they are. Whoever may read them can have results shown; to others they are names. Features are
-of a kind that learns nothing from pictures (thumbnails, a ready-made embedding), so none of them leaves that way.
+Features are of a kind that learns nothing from pictures (thumbnails, a ready-made embedding), so none leaves that way.
 """
 
 import json
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data import Dataset, FeaturePipeline, load, pipeline
+from blindsight.data import FeaturePipeline, pipeline
 from blindsight.data.features.cache import LearningPipeline
-from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import atomic_writer, storage_errors
-from blindsight.search.central import CentralHasher
-from blindsight.search.function import Floats, HashFunction
+from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import atomic_writer, sha256_of, storage_errors
+from blindsight.search.function import HashFunction
 from blindsight.search.functionfile import load_function, save_function
-from blindsight.search.hits import IdArray
 from blindsight.search.index import HammingIndex
-from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.postings import SymbolIndex
-from blindsight.search.private import PrivateHasher
 from blindsight.search.rankings import CodeSearcher, Searcher, SymbolSearcher
 from blindsight.statement import PrivacyStatement
 
@@ -40,24 +34,10 @@ _ABOUT, _STATEMENT, _HASHER, _INDEX = "gallery.json", "statement.json", "hasher.
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where the indexed pictures can be read again: a collection by name, and by path where it has one."""
-
-    name: str
-    path: str | None = None
-    count: int | None = None
-    random_state: int = 0
-
-    def load(self) -> Dataset:
-        """Read the pictures."""
-        return load(self.name, path=self.path, count=self.count, random_state=self.random_state)
-
-
-@dataclass(frozen=True)
 class Found:
-    """One answer: the id of a picture and how near it is (a Hamming distance, or the rank score of a symbol)."""
+    """One answer: the number of a picture and how near it is (a Hamming distance, or the score of a symbol)."""
 
-    id: int | str
+    number: int
     nearness: float
 
 
@@ -67,12 +47,11 @@ class Gallery:
 
     mode: Mode
     features: str
-    source: Source
     side: int  # of the pictures in pixels, as they were read
-    held_out: tuple[int, ...]  # rows of the source that were left out, to ask with
     statement: PrivacyStatement
     hasher: HashFunction | LocalHasher
     index: HammingIndex | SymbolIndex
+    settings: dict[str, Any] = field(default_factory=dict)  # epsilon, delta, bits as they were asked for
 
     def __len__(self) -> int:
         return len(self.index)
@@ -88,8 +67,8 @@ class Gallery:
         near = self.index.search(self.hasher(rows), k)
         return [_answers(ids, values) for ids, values in zip(near.ids, near.distances, strict=True)]
 
-    def searcher(self) -> tuple[IdArray, Searcher]:
-        """Return all ids and a searcher over them in this order, for evaluation."""
+    def searcher(self) -> tuple[NDArray[np.int64], Searcher]:
+        """Return all numbers and a searcher over them in this order, for evaluation."""
         if isinstance(self.index, SymbolIndex):
             assert isinstance(self.hasher, LocalHasher)
             return self.index.ids, SymbolSearcher(self.hasher, self.index.symbols)
@@ -98,98 +77,42 @@ class Gallery:
 
     def save(self, folder: Path) -> None:
         """Write the gallery to a folder; the file that makes it whole comes last."""
-        private = self.mode != "local"
         with storage_errors("write into", folder):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / _ABOUT).unlink(missing_ok=True)  # until the new one is whole there is none
         if isinstance(self.hasher, LocalHasher):
             self.hasher.save(folder / _HASHER)
         else:
-            save_function(self.hasher, folder / _HASHER)
-        self.index.save(folder / _INDEX, private=private)
+            save_function(self.hasher, folder / _HASHER, private=self.mode == "open")
+        self.index.save(folder / _INDEX, private=self.mode != "local")
         _write_text(folder / _STATEMENT, self.statement.to_json())
-        about: dict[str, Any] = {
-            "format": _FORMAT,
-            "mode": self.mode,
-            "features": self.features,
-            "source": asdict(self.source),
-        }
-        about |= {"side": self.side, "held_out": self.held_out}
-        _write_text(folder / _ABOUT, json.dumps(about, indent=2))
+        parts = {name: sha256_of(folder / name) for name in (_HASHER, _INDEX, _STATEMENT)}
+        about = {"format": _FORMAT, "mode": self.mode, "features": self.features, "side": self.side}
+        _write_text(folder / _ABOUT, json.dumps(about | {"settings": self.settings, "sha256": parts}, indent=2))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote; a part that is missing or damaged is refused."""
+        """Read what `save` wrote; a part that is missing, damaged or of another gallery is refused."""
         about = _read_about(folder)
-        with storage_errors("read", folder / _STATEMENT):
-            statement = PrivacyStatement.from_json((folder / _STATEMENT).read_text())
+        for name in (_HASHER, _INDEX, _STATEMENT):
+            with storage_errors("read", folder / name):
+                if sha256_of(folder / name) != about["sha256"][name]:
+                    raise CorruptFileError(f"{folder / name} is damaged or of another gallery. Build it again.")
         local = about["mode"] == "local"
         return cls(
             mode=about["mode"],
             features=about["features"],
-            source=Source(**about["source"]),
             side=about["side"],
-            held_out=tuple(about["held_out"]),
-            statement=statement,
+            statement=PrivacyStatement.from_json((folder / _STATEMENT).read_text()),
             hasher=LocalHasher.load(folder / _HASHER) if local else load_function(folder / _HASHER),
             index=SymbolIndex.load(folder / _INDEX) if local else HammingIndex.load(folder / _INDEX),
+            settings=about["settings"],
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """What is indexed: ids and features, and what the gallery remembers of where they came from."""
-
-    ids: IdArray
-    rows: Floats
-    features: str
-    source: Source
-    side: int
-    held_out: tuple[int, ...] = ()
-
-    def gallery(
-        self,
-        mode: Mode,
-        statement: PrivacyStatement,
-        hasher: HashFunction | LocalHasher,
-        index: HammingIndex | SymbolIndex,
-    ) -> Gallery:
-        """Return the gallery of these pictures."""
-        return Gallery(mode, self.features, self.source, self.side, self.held_out, statement, hasher, index)
-
-
-def build_local(pictures: Pictures, hasher: PrivateHasher, public: Floats) -> Gallery:
-    """Release every picture once and index the releases."""
-    hasher.fit(public=public)
-    assert isinstance(hasher.hasher_, LocalHasher)
-    index = SymbolIndex(hasher.hasher_.outputs_)
-    index.add(pictures.ids, hasher.release(pictures.ids, pictures.rows))
-    return pictures.gallery("local", hasher.statement_, hasher.hasher_, index)
-
-
-def build_central(pictures: Pictures, hasher: PrivateHasher) -> Gallery:
-    """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
-    hasher.fit(pictures.rows)
-    assert isinstance(hasher.hasher_, CentralHasher)
-    function = hasher.hasher_.function_
-    return pictures.gallery("central", hasher.statement_, function, _code_index(function, pictures))
-
-
-def build_open(pictures: Pictures, bits: int, random_state: int = 0) -> Gallery:
-    """Index codes that hide nothing: ITQ, learned from the pictures themselves."""
-    function = ITQ(bits, random_state=random_state).fit(pictures.rows).function_
-    statement = PrivacyStatement(
-        guarantee="none",
-        mechanism=f"codes of {bits} bits by ITQ, without noise",
-        unit="record",
-        epsilon=math.inf,
-        delta=None,
-        randomness="none",
-        neighbours="replace",
-        who_sees={"whoever has the index": "every picture's exact code, and a function learned from all pictures"},
-        not_protected=("any picture: a code tells what it shows, and similar pictures are found by it",),
-    )
-    return pictures.gallery("open", statement, function, _code_index(function, pictures))
+def holds_gallery(folder: Path) -> bool:
+    """Tell whether a folder holds a finished gallery."""
+    return (folder / _ABOUT).exists()
 
 
 def feature_pipeline(kind: str) -> FeaturePipeline:
@@ -200,23 +123,9 @@ def feature_pipeline(kind: str) -> FeaturePipeline:
     return made
 
 
-def picture_ids(dataset: Dataset, rows: NDArray[np.int64]) -> IdArray:
-    """Return the names of pictures, or their rows where the collection has no names or the same name twice."""
-    if len(set(dataset.names)) == len(dataset):
-        return np.array([dataset.names[row] for row in rows], dtype=object)
-    return np.asarray(rows, dtype=np.int64)
-
-
-def _code_index(function: HashFunction, pictures: Pictures) -> HammingIndex:
-    index = HammingIndex(function.bits)
-    index.add(pictures.ids, function(pictures.rows))
-    index.build()
-    return index
-
-
-def _answers(ids: IdArray, values: NDArray[Any]) -> list[Found]:
+def _answers(numbers: NDArray[np.int64], values: NDArray[Any]) -> list[Found]:
     present = values > -np.inf if values.dtype.kind == "f" else values >= 0
-    return [Found(name, float(value)) for name, value in zip(ids[present], values[present], strict=True)]
+    return [Found(int(number), float(value)) for number, value in zip(numbers[present], values[present], strict=True)]
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -232,15 +141,16 @@ def _read_about(folder: Path) -> dict[str, Any]:
         text = path.read_text()
     try:
         about: dict[str, Any] = json.loads(text)
-        mode, version = about["mode"], about["format"]
-        Source(**about["source"])
-        int(about["side"]), len(about["held_out"])
-    except (ValueError, KeyError, TypeError):
-        raise CorruptFileError(f"{path} is damaged. Build the gallery again.") from None
-    if version != _FORMAT:
-        raise CorruptFileError(
-            f"{path} is of format {version!r}; this version reads {_FORMAT}. Build the gallery again."
+        whole = (
+            about["format"] == _FORMAT
+            and about["mode"] in get_args(Mode)
+            and isinstance(about["features"], str)
+            and isinstance(about["side"], int)
+            and isinstance(about["settings"], dict)
+            and about["sha256"].keys() == {_HASHER, _INDEX, _STATEMENT}
         )
-    if mode not in get_args(Mode):
-        raise UnknownNameError("mode of a gallery", str(mode), get_args(Mode))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise CorruptFileError(f"{path} is damaged or of another version. Build the gallery again.")
     return about

@@ -278,6 +278,8 @@ class PostgresIndex:
             return measured_recall((hits.distances, hits.ids), (truth.distances, truth.ids), own, _K)
 
         effort, recall, _ = fewest(measure, self.recall, most)
+        if self.kind == "hnsw":
+            effort = max(effort, _K + 1)  # fewer candidates than hits were never measured: see _settings
         return effort, recall
 
     def _settings(self, effort: int, k: int) -> dict[str, str]:

@@ -4,7 +4,7 @@ Rows are divided into `FOLDS` parts, persons kept together where they are known.
 others; its answers on that part are honest (`held_out`), so that rules can be chosen on all rows at once. The models
 together are the ensemble that is kept, which is better than any of them alone. Which kind of model, and how strongly
 its weights are drawn to zero, is decided by the log-likelihood on the first part: a logistic regression where the
-features are already linear in the attribute, a small network otherwise.
+features are already linear in the attribute, or rows are few, and a small network otherwise.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +33,7 @@ FEWEST = 20
 Array = NDArray[np.float64]
 
 _HIDDEN, _BATCH, _STEPS, _RATE = 64, 128, 1200, 3e-4
+_ROWS_FOR_NETWORKS = 1000
 _PENALTIES = (50.0, 150.0, 500.0)  # of half the squared weights, beside the sum of the log losses of all rows
 _FLAT = 0.01  # of the typical deviation: features that vary less are not blown up
 

@@ -33,7 +33,7 @@ from blindsight.sift.posterior import Posteriors, fit_posteriors
 from blindsight.sift.symbolrule import Array, SymbolRule, leak_of, symbol_rule
 from blindsight.sift.symbolsift import SymbolSift
 
-_HALVINGS = 7
+_HALVINGS = 8
 _ROWS_TO_VERIFY = 1.5  # verification rows per row that a sift is made from: 60% and 40%
 
 
@@ -141,8 +141,10 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         best, leak = rule_at(0.5)
         if leak <= self.target_:
             return best
-        low, high = 0.0, min(0.5, leak + 0.1)
-        best, _ = rule_at(low)
+        low, high = 0.0, 0.5
+        best, least = rule_at(low)
+        if least > self.target_:
+            return best  # as near as it gets
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             rule, leak = rule_at(middle)
