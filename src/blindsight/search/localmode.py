@@ -125,17 +125,23 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             raise InputError(f"releases must lie in [0, {outputs}). Were they made with another codebook?")
         return np.asarray(self.symbol_scores(queries)[:, given.astype(np.int64)])
 
-    def statement(self, source: ByteSource = system_bytes) -> PrivacyStatement:
-        """Return what one release by `source` proves and leaves open."""
+    def statement(
+        self, source: ByteSource = system_bytes, *, per_person: int | None = None, releases: int = 1
+    ) -> PrivacyStatement:
+        """Return what releases by `source` prove and leave open.
+
+        `releases` is how often the worst record was released. With `per_person` the unit is a person with at most so
+        many records.
+        """
         learned = "public features and their labels" if self.labelled_ else "public features without labels"
         return PrivacyStatement(
             guarantee="differential privacy",
             mechanism=f"{self._fitted().mechanism}, of a codebook learned from {learned}",
-            unit="record",
-            epsilon=self.mechanism_.loss,
+            unit="record" if per_person is None else "person",
+            epsilon=_times(self.mechanism_.loss, max(releases, 1) * (per_person or 1)),
             delta=0.0,
             neighbours="replace",
-            accountant="exact: the largest ratio of two probabilities of the same release",
+            accountant=_accountant(self.mechanism_.loss, per_person, releases),
             randomness=randomness_of(source),
             who_sees={
                 "owner": "the record and its true symbol",
@@ -143,15 +149,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
                 "whoever asks": "the own query, which is not noised and not protected, and the ranked releases",
                 "anyone": "the codebook, which holds the public features",
             },
-            assumptions=(
-                "the codebook was learned from public data only: no private record is among them",
-                "every record is released once, and the release is kept rather than drawn again",
-            ),
-            not_protected=(
-                "that a record exists, and how many there are",
-                "several pictures of the same person: each loses epsilon, and together they add up",
-                "queries, where whoever asks sends them to somebody else",
-            ),
+            assumptions=_assumptions(per_person, releases),
+            not_protected=_not_protected(per_person),
         )
 
     @property
@@ -214,6 +213,41 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         if self.symbols == "auto":
             return None
         return _check_whole("symbols", self.symbols, 2)
+
+
+def _times(epsilon: float, number: int) -> float:
+    """Return an epsilon so many times, to twelve digits: 0.1 three times is 0.3."""
+    return epsilon if number == 1 else float(f"{epsilon * number:.12g}")
+
+
+def _accountant(epsilon: float, per_person: int | None, releases: int) -> str:
+    lines = ["exact: the largest ratio of two probabilities of the same release"]
+    if releases > 1:
+        lines.append(f"times {releases}, for some record was released that often (basic composition)")
+    if per_person is not None:
+        lines.append(f"group privacy: {per_person} records of {_times(epsilon, max(releases, 1)):g} each")
+    return "; ".join(lines)
+
+
+def _assumptions(per_person: int | None, releases: int) -> tuple[str, ...]:
+    often = "every record is released once, and the release is kept rather than drawn again"
+    if releases > 1:
+        often = f"no record was released more often than the {releases} times that were counted"
+    lines = ["the codebook was learned from public data only: no private record is among them", often]
+    if per_person is not None:
+        lines.append(f"no person ever has more than {per_person} of the records, deleted ones included")
+    return tuple(lines)
+
+
+def _not_protected(per_person: int | None) -> tuple[str, ...]:
+    lines = [
+        "that a record exists, and how many there are",
+        "that a record changed, from whoever sees two versions of the index: only what changed is released anew",
+        "queries, where whoever asks sends them to somebody else",
+    ]
+    if per_person is None:
+        lines.append("several pictures of the same person: each loses epsilon, and together they add up")
+    return tuple(lines)
 
 
 def _check_whole(name: str, value: object, least: int) -> int:

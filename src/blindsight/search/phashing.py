@@ -89,6 +89,10 @@ class PHashing(BaseEstimator):  # type: ignore[misc]
         flips = source if source is not None else self.source
         return flip(self.transform(X), self.function_.bits, paper_beta(self.epsilon), source=flips)
 
+    def basis(self, X: ArrayLike) -> Codes:
+        """Return what a release depends on: the unflipped codes, which stay with the owner."""
+        return self.transform(X)
+
     @property
     def loss(self) -> BoundedLoss:
         """What one release costs a record: infinite unless the function is public."""

@@ -41,7 +41,8 @@ class PITQ(HashLearner):
     Parameters
     ----------
     bits : length of a code.
-    epsilon : the paper's; it says nothing about the privacy of the result.
+    epsilon : the paper's; it says nothing about the privacy of the result. `PHashing` refuses those below 0.4812, where
+        its claim fails even for a bit. Here the claim fails at every epsilon, so that any positive one is as good.
     iterations : E, how often codes, flips and rotation are made anew.
     step : how the rotation is found from the codes; see above.
     random_state : decides the rotation at the start.

@@ -16,9 +16,10 @@ person with at most g of them: each gets g times less. It never counts per bit, 
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+import operator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, SupportsIndex, get_args
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -29,8 +30,6 @@ from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import Codes
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.phashing import PHashing as PHashing
-from blindsight.search.pitq import PITQ as PITQ
 from blindsight.search.releases import Releases
 from blindsight.statement import PrivacyStatement, Unit
 
@@ -51,6 +50,9 @@ class _LocalMechanism:
     def release(self, X: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[Any]:
         return self.hasher.release(X, source=source)
 
+    def basis(self, X: ArrayLike) -> NDArray[Any]:
+        return self.hasher.true_symbols(X)
+
 
 class PrivateHasher:
     """Codes for search under a budget per record or per person.
@@ -69,7 +71,7 @@ class PrivateHasher:
     Attributes
     ----------
     hasher_ : the fitted `LocalHasher` or `CentralHasher`, for ranking and for files.
-    statement_ : what is proven.
+    statement_ : what is proven; in local mode, of the releases as they are by now.
     releases_ : in local mode, the store of permanent `Releases`.
     """
 
@@ -82,7 +84,7 @@ class PrivateHasher:
         bits: int = 64,
         delta: float | None = None,
         clip: float | None = None,
-        per_person: int | None = None,
+        per_person: SupportsIndex | None = None,
         path: Path | None = None,
         ledger: Ledger | None = None,
         scope: str | None = None,
@@ -133,6 +135,13 @@ class PrivateHasher:
             raise PrivacyError("in local mode a record leaves as a noisy release only; queries go to hasher_.")
         return self.hasher_.transform(X)
 
+    @property
+    def statement_(self) -> PrivacyStatement:
+        if not isinstance(self.hasher_, LocalHasher):
+            return self.hasher_.statement_
+        often = self.releases_.most_releases
+        return self.hasher_.statement(self._source, per_person=self.per_person, releases=often)
+
     def _fit_local(self, public: ArrayLike | LocalHasher | None, labels: ArrayLike | None) -> Self:
         if public is None:
             raise InputError(
@@ -153,7 +162,6 @@ class PrivateHasher:
             self._path, mechanism, ledger=self._ledger, scope=self._scope, unit=self.unit, source=self._source
         )
         self.hasher_: LocalHasher | CentralHasher = hasher
-        self.statement_ = self._per_person(hasher.statement(self._source))
         return self
 
     def _fit_central(self, X: ArrayLike | None) -> Self:
@@ -180,31 +188,15 @@ class PrivateHasher:
                 mechanism=hasher.statement_.mechanism,
                 purpose="learn a hash function to be published",
             )
-        self.hasher_, self.statement_ = hasher, hasher.statement_
+        self.hasher_ = hasher
         return self
-
-    def _per_person(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return a record's statement as that of a person with at most so many records."""
-        if self.per_person is None:
-            return statement
-        return replace(
-            statement,
-            unit="person",
-            epsilon=self.epsilon,
-            accountant=f"group privacy: {self.per_person} records of {self.epsilon / self.per_person:g} each",
-            assumptions=(
-                *statement.assumptions,
-                f"no person ever has more than {self.per_person} of the records, deleted ones included",
-            ),
-            not_protected=tuple(line for line in statement.not_protected if "same person" not in line),
-        )
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "hasher_"):
             raise InputError("this PrivateHasher is not fitted yet: call fit first.")
 
 
-def _pictures(unit: Unit, per_person: int | None) -> int | None:
+def _pictures(unit: Unit, per_person: SupportsIndex | None) -> int | None:
     """Return how many records one unit has at most; None where a unit is a record."""
     if unit == "bit":
         raise InputError(
@@ -217,8 +209,9 @@ def _pictures(unit: Unit, per_person: int | None) -> int | None:
         if per_person is not None:
             raise InputError("per_person divides the budget of a person: say unit='person', or leave it out.")
         return None
-    if isinstance(per_person, bool) or not isinstance(per_person, int) or per_person < 1:
+    whole = isinstance(per_person, SupportsIndex) and not isinstance(per_person, bool)
+    if not whole or operator.index(per_person) < 1:
         raise InputError(
             f"unit='person' needs per_person, the most pictures of anyone, a whole number >= 1; got {per_person!r}."
         )
-    return per_person
+    return operator.index(per_person)
