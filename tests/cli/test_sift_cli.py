@@ -87,7 +87,7 @@ def test_apply_writes_what_an_app_receives(fitted: Path, tmp_path: Path, capsys:
     for out in (table, archive):
         assert run(["sift", "apply", str(fitted), "-n", "30", "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out.split("}\n", 1)[1])["verified"] is False
-    lines = list(csv.reader(table.open()))
+    lines = list(csv.reader(table.read_text().splitlines()))
     assert lines[0] == ["picture", "z1", "z2"]
     with np.load(archive) as released:
         np.testing.assert_allclose(np.array(lines[1:])[:, 1:].astype(float), released["released"], rtol=1e-6)
@@ -108,7 +108,7 @@ def test_verified_version_is_what_is_applied(fitted: Path, tmp_path: Path, capsy
 
 def test_features_of_another_pipeline_are_refused(fitted: Path, tmp_path: Path, capsys: Capture) -> None:
     folder = shutil.copytree(fitted, tmp_path / "sift")
-    other = ["-n", "400", "--dimensions", "20", "--public", "smiling", "--private", "male", "--components", "1"]
+    other = ["-n", "400", "--dimensions", "20", "--public", "smiling", "--private", "male", "--method", "leace"]
     assert run(["sift", "fit", *other, "--out", str(tmp_path / "other")]) == 0
     shutil.copy(tmp_path / "other" / "pipeline.npz", folder / "pipeline.npz")
     for command in (["apply", str(folder), "--out", str(tmp_path / "z.npz")], ["verify", str(folder)]):

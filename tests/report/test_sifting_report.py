@@ -10,6 +10,7 @@ from blindsight.report import Picture, Plot, StatementBlock, Table, Text, render
 from blindsight.report.sifting import matrix_chapter, sift_chapter
 from blindsight.report.siftplots import Guess, attackers_plot
 from blindsight.report.siftresult import SiftResult, sift_demo
+from blindsight.sift.certificate import Certificate
 from blindsight.sift.trial import divide_rows
 
 NAMES = {"smiling": "<b>smile</b>", "male": "m&le_face", "hat": "$100 hat$"}
@@ -66,10 +67,14 @@ def test_plots_follow_the_theme(result: SiftResult) -> None:
 
 
 def test_certificate_stands_among_the_attackers(result: SiftResult) -> None:
-    certified = replace(result, sifted=[one for one in result.sifted if one.losses.verification.certified])
-    svg = next(block.svg for block in sift_chapter(certified).blocks if isinstance(block, Plot))
-    assert ("anybody, certified" in svg) == bool(certified.sifted)
-    assert "raw features" in svg
+    (linear, symbols), certificate = result.sifted, Certificate("m&le_face", 0.03, 0.06, 0.95, 2, 150, 150, "Hoeffding")
+    verification = replace(symbols.losses.verification, certificates=(certificate,))
+    certified = replace(symbols, losses=replace(symbols.losses, verification=verification))
+    blocks = sift_chapter(replace(result, sifted=[linear, certified])).blocks
+    assert "anybody, certified" in next(block.svg for block in blocks if isinstance(block, Plot))
+    assert any("Best possible guess" in block.text for block in blocks if isinstance(block, Text))
+    table = next(block for block in blocks if isinstance(block, Table) and "lets out" in block.columns)
+    assert table.rows[1][5] == "0.560"  # the certificate's bound, not that of the attackers tried
 
 
 def test_parts_that_were_not_measured_are_left_out(result: SiftResult) -> None:

@@ -6,7 +6,6 @@ import pytest
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.rng import seeded_bytes
-from blindsight.search import private
 from blindsight.search.central import CentralHasher
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.private import PrivateHasher
@@ -23,6 +22,12 @@ def features():
 
 
 IDS = list(range(400))
+
+
+def another_symbol(hasher, X):
+    """Return a row of another symbol than the first, changed a little so that it is no record's content."""
+    symbols = hasher.hasher_.true_symbols(X)
+    return X[[np.argmax(symbols != symbols[0])]] + np.float32(1e-5)
 
 
 def test_local_mode_learns_from_public_features_and_releases_each_record_once(features, tmp_path):
@@ -72,10 +77,37 @@ def test_releases_are_recorded_and_refused_beyond_the_budget(features):
     hasher.release(IDS, X)
     assert ledger.remaining("album", "record") == 0
     with pytest.raises(BudgetExceededError):
-        hasher.release([0], X[1:2])
+        hasher.release([0], another_symbol(hasher, X))
     other = PrivateHasher(2.0, ledger=ledger, scope="album").fit(public=public)
     with pytest.raises(BudgetExceededError):
         other.release([0], X[:1])
+
+
+def test_the_statement_follows_what_was_released(features, tmp_path):
+    public, X = features
+    hasher = PrivateHasher(4.0, path=tmp_path / "r.npz").fit(public=public)
+    hasher.release(IDS, X)
+    assert (hasher.statement_.epsilon, hasher.releases_.most_releases) == (4.0, 1)
+    once = hasher.statement_.assumptions
+    hasher.release([0], another_symbol(hasher, X))
+    statement = PrivateHasher(4.0, path=tmp_path / "r.npz").fit(public=public).statement_  # whoever opens it
+    assert statement == hasher.statement_
+    assert statement.headline() == "Proven: epsilon = 8.00 per record"
+    assert "times 2" in statement.accountant
+    assert once[1] not in statement.assumptions
+    assert any("2 times" in line for line in statement.assumptions)
+
+
+def test_features_that_differ_in_their_last_digits_are_not_released_anew(features):
+    public, X = features
+    hasher = PrivateHasher(4.0).fit(public=public)
+    first = hasher.release(IDS, X)
+    jittered = X * np.float32(1 + 1e-6)
+    assert (jittered != X).any(axis=1).all()
+    still = hasher.hasher_.true_symbols(jittered) == hasher.hasher_.true_symbols(X)
+    assert still.mean() > 0.99
+    np.testing.assert_array_equal(hasher.release(np.flatnonzero(still), jittered[still]), first[still])
+    assert hasher.statement_.epsilon == 4.0
 
 
 def test_a_store_of_another_epsilon_is_refused(features, tmp_path):
@@ -88,7 +120,7 @@ def test_a_store_of_another_epsilon_is_refused(features, tmp_path):
 def test_a_person_has_the_budget_once_for_all_pictures(features):
     public, X = features
     ledger = Ledger()
-    hasher = PrivateHasher(6.0, unit="person", per_person=3, ledger=ledger, scope="album").fit(public=public)
+    hasher = PrivateHasher(6.0, unit="person", per_person=np.int64(3), ledger=ledger, scope="album").fit(public=public)
     assert hasher.hasher_.epsilon == 2.0
     assert (hasher.statement_.unit, hasher.statement_.epsilon) == ("person", 6.0)
     assert "no person ever has more than 3 of the records, deleted ones included" in hasher.statement_.assumptions
@@ -96,6 +128,10 @@ def test_a_person_has_the_budget_once_for_all_pictures(features):
     assert any("same person" in line for line in hasher.hasher_.statement().not_protected)
     hasher.release(IDS, X)
     assert ledger.spent("album", "person", delta=0.0).epsilon == pytest.approx(6.0)
+    hasher.release([0], another_symbol(hasher, X))
+    assert ledger.spent("album", "person", delta=0.0).epsilon == pytest.approx(12.0)
+    assert (hasher.statement_.unit, hasher.statement_.epsilon) == ("person", 12.0)
+    assert "3 records of 4 each" in hasher.statement_.accountant
 
 
 def test_central_mode_learns_from_the_records_and_records_the_spend(features):
@@ -142,11 +178,6 @@ def test_every_statement_says_who_sees_what(features, mode):
     assert statement.assumptions
 
 
-def test_the_papers_algorithms_stand_beside_it():
-    assert private.PHashing.__name__ == "PHashing"
-    assert private.PITQ.__name__ == "PITQ"
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "sentence"),
     [
@@ -156,6 +187,9 @@ def test_the_papers_algorithms_stand_beside_it():
         ({"unit": "bit"}, InputError, "per bit protects nobody"),
         ({"unit": "album"}, UnknownNameError, "unknown unit"),
         ({"unit": "person"}, InputError, "needs per_person"),
+        ({"unit": "person", "per_person": True}, InputError, "got True"),
+        ({"unit": "person", "per_person": 2.0}, InputError, "got 2.0"),
+        ({"unit": "person", "per_person": 0}, InputError, "got 0"),
         ({"per_person": 3}, InputError, "say unit='person'"),
         ({"delta": 1e-6}, InputError, "local mode is pure"),
         ({"ledger": Ledger()}, InputError, "scope"),

@@ -65,7 +65,9 @@ def test_no_channel_beats_the_rule(leak, private):
     u = rule.symbols(eta)
     row = 2 * np.abs(gains(eta)).max() / len(eta)  # what a row on the boundary can change
     assert np.abs(gains(hidden).T @ u / len(eta)).max() <= 2 * leak + private * row
-    assert gains(public)[:, 0] @ u / len(eta) == pytest.approx(best_by_linear_program(public, hidden, leak), abs=3 * row)
+    assert gains(public)[:, 0] @ u / len(eta) == pytest.approx(
+        best_by_linear_program(public, hidden, leak), abs=3 * row
+    )
 
 
 def test_the_rule_is_the_best_threshold_rule_of_a_small_discrete_problem():
@@ -90,21 +92,25 @@ def test_the_rule_is_the_best_threshold_rule_of_a_small_discrete_problem():
     assert told @ u / len(rows) > 0.9 * best
 
 
-def test_two_public_bits_cost_no_more_than_the_joint_program_says():
-    """Four symbols: the rule meets the cap on the joint release, which two separate rules at that cap do not."""
+def test_no_joint_channel_beats_four_symbols():
+    """Two public bits: the gap between what the rule reaches and its own prices is zero, so it is optimal."""
     generator = np.random.default_rng(3)
     told = generator.normal(scale=2, size=(3000, 2))
     eta = expit(np.column_stack([told, told.sum(axis=1)]))  # either bit tells something else of the private attribute
-    joint = symbol_rule(eta[:, :2], eta[:, 2:], 0.05)
-    released, hidden = joint.symbols(eta), gains(eta[:, 2:])[:, 0]
-    assert joint.levels == (2, 2)
-
-    def leak(symbols):
-        return sum(abs(hidden @ (symbols == s)) for s in range(4)) / len(eta) / 4
-
-    apart = [symbol_rule(eta[:, [b]], eta[:, 2:], 0.05).symbols(eta[:, [b, 2]]) for b in (0, 1)]
-    assert leak(released) == pytest.approx(0.05, abs=0.003)
-    assert leak(2 * apart[0] + apart[1]) > 0.06
+    rule, leak = symbol_rule(eta[:, :2], eta[:, 2:], 0.05), 0.05
+    released, hidden = rule.symbols(eta), gains(eta[:, 2:])[:, 0]
+    assert rule.levels == (2, 2)
+    gaps = np.array([hidden @ (released == s) for s in range(4)]) / len(eta)
+    assert np.abs(gaps).sum() / 4 == pytest.approx(leak, abs=0.002)
+    bits = np.stack([released // 2, released % 2], axis=1)
+    reached = np.sum(gains(eta[:, :2]) * bits) / len(eta)
+    # Any prices bound the optimum from above: E[max of priced rewards] + 4 leak max|price|.
+    prices = -rule.matrix[2] * eta[:, 2].mean() * (1 - eta[:, 2].mean())
+    prices = prices - (prices.max() + prices.min()) / 2
+    rewards = gains(eta[:, :2]) @ np.array([[0, 0, 1, 1], [0, 1, 0, 1]])
+    ceiling = np.mean(np.max(rewards - np.outer(hidden, prices), axis=1)) + 4 * leak * np.abs(prices).max()
+    assert reached == pytest.approx(ceiling, abs=0.01)
+    assert reached <= ceiling
 
 
 def test_degrees_of_certainty_keep_yes_and_no_apart():
@@ -219,7 +225,9 @@ def test_the_cap_is_certified_on_new_people(learned):
         assert certificates[0].bound > 0.14
         assert certificates[1].bound < 0.115
         assert certificates[2].estimate < 0.05
-        told = [balanced_accuracy(truth[:, public], learner.transform(fresh)[:, 0]) for learner in (label, capped, parity)]
+        told = [
+            balanced_accuracy(truth[:, public], learner.transform(fresh)[:, 0]) for learner in (label, capped, parity)
+        ]
         assert told[0] > told[1] > told[2] > 0.6
         assert capped.accuracies_[0] == pytest.approx(told[1], abs=0.03)
         assert capped.leak_ <= capped.target_ < 0.1

@@ -71,7 +71,6 @@ class PrivateHasher:
     Attributes
     ----------
     hasher_ : the fitted `LocalHasher` or `CentralHasher`, for ranking and for files.
-    statement_ : what is proven; in local mode, of the releases as they are by now.
     releases_ : in local mode, the store of permanent `Releases`.
     """
 
@@ -137,6 +136,7 @@ class PrivateHasher:
 
     @property
     def statement_(self) -> PrivacyStatement:
+        """What is proven; in local mode, of the releases as they are by now."""
         if not isinstance(self.hasher_, LocalHasher):
             return self.hasher_.statement_
         often = self.releases_.most_releases
@@ -209,9 +209,9 @@ def _pictures(unit: Unit, per_person: SupportsIndex | None) -> int | None:
         if per_person is not None:
             raise InputError("per_person divides the budget of a person: say unit='person', or leave it out.")
         return None
-    whole = isinstance(per_person, SupportsIndex) and not isinstance(per_person, bool)
-    if not whole or operator.index(per_person) < 1:
+    pictures = operator.index(per_person) if isinstance(per_person, SupportsIndex) else 0
+    if isinstance(per_person, bool) or pictures < 1:
         raise InputError(
             f"unit='person' needs per_person, the most pictures of anyone, a whole number >= 1; got {per_person!r}."
         )
-    return operator.index(per_person)
+    return pictures

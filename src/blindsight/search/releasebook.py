@@ -35,6 +35,7 @@ class Book:
 
     @classmethod
     def empty(cls, key: bytes) -> Self:
+        """Return a book in which nothing was released."""
         none, no_digest = np.empty(0, dtype=np.int64), np.empty((0, 32), np.uint8)
         return cls(key, none, no_digest, none, np.empty(0, np.bool_), np.empty(0, np.uint8), no_digest, none)
 

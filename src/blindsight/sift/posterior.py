@@ -124,8 +124,8 @@ def _best_kind(
 ) -> tuple[Fit, Weights]:
     """Return the kind of model that explains the labels of the fold best when fitted to the rest, and that model."""
     known = fold[labels[fold] >= 0]
-    fits = (_logistic, _network) if networks else (_logistic,)
-    kinds: list[Fit] = [partial(fit, penalty=penalty) for fit in fits for penalty in _PENALTIES]
+    families = (_logistic, _network) if networks and len(rest) >= _ROWS_FOR_NETWORKS else (_logistic,)
+    kinds: list[Fit] = [partial(family, penalty=penalty) for family in families for penalty in _PENALTIES]
     tried = [(kind, kind(X[rest], labels[rest], seed)) for kind in kinds]
     losses = [_log_loss(labels[known], _probabilities(model, X[known])) for _, model in tried]
     return tried[int(np.argmin(losses))]
