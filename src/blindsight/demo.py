@@ -23,6 +23,8 @@ from blindsight.report import Chapter, Table, write_report
 from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
 from blindsight.report.learning import LearningResult, learning_chapter
 from blindsight.report.searching import SearchResult, search_chapter
+from blindsight.report.sifting import sift_chapter
+from blindsight.report.siftresult import sift_demo
 from blindsight.search.contest import contest
 from blindsight.search.study import SearchStudy
 from blindsight.search.study import divide as divide_for_search
@@ -63,6 +65,7 @@ def run_demo(
     result, truth = _take_census(dataset, ledger)
     learned = _learn_together(dataset, random_state, cache, progress)
     searched = _search_privately(random_state, progress)
+    sifted = sift_demo(dataset, raw, pipeline=pipeline, random_state=random_state, progress=progress)
     chapters = [
         pictures_chapter(dataset, SHOWN),
         features_chapter(
@@ -75,6 +78,7 @@ def run_demo(
         census_chapter(result, truth, _spent_table(ledger)),
         learning_chapter(learned),
         search_chapter(searched),
+        sift_chapter(sifted),
     ]
     seconds = perf_counter() - begun
     findings = {

@@ -171,10 +171,10 @@ def standard_methods(
 
     def symbols(leak: float) -> Method:
         def make(trial: Trial) -> Sift:
-            labels = trial.developer.labels
-            sides = (label_columns(labels, side) for side in (policy.public, policy.private))
+            made_from = trial.developer
+            sides = (label_columns(made_from.labels, side) for side in (policy.public, policy.private))
             learner = SymbolLearner(leak=leak, confidence=trial.verifier.confidence, random_state=random_state)
-            sift = learner.fit_posteriors(posteriors(trial), *sides).sift_
+            sift = learner.fit_posteriors(posteriors(trial), *sides, persons=made_from.persons).sift_
             return replace(sift, pipeline=trial.data.pipeline, name=str(policy))
 
         return make

@@ -15,6 +15,7 @@ things that verification will add: the certificate's own distance from its estim
 A learner is not a promise: that a sift hides what it should is for verification to find out.
 """
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ from blindsight.sift.floor import check_leak_cap
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.layers import Layers
 from blindsight.sift.posterior import Posteriors, fit_posteriors
+from blindsight.sift.splits import check_persons
 from blindsight.sift.symbolrule import Array, SymbolRule, leak_of, symbol_rule
 from blindsight.sift.symbolsift import SymbolSift
 
@@ -42,7 +44,7 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
 
     `symbols` is 2 to the number of public attributes (1 to 3 of them) unless told; one attribute may also be released
     with 4 or 8 degrees of certainty. `confidence` is that of the certificate, `rows` on how many independent rows
-    (persons, where they have several pictures) it will be counted: 1.5 for every row of `fit`, unless told.
+    (persons, where they have several pictures) it will be counted: 1.5 for each of `fit`, unless told.
     """
 
     sift_: SymbolSift
@@ -81,9 +83,11 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
             for i in range(side.shape[1])
         ]
         posteriors = fit_posteriors(X, np.hstack(sides), names=names, persons=persons, random_state=self.random_state)
-        return self.fit_posteriors(posteriors, *sides)
+        return self.fit_posteriors(posteriors, *sides, persons=persons)
 
-    def fit_posteriors(self, posteriors: Posteriors, public: ArrayLike, private: ArrayLike) -> Self:
+    def fit_posteriors(
+        self, posteriors: Posteriors, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None
+    ) -> Self:
         """Choose the rule for probabilities that were learned before, of the public attributes and then the private."""
         self._check_parameters()
         rows = len(posteriors.held_out)
@@ -93,7 +97,7 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
                 f"{told.shape[1]} public and {hidden.shape[1]} private attributes need as many posteriors; "
                 f"got {len(posteriors.networks)}."
             )
-        self.target_ = self._target(hidden)
+        self.target_ = self._target(hidden, check_persons(persons, rows))
         rule = self._best_rule(posteriors.held_out, told.shape[1], hidden)
         released = rule.symbols(posteriors.held_out)
         self.leak_ = _worst_leak(released, hidden)
@@ -114,21 +118,25 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         if self.rows is not None and self.rows < 2:
             raise InputError(f"rows must be at least 2; got {self.rows}.")
 
-    def _target(self, private: Labels) -> float:
+    def _target(self, private: Labels, persons: ArrayLike | None) -> float:
         """Return the leak that held-out rows may show, so that the certificate will hold with about `confidence`.
 
         The spread of an estimated leak is at most sqrt(1 / n1 + 1 / n0) / 4. The certificate lies a quantile of its own
-        spread above its estimate, which differs from the one here by the spreads of both.
+        spread above its estimate, which differs from the one here by the spreads of both. Several pictures of a person
+        count as one, and are certified by Hoeffding's inequality.
         """
         if self.leak == 0.5:
             return 0.5
         quantile, margin = float(ndtri(self.confidence)), 0.0
+        people = len(private) if persons is None else len(np.unique(np.asarray(persons)))
+        reach = quantile if people == len(private) else math.sqrt(-2 * math.log(1 - self.confidence))
+        share = people / len(private)
         for column in private.T:
             yes, no = int((column == 1).sum()), int((column == 0).sum())
-            factor = _ROWS_TO_VERIFY if self.rows is None else self.rows / (yes + no)
-            here = (1 / yes + 1 / no) / 16
-            there = here / factor
-            margin = max(margin, quantile * (np.sqrt(there) + np.sqrt(here + there)))
+            factor = _ROWS_TO_VERIFY * share if self.rows is None else self.rows / (yes + no)
+            row = (1 / yes + 1 / no) / 16
+            here, there = row / share, row / factor
+            margin = max(margin, reach * math.sqrt(there) + quantile * math.sqrt(here + there))
         return max(0.0, self.leak - margin)
 
     def _best_rule(self, held_out: Array, public: int, private: Labels) -> SymbolRule:

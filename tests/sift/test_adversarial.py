@@ -1,0 +1,175 @@
+"""A network against adversaries: what non-linear attackers read before is gone after, and it is plain arrays."""
+
+import builtins
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from blindsight.errors import InputError, MissingExtraError
+from blindsight.metrics import balanced_accuracy
+from blindsight.sift.adversarial import AdversarialSift, _discrepancy
+from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.layers import Layers
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.siftfile import load_sift, save_sift
+
+SMALL = {"hidden": 16, "steps": 200, "batch": 128, "learning_rate": 5e-3}
+
+
+def spread(n, seed=0):
+    """Return features that tell the public attribute; the spread of the first three tells the private one."""
+    generator = np.random.default_rng(seed)
+    public, private = generator.integers(2, size=(2, n)).astype(np.int8)
+    noise = generator.normal(size=(n, 8))
+    noise[:, :3] *= np.where(private, 3.0, 0.3)[:, None]
+    return (2.0 * public[:, None] - 1 + noise).astype(np.float32), public, private
+
+
+def spoiled(X):
+    X = X.copy()
+    X[3, 1] = np.nan
+    return X
+
+
+def read(train, labels, test, truth):
+    """Return the balanced accuracy of boosted trees."""
+    model = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(train, labels)
+    return balanced_accuracy(truth, model.predict(test))
+
+
+def test_what_linear_sifts_leave_to_other_attackers_is_hidden():
+    pytest.importorskip("torch")
+    X, public, private = spread(3000)
+    fresh, told, hidden = spread(3000, seed=1)
+    linear = PPLS(1, np.inf).fit(X, public, private).sift_
+    network = AdversarialSift(1, 3.0, **SMALL).fit(X, public, private).sift_
+    before, after = (
+        [read(sift.apply(X), side, sift.apply(fresh), truth) for side, truth in ((public, told), (private, hidden))]
+        for sift in (linear, network)
+    )
+    # An accuracy has a deviation of .009 here: five of them lie between what is read and what is asserted.
+    assert before[1] > 0.62
+    assert after[1] < 0.56
+    assert after[0] > 0.9
+
+
+def test_the_frozen_network_is_what_torch_computes_with_unit_outputs():
+    torch = pytest.importorskip("torch")
+    X, public, private = spread(300)
+    layers = AdversarialSift(3, **SMALL | {"steps": 5}).fit(X, public, private).sift_.layers
+    values = (torch.tensor(X) - torch.tensor(layers.mean)) / torch.tensor(layers.scale)
+    first, last = (torch.nn.Linear(*weight.shape) for weight in layers.weights)
+    for module, weight, bias in zip((first, last), layers.weights, layers.biases, strict=True):
+        module.load_state_dict({"weight": torch.tensor(weight.T), "bias": torch.tensor(bias)})
+    expected = last(torch.relu(first(values))).detach().numpy()
+    released = layers.apply(X)
+    np.testing.assert_allclose(released, expected, atol=1e-5)
+    np.testing.assert_allclose(released.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(released.std(axis=0), 1, atol=1e-4)
+
+
+def test_training_repeats_itself_and_leaves_torch_alone():
+    torch = pytest.importorskip("torch")
+    X, public, private = spread(200)
+    private[:20] = -1  # unknown
+    torch.manual_seed(5)
+    state = torch.random.get_rng_state()
+    one, two, other = (
+        AdversarialSift(2, random_state=seed, **SMALL | {"steps": 10}).fit(X, public, private).sift_
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert one.digest == two.digest != other.digest
+
+
+def test_rows_of_unknown_label_teach_adversaries_nothing():
+    """Rows without a private label add nothing to the discrepancy, wherever they lie."""
+    torch = pytest.importorskip("torch")
+    outputs = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+    labels = (torch.arange(60)[:, None] % 2).float()
+    labels[40:] = -1
+    assert _discrepancy(outputs, labels) == pytest.approx(float(_discrepancy(outputs[:40], labels[:40])), rel=1e-5)
+
+
+def test_discrepancy_is_that_of_the_definition():
+    torch = pytest.importorskip("torch")
+    generator = np.random.default_rng(0)
+    outputs, labels = generator.normal(size=(12, 3)).astype(np.float32), np.arange(12)[:, None] % 3 == 0
+
+    def kernel(a, b):
+        square = np.mean((a[:, None] - b[None]) ** 2, axis=2)
+        return np.mean([np.exp(-square / (2 * width)) for width in (0.1, 0.5, 2.0)], axis=0).mean()
+
+    yes, no = outputs[labels[:, 0]], outputs[~labels[:, 0]]
+    expected = kernel(yes, yes) + kernel(no, no) - 2 * kernel(yes, no)
+    found = _discrepancy(torch.tensor(outputs), torch.tensor(labels.astype(np.float32)))
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture
+def layered():
+    generator = np.random.default_rng(0)
+    weights = (generator.normal(size=(4, 3)), generator.normal(size=(3, 2)))
+    return LayeredSift(Layers(np.zeros(4), np.ones(4), weights, (np.zeros(3), np.ones(2))), pipeline="pixels")
+
+
+def test_a_layered_sift_is_saved_and_applied_without_torch(tmp_path: Path, layered, monkeypatch):
+    X = np.random.default_rng(1).normal(size=(50, 4))
+    whole = replace(layered, quantiser=Quantiser.uniform([-1, -1], [1, 1], bits=2))
+    genuine = builtins.__import__
+
+    def without_torch(name, *rest, **options):
+        assert not name.startswith("torch")
+        return genuine(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_torch)
+    for number, sift in enumerate((layered, whole)):
+        save_sift(sift, tmp_path / f"{number}.npz")
+        loaded = load_sift(tmp_path / f"{number}.npz")
+        assert isinstance(loaded, LayeredSift)
+        assert (loaded.digest, loaded.levels) == (sift.digest, sift.levels)
+        assert loaded.apply(X).tolist() == sift.apply(X).tolist()
+    assert whole.alphabet == 16
+    assert whole.apply(X).dtype == np.int64
+    assert whole.digest != layered.digest
+
+
+def test_a_quantiser_must_fit(layered):
+    with pytest.raises(InputError, match="takes 3 outputs; the layers give 2"):
+        replace(layered, quantiser=Quantiser.uniform([0] * 3, [1] * 3))
+
+
+def test_without_torch_the_extra_is_named(monkeypatch):
+    def missing(module, **_):
+        raise MissingExtraError("needs torch. Run: pip install 'blindsight[deep]'")
+
+    monkeypatch.setattr("blindsight.sift.adversarial.require", missing)
+    X, public, private = spread(50)
+    with pytest.raises(MissingExtraError, match=r"blindsight\[deep\]"):
+        AdversarialSift().fit(X, public, private)
+
+
+@pytest.mark.parametrize("settings", [{"n_components": 0}, {"privacy": np.inf}, {"batch": 1}, {"learning_rate": 0.0}])
+def test_settings_out_of_range_are_refused(settings):
+    X, public, private = spread(50)
+    with pytest.raises(InputError, match="must be at least 1"):
+        AdversarialSift(**settings).fit(X, public, private)
+
+
+def test_bad_data_are_named():
+    pytest.importorskip("torch")
+    X, public, private = spread(50)
+    with pytest.raises(InputError, match="private attribute 0 is the same"):
+        AdversarialSift().fit(X, public, np.zeros(50))
+    with pytest.raises(InputError, match="no feature varies"):
+        AdversarialSift().fit(np.ones_like(X), public, private)
+    with pytest.raises(InputError, match="NaN"):
+        AdversarialSift().fit(spoiled(X), public, private)
+    with pytest.raises(InputError, match="came to nothing"):
+        AdversarialSift(learning_rate=1e12, **{k: v for k, v in SMALL.items() if k != "learning_rate"}).fit(
+            X, public, private
+        )

@@ -1,0 +1,142 @@
+"""Methods side by side: each judged alike, what fails keeps its sentence, the best accepted one is found."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from blindsight.errors import InputError, MissingExtraError, UnknownNameError
+from blindsight.sift.attackers import MODERN
+from blindsight.sift.compare import RAW, SiftRow, best, compare_sifts, standard_methods
+from blindsight.sift.policy import Policy
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.verify import Verifier
+
+FAST = tuple(attacker for attacker in MODERN if attacker.name == "kernel screen, tuned")
+POLICY = Policy(("smiling",), ("male",))
+
+
+def faces(n=3000, seed=0):
+    """Return features in which smiling is seen in one place, male in another, and both in a third."""
+    generator = np.random.default_rng(seed)
+    shared = generator.normal(size=n)
+    smiling, male = ((1.2 * shared + generator.normal(size=n)) > 0 for _ in range(2))
+    signal = np.stack([smiling, smiling, male, male, smiling ^ male, smiling], axis=1) * 2.0 - 1
+    X = np.hstack([signal, np.zeros((n, 4))]) + generator.normal(size=(n, 10))
+    return X.astype(np.float32), {"smiling": smiling.astype(np.int8), "male": male.astype(np.int8)}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, labels = faces()
+    methods = (
+        "PLS 5",
+        "PPLS 5, lambda inf",
+        "PPLS 5, lambda inf, hardened",
+        "LEACE + PLS 5",
+        "label",
+        "parity",
+        "symbol",
+    )
+    return compare_sifts(X, labels, POLICY, methods=methods, attackers=FAST, pipeline="drawn")
+
+
+def test_every_method_has_a_row_and_raw_features_come_first(rows):
+    assert rows[0].method == RAW
+    assert rows[0].pub_loss == 0
+    assert rows[0].verdict == "reject"
+    assert [row.method for row in rows[1:]][-3:] == ["label", "parity", "symbol"]
+    assert not any(row.problem for row in rows)
+
+
+def test_symbols_are_certified_and_numbers_are_attacked(rows):
+    by_name = {row.method: row for row in rows}
+    assert {name for name, row in by_name.items() if row.certified} == {"label", "parity", "symbol"}
+    assert by_name["symbol"].alphabet == 2
+    assert by_name["PLS 5"].alphabet is None
+    hardened = by_name["PPLS 5, lambda inf, hardened"]
+    assert hardened.sift.levels == (256,) * hardened.numbers
+
+
+def test_hiding_more_leaks_less_and_tells_less(rows):
+    by_name = {row.method: row for row in rows}
+    assert by_name["PLS 5"].priv_loss > 0.2 > by_name["label"].priv_loss > by_name["symbol"].priv_loss
+    assert by_name["label"].pub_loss < by_name["symbol"].pub_loss < by_name["parity"].pub_loss
+    assert by_name["label"].verdict == "reject"
+    assert by_name["symbol"].bound <= 0.1
+    for row in rows:
+        assert row.interval.low <= row.priv_loss <= row.interval.high
+
+
+def test_the_best_is_accepted_and_can_be_used(rows):
+    found = best(rows)
+    assert found.method == "symbol"
+    assert found.verdict == "accept"
+    assert found.sift.pipeline == "drawn"
+    assert found.sift.name == str(POLICY)
+    assert all(row.pub_loss >= found.pub_loss for row in rows if row.verdict == "accept")
+
+
+def test_verdicts_hold_together(rows):
+    """Seven methods at 95% in all: each is verified at 1 - .05 / 7, the symbols' intervals included."""
+    assert all(row.verification.setting.confidence == pytest.approx(1 - 0.05 / 7) for row in rows)
+    row = next(row for row in rows if row.method == "symbol")
+    (certificate,) = row.verification.certificates
+    spread = math.sqrt(1 / certificate.n1 + 1 / certificate.n0) / 4
+    assert certificate.bound - certificate.estimate == pytest.approx(norm.ppf(1 - 0.05 / 7) * spread, rel=0.1)
+
+
+def test_rows_are_strict_json(rows):
+    failed = SiftRow("PPLS", problem="no direction")
+    text = json.dumps([row.to_dict() for row in [*rows, failed]], allow_nan=False)
+    back = json.loads(text)
+    assert back[0]["accuracies"].keys() == {"smiling"}
+    assert back[-1] | {"problem": ""} == SiftRow("PPLS").to_dict()
+    assert back[-1]["pub_loss"] is None
+    assert back[-1]["interval"] is None
+
+
+def test_a_method_that_fails_keeps_its_sentence_and_others_go_on():
+    X, labels = faces(1200)
+
+    def without_torch(trial):
+        raise MissingExtraError("needs torch")
+
+    methods = {"broken": without_torch, "mine": lambda trial: trial.fit(PPLS(1, math.inf))}
+    raw, broken, mine = compare_sifts(X, labels, POLICY, methods=methods, attackers=FAST)
+    assert broken.problem == "needs torch"
+    assert math.isnan(broken.pub_loss)
+    assert broken.verdict is None
+    assert mine.numbers == 1
+    assert best([raw, broken]) is None
+
+
+def test_persons_are_on_one_side():
+    X, labels = faces(1500)
+    persons = np.arange(1500) // 3
+    rows = compare_sifts(X, labels, POLICY, methods=["label"], attackers=FAST, persons=persons)
+    assert rows[1].verification.setting.persons == 300
+    assert rows[1].verification.certificates[0].method == "Hoeffding"
+
+
+def test_adversarial_sifts_are_among_the_standard_methods():
+    names = set(standard_methods(POLICY))
+    assert {"adversarial 5", "adversarial 1", "PPLS 5, lambda 1", "PPLS 1, lambda inf"} <= names
+
+
+def test_bad_input_is_named():
+    X, labels = faces(600)
+    with pytest.raises(UnknownNameError, match="Did you mean 'symbol'"):
+        compare_sifts(X, labels, POLICY, methods=["symbols"])
+    with pytest.raises(InputError, match="no method"):
+        compare_sifts(X, labels, POLICY, methods=[])
+    with pytest.raises(InputError, match="rows"):
+        compare_sifts(X[:-1], labels, POLICY, attackers=FAST, methods=["label"])
+    with pytest.raises(InputError, match="unknown attribute 'female'"):
+        compare_sifts(X, labels, Policy(("smiling",), ("female",)), attackers=FAST)
+    with pytest.raises(InputError, match="threshold"):
+        compare_sifts(X, labels, POLICY, threshold=2, attackers=FAST)
+    with pytest.raises(InputError, match="confidence"):
+        Verifier(confidence=2)
