@@ -17,6 +17,7 @@ PACKAGES = [
     "blindsight.crypto",
     "blindsight.learn",
     "blindsight.search",
+    "blindsight.sift",
 ]
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 

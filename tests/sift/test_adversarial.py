@@ -21,11 +21,11 @@ SMALL = {"hidden": 16, "steps": 200, "batch": 128, "learning_rate": 5e-3}
 
 
 def spread(n, seed=0):
-    """Return features that tell the public attribute; the spread of the first three tells the private one."""
+    """Return features that tell the public attribute; the spread of the first five tells the private one."""
     generator = np.random.default_rng(seed)
     public, private = generator.integers(2, size=(2, n)).astype(np.int8)
     noise = generator.normal(size=(n, 8))
-    noise[:, :3] *= np.where(private, 3.0, 0.3)[:, None]
+    noise[:, :5] *= np.where(private, 2.0, 0.1)[:, None]
     return (2.0 * public[:, None] - 1 + noise).astype(np.float32), public, private
 
 

@@ -22,7 +22,7 @@ def faces(n=3000, seed=0):
     """Return features in which smiling is seen in one place, male in another, and both in a third."""
     generator = np.random.default_rng(seed)
     shared = generator.normal(size=n)
-    smiling, male = ((1.2 * shared + generator.normal(size=n)) > 0 for _ in range(2))
+    smiling, male = ((shared + generator.normal(size=n)) > 0 for _ in range(2))
     signal = np.stack([smiling, smiling, male, male, smiling ^ male, smiling], axis=1) * 2.0 - 1
     X = np.hstack([signal, np.zeros((n, 4))]) + generator.normal(size=(n, 10))
     return X.astype(np.float32), {"smiling": smiling.astype(np.int8), "male": male.astype(np.int8)}
@@ -62,7 +62,7 @@ def test_symbols_are_certified_and_numbers_are_attacked(rows):
 
 def test_hiding_more_leaks_less_and_tells_less(rows):
     by_name = {row.method: row for row in rows}
-    assert by_name["PLS 5"].priv_loss > 0.2 > by_name["label"].priv_loss > by_name["symbol"].priv_loss
+    assert by_name["PLS 5"].priv_loss > 0.3 > by_name["label"].priv_loss > by_name["symbol"].priv_loss
     assert by_name["label"].pub_loss < by_name["symbol"].pub_loss < by_name["parity"].pub_loss
     assert by_name["label"].verdict == "reject"
     assert by_name["symbol"].bound <= 0.1

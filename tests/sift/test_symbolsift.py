@@ -35,7 +35,7 @@ def population(n, *, correlation=0.6, seed=0, attributes=2):
 @pytest.fixture(scope="module")
 def learned():
     X, labels = population(2000, attributes=3)
-    return X, labels, fit_posteriors(X, labels)
+    return X, labels, fit_posteriors(X, labels, networks=False)
 
 
 def gains(eta):
@@ -182,6 +182,15 @@ def test_probabilities_are_calibrated_and_held_out(learned):
         assert gap.max() < 0.1  # sd .016 at most: beyond five deviations, and three or more for the model
     optimism = np.abs(posteriors.held_out - labels).mean() - np.abs(probabilities - truth).mean()
     assert abs(optimism) < 0.02
+
+
+def test_a_network_is_chosen_where_a_line_is_not_enough():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(1400, 2)).astype(np.float32)
+    labels = X[:, 0] * X[:, 1] > 0
+    line, network = (fit_posteriors(X, labels, networks=networks).held_out[:, 0] for networks in (False, True))
+    assert balanced_accuracy(labels, line > 0.5) < 0.6
+    assert balanced_accuracy(labels, network > 0.5) > 0.8
 
 
 def test_persons_stay_together_in_a_fold():

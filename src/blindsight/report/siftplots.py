@@ -79,8 +79,8 @@ def trade_off_plot(trade_off: TradeOff, threshold: float) -> str:
             told.plot(numbers, [np.mean(list(p.accuracies.values())) for p in curve], "o-", color=colour, markersize=4)
             name = "no privacy" if privacy == 0 else "infinity" if np.isinf(privacy) else f"{privacy:g}"
             hidden.plot(numbers, [0.5 + p.priv_loss for p in curve], "o-", color=colour, markersize=4, label=name)
-        _level(told, float(np.mean(list(trade_off.raw.values()))), "raw features", INK)
-        _level(hidden, 0.5 + threshold, "allowed", SERIES[4])
+        _level(told, float(np.mean(list(trade_off.raw.values()))), "raw features", INK, (0.02, "bottom"))
+        _level(hidden, 0.5 + threshold, "allowed", SERIES[4], (1.01, "center"))
         told.set_title(f"the app reads {_listed(trade_off.policy.public)}", fontsize=11)
         hidden.set_title(f"an attacker reads {_listed(trade_off.policy.private)}", fontsize=11)
         told.set_ylabel("balanced accuracy")
@@ -127,9 +127,11 @@ def _bar(axes: Axes, place: float, guess: Guess, colour: str) -> None:
     axes.errorbar(guess.accuracy, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
 
 
-def _level(axes: Axes, height: float, name: str, colour: str) -> None:
+def _level(axes: Axes, height: float, name: str, colour: str, where: tuple[float, str]) -> None:
+    """Draw a line and its name, so far from the left edge and above or beside the line."""
     axes.axhline(height, color=colour, linewidth=1.2, linestyle="--")
-    axes.annotate(name, (0.02, height), xycoords=("axes fraction", "data"), va="bottom", fontsize=9, color=colour)
+    left, beside = where
+    axes.annotate(name, (left, height), xycoords=("axes fraction", "data"), va=beside, fontsize=9, color=colour)
 
 
 def _heat_map(axes: Axes, values: NDArray[np.float64], names: Sequence[str], strongest: float, limit: float) -> None:
