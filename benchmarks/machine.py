@@ -59,7 +59,7 @@ def package_versions() -> dict[str, str]:
     """Return the versions of all installed packages that have been imported so far."""
     imported = {name for name in sys.modules if not name.startswith("_")} - {__package__}  # others own such names too
     names = {name for module, names in _distributions().items() if module in imported for name in names}
-    return {name: importlib.metadata.version(name) for name in sorted(names, key=str.lower)}
+    return {name: _version(name) for name in sorted(names, key=str.lower)}
 
 
 @cache
@@ -78,6 +78,11 @@ def commit(folder: Path) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return f"{head} with changes" if changes else head
+
+
+@cache
+def _version(name: str) -> str:
+    return importlib.metadata.version(name)
 
 
 @cache

@@ -41,7 +41,7 @@ def test_no_row_is_in_two_parts_and_half_of_the_classes_may_be_kept_from_the_pub
 
 
 def test_rows_have_unit_length():
-    given = posed("cifar10").given
+    given = posed("fashion-mnist").given
     for rows in (given.public, given.private, given.queries):
         assert np.allclose(np.linalg.norm(rows, axis=1), 1)
 
@@ -61,7 +61,8 @@ def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-def test_local_mode_answers_as_the_librarys_own_search(labelled):
+def test_local_mode_answers_as_the_librarys_own_search(labelled, monkeypatch):
+    monkeypatch.setattr(record_level, "RECORD_EPSILONS", (8,))
     problem = posed("fashion-mnist")
     given, (wanted, offered) = problem.given, problem.score.args
     name = "local-labels/8" if labelled else "local/8"

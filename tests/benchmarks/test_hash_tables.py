@@ -42,7 +42,7 @@ def test_the_database_is_the_training_split_and_queries_and_labels_keep_to_their
     given = posed("cifar10").given
     assert np.array_equal(given.database, features[:600])
     known, classes = given.labelled
-    assert np.bincount(classes).tolist() == [20] * 10
+    assert np.bincount(classes).tolist() == [10] * 10
 
     def rows(part):
         return {row.tobytes() for row in part}

@@ -53,10 +53,17 @@ def test_verify_decides_by_its_exit_code(fitted: Path, tmp_path: Path, capsys: C
     assert (found["verdict"], found["setting"]["rows"]) == ("accept", 300)  # the developer had the other 200
     assert found["accepted"] == str(folder / "verified.npz")
     assert load_sift(folder / "verified.npz").levels == (256, 256)  # the platform's version, rounded
+    assert (
+        json.loads((folder / "verification.json").read_text())["setting"]["sift"]
+        != load_sift(folder / "sift.npz").digest
+    )
     assert run([*asked, "--threshold", "0.01"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["verdict"] in ("reject", "inconclusive")
     assert found["accepted"] is None
+    assert not (folder / "verified.npz").exists()  # nor does the acceptance under laxer terms count any longer
+    assert run([*asked, "--threshold", "0.45", "--private", "outdoors"]) == 0
+    assert not (folder / "verified.npz").exists()  # the policy hides something else
 
 
 def test_verdict_comes_with_its_evidence(fitted: Path, capsys: Capture) -> None:

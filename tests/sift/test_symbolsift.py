@@ -262,6 +262,17 @@ def test_two_public_attributes_are_two_bits(learned):
     assert min(balanced_accuracy(labels[:, b], released[:, b]) for b in (0, 1)) > 0.65
 
 
+def test_several_pictures_of_a_person_need_a_wider_margin(learned):
+    _, labels, posteriors = learned
+    one, five, told = (
+        SymbolLearner(rows=rows).fit_posteriors(
+            posteriors.select([0, 1]), labels[:, 0], labels[:, 1], persons=np.arange(2000) // pictures
+        )
+        for rows, pictures in ((None, 1), (None, 5), (100_000, 1))
+    )
+    assert five.target_ < one.target_ < told.target_ < 0.1
+
+
 def test_the_frozen_sift_is_the_rule_on_the_models(learned):
     _, labels, posteriors = learned
     fresh, _ = population(500, attributes=3, seed=4)
@@ -308,6 +319,7 @@ def test_a_file_with_more_symbols_than_can_be_certified_is_refused(tmp_path: Pat
         ({"leak": 0.7}, "leak cap"),
         ({"confidence": 95}, "confidence"),
         ({"rows": 0}, "rows"),
+        ({"symbols": 0}, "2, 4 or 8"),
         ({"symbols": 3}, "2, 4 or 8"),
         ({"symbols": 16}, "2, 4 or 8"),
     ],

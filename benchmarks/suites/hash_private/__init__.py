@@ -39,7 +39,7 @@ BENCHMARK = Benchmark(
         "Reference: an earlier measurement by other code with the same sizes and random ties.",
         "The best length is chosen by looking at the results, which nobody could do in earnest: it flatters randomised "
         "response and the Hamming ball. Lengths tried: " + ", ".join(map(str, LENGTHS)) + " bits of ITQ.",
-        "The local mode's default is to tell about ten kinds of pictures apart, which is how many classes there are here.",
+        "By default the local mode tells about ten kinds of pictures apart: as many as there are classes here.",
         "Features have unit length. Functions, codebooks and classifiers are learned from public pictures, except by "
         "the central mode and where nothing is hidden.",
     ),

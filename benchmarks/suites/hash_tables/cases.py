@@ -41,7 +41,7 @@ def _pose_tables(settings: Settings, seed: int) -> Problem:
     (features, labels), rng = pictures(settings, "cifar10"), science(seed)
     database = len(labels) * 5 // 6
     asked = len(labels) - database if settings.full else min(QUERIES, len(labels) - database)
-    each = 20 if settings.quick else LABELLED
+    each = 10 if settings.quick else LABELLED
     queries = database + rng.choice(len(labels) - database, asked, replace=False)
     classes = (np.flatnonzero(labels[:database] == number) for number in range(labels.max() + 1))
     known = np.concatenate([rng.choice(rows, each, replace=False) for rows in classes])

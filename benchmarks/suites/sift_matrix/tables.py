@@ -172,7 +172,7 @@ def _losses(ppls: Measured, policy: str) -> str:
     if not runs:
         return "-"
     costs, leaks = (100 * statistics.fmean(run[figure] for run in runs) for figure in ("pub_loss", "priv_loss"))
-    return f"{costs:.0f} {leaks:.0f}"
+    return f"{costs:z.0f} {leaks:z.0f}"
 
 
 def _hundred(values: Values) -> Values:

@@ -10,7 +10,7 @@ from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, t
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("out"),
-    pictures: Annotated[int, typer.Option("--pictures", help="How many faces to draw.", min=200)] = 4000,
+    pictures: Annotated[int, typer.Option("--pictures", help="How many faces to draw.", min=600)] = 4000,
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,

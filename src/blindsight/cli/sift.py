@@ -121,7 +121,7 @@ def verify(
     data: DataOption = "faces",
     path: PathOption = None,
     count: CountOption = None,
-    private: Annotated[str, typer.Option("--private", help="Other private attributes than the policy's.")] = "",
+    private: Annotated[str, typer.Option("--private", help="Private attributes, instead of the policy's.")] = "",
     attackers: AttackersOption = "modern",
     threshold: ThresholdOption = 0.10,
     confidence: ConfidenceOption = 0.95,
@@ -135,13 +135,13 @@ def verify(
 ) -> None:
     """Attack a sift on pictures it was not made from, and decide. Exit code 0: accepted; 1: rejected or inconclusive.
 
-    Verified is the platform's version of the sift (the same span, rounded, with nowhere to hide anything), which is
-    written beside it as verified.npz if it is accepted; with --as-is nothing is written.
+    Verified is the platform's version of the sift (the same span, rounded, with nowhere to hide anything). If it is
+    accepted against all that the policy hides, it is written beside the sift as verified.npz, with the evidence; if
+    not, an earlier one is taken away. With --as-is nothing is written.
     """
     from blindsight.sift.candidate import prepare
-    from blindsight.sift.fitted import VERIFIED, FittedSift, fingerprint
+    from blindsight.sift.fitted import FittedSift, fingerprint, keep_verified
     from blindsight.sift.labels import label_columns
-    from blindsight.sift.siftfile import save_sift
     from blindsight.sift.verificationset import VerificationSet
 
     verifier = replace(_verifier(attackers, threshold, confidence, seed), jobs=jobs, stop_early=True)
@@ -159,11 +159,10 @@ def verify(
         found = verifier.verify(
             (judged, rows.features), rows.private(hidden), persons=rows.persons, public=public, progress=progress
         )
-    accepted = found.verdict == "accept" and not as_is
-    written = (sift if sift.is_dir() else sift.parent) / VERIFIED
-    if accepted:
-        save_sift(judged, written)
-    show_verification(found, written if accepted else None)
+    written = None
+    if not as_is and set(given.policy.private) <= set(hidden):
+        written = keep_verified(sift, judged, found)
+    show_verification(found, written)
     if found.verdict != "accept":
         raise typer.Exit(1)
 
@@ -250,6 +249,8 @@ def matrix(
             persons=rows.persons,
             progress=progress,
         )
+    if all(cell.problem for cell in found.cells):
+        raise InputError(f"no two of these attributes have a sift: {found.cells[0].problem}")
     chapter = matrix_chapter(found, threshold=threshold)
     report = write_report(out / "report.html", f"Attributes of {data}", [chapter], facts={"Seed": str(seed)})
     show_matrix(found, report)
@@ -332,7 +333,7 @@ def _policy(public: str, private: str, file: Path | None) -> "Policy":
     return Policy.from_json(text) if file.suffix == ".json" else Policy.from_yaml(text)
 
 
-def _attackers(name: Attackers) -> "Any":
+def _attackers(name: Attackers) -> Any:
     from blindsight.sift.lossbench import QUICK
 
     return QUICK if name == "quick" else name

@@ -82,6 +82,8 @@ def show_verification(found: "Verification", written: Path | None) -> None:
 
 def show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
     """Show the four matrices, their averages, and what explains the losses."""
+    from blindsight.report.sifting import FEWEST_POLICIES
+
     tied = matrix.entanglement
     figures = {
         "Correlation of labels": tied.correlation,
@@ -90,7 +92,8 @@ def show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
         "PrivLoss (rows told, columns hidden)": matrix.figures("priv_loss"),
     }
     averages = {"pub_loss": matrix.average("pub_loss"), "priv_loss": matrix.average("priv_loss")}
-    explained = asdict(matrix.regression()) if len(matrix.cells) >= _FEWEST else None
+    sifts = sum(not cell.problem for cell in matrix.cells)
+    explained = asdict(matrix.regression()) if sifts >= FEWEST_POLICIES else None
     document = {"report": str(report), "accepted": matrix.accepted, "average": averages, "regression": explained}
     lines = [
         f"{matrix.accepted} of {len(matrix.cells)} policies pass; on average PubLoss is {averages['pub_loss']:.3f} "
@@ -141,7 +144,6 @@ def _let_out(row: "SiftRow") -> str:
 
 
 _FEW = 256  # symbols that are told as such
-_FEWEST = 6  # policies of which a regression says anything
 
 
 def _square(title: str, values: Any, names: tuple[str, ...]) -> "Table":
@@ -153,7 +155,7 @@ def _square(title: str, values: Any, names: tuple[str, ...]) -> "Table":
 
 
 def _cell(value: float, digits: int = 2) -> str:
-    return "none" if math.isnan(value) else f"{value:.{digits}f}"
+    return "none" if math.isnan(value) else f"{value:z.{digits}f}"
 
 
 def _best(found: "Verification", attribute: str) -> float:

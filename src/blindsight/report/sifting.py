@@ -26,6 +26,9 @@ from blindsight.sift.tradeoff import TradeOff
 from blindsight.sift.trial import Sifted
 from blindsight.sift.verdict import Verification
 
+FEWEST_POLICIES = 6
+"""Below this a regression over policies says nothing."""
+
 _PAPER_PUB_LOSS, _PAPER_PRIV_LOSS = 0.053, 0.075  # averages of its abstract
 _WIDE = 192  # pixels of a face with what the app receives
 
@@ -189,7 +192,7 @@ def _caption(released: Released, public: Sequence[str], one: Sifted) -> str:
         return ", ".join(name if yes else f"not {name}" for name, yes in answers)
     if released.dtype.kind == "i":
         return " ".join(map(str, released))
-    return " ".join(f"{number:.1f}" for number in released)
+    return " ".join(f"{number:z.1f}" for number in released)
 
 
 def _trade_off(found: TradeOff, threshold: float) -> Plot:
@@ -237,8 +240,7 @@ def _matrix_blocks(matrix: PolicyMatrix, threshold: float) -> list[Block]:
 
 def _regression(matrix: PolicyMatrix) -> str:
     """Return in a sentence how far correlation and overlap explain PrivLoss; "" where that cannot be said."""
-    losses = matrix.figures("priv_loss")
-    if np.count_nonzero(~np.isnan(losses)) < 6:
+    if sum(not cell.problem for cell in matrix.cells) < FEWEST_POLICIES:
         return ""
     found = matrix.regression("priv_loss")
     return (

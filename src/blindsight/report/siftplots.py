@@ -161,7 +161,7 @@ def _short(value: float) -> str:
     >>> _short(0.123), _short(-0.05), _short(0.001), _short(1.0)
     ('.12', '-.05', '.00', '1.00')
     """
-    text = f"{value:.2f}".replace("-0.00", "0.00")
+    text = f"{value:z.2f}"
     return text.replace("0.", ".", 1) if abs(value) < 0.995 else text
 
 

@@ -20,7 +20,7 @@ from blindsight.metrics import Interval
 from blindsight.progress import Progress, silent
 from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.attackers import Attacker
-from blindsight.sift.features import Features, check_shape
+from blindsight.sift.features import check_shape
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labelled, label_columns
 from blindsight.sift.leace import LeacePLS
@@ -115,7 +115,7 @@ class SiftRow:
 
 
 def compare_sifts(
-    X: Features,
+    X: ArrayLike,
     labels: Labelled,
     policy: Policy,
     *,

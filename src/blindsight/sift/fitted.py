@@ -13,6 +13,7 @@ A folder holds
 | `pipeline.npz` | features that were learned from pictures; they show faces, so only the owner may read the file |
 | `origin.npz` | kind of features and digests of the pictures it was made from; for the owner alone |
 | `verified.npz` | what a platform accepted, once it has: the version of the sift to apply |
+| `verification.json` | what that rests on |
 """
 
 import hashlib
@@ -32,8 +33,10 @@ from blindsight.progress import Progress, silent
 from blindsight.sift.policy import Policy
 from blindsight.sift.sift import Sift
 from blindsight.sift.siftfile import load_sift, save_sift
+from blindsight.sift.verdict import Verification
 
-SIFT, POLICY, PIPELINE, ORIGIN, VERIFIED = "sift.npz", "policy.yaml", "pipeline.npz", "origin.npz", "verified.npz"
+SIFT, POLICY, PIPELINE, ORIGIN = "sift.npz", "policy.yaml", "pipeline.npz", "origin.npz"
+VERIFIED, EVIDENCE = "verified.npz", "verification.json"
 
 _ORIGIN = "blindsight/sift-origin.1"
 _DIGEST = 16  # bytes
@@ -56,7 +59,7 @@ class FittedSift:
 
     def save(self, folder: Path) -> None:
         """Write everything into a folder; what an earlier sift there was accepted for no longer counts."""
-        (folder / VERIFIED).unlink(missing_ok=True)
+        _forget_verified(folder)
         write_arrays(folder / ORIGIN, _ORIGIN, {"features": self.features}, {"seen": self.seen}, private=True)
         with atomic_writer(folder / POLICY) as stream:
             stream.write(self.policy.to_yaml().encode())
@@ -101,6 +104,24 @@ class FittedSift:
                 f"this sift was made from every picture of {dataset.name}: nothing is left to verify it by."
             )
         return np.flatnonzero(~seen).astype(np.int64)
+
+
+def keep_verified(path: Path, judged: Sift, found: Verification) -> Path | None:
+    """Keep what a verification of the sift at `path` accepted, and its evidence; if it did not, forget earlier ones."""
+    folder = path if path.is_dir() else path.parent
+    _forget_verified(folder)
+    if found.verdict != "accept":
+        return None
+    with atomic_writer(folder / EVIDENCE) as stream:
+        stream.write(found.to_json().encode())
+    save_sift(judged, folder / VERIFIED)
+    return folder / VERIFIED
+
+
+def _forget_verified(folder: Path) -> None:
+    for name in (VERIFIED, EVIDENCE):
+        with storage_errors("remove", folder / name):
+            (folder / name).unlink(missing_ok=True)
 
 
 def picture_digests(dataset: Dataset) -> Digests:

@@ -79,7 +79,7 @@ def fit_posteriors(
     columns = check_labels(labels, rows.shape[0])
     called = names or [f"attribute {number}" for number in range(columns.shape[1])]
     for name, column in zip(called, columns.T, strict=True):
-        _check_both_kinds(name, column)
+        check_both_kinds(name, column)
     features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
     mean, scale = _units(features)
     scaled = (features - mean) / scale
@@ -167,7 +167,8 @@ def _units(X: Floats) -> tuple[Floats, Floats]:
     return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)
 
 
-def _check_both_kinds(name: str, labels: Labels) -> None:
+def check_both_kinds(name: str, labels: Labels) -> None:
+    """Refuse an attribute that is constant, or too rare to learn how likely it is."""
     yes, no = int((labels == 1).sum()), int((labels == 0).sum())
     if min(yes, no) < FEWEST:
         raise InputError(

@@ -30,7 +30,7 @@ from blindsight.sift.features import Features, check_shape
 from blindsight.sift.floor import check_leak_cap
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.layers import Layers
-from blindsight.sift.posterior import Posteriors, fit_posteriors
+from blindsight.sift.posterior import Posteriors, check_both_kinds, fit_posteriors
 from blindsight.sift.splits import check_persons
 from blindsight.sift.symbolrule import Array, SymbolRule, leak_of, symbol_rule
 from blindsight.sift.symbolsift import SymbolSift
@@ -74,16 +74,10 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Features, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None) -> Self:
         """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
-        rows = check_shape(X).shape[0]
-        sides = [check_labels(labels, rows, name) for labels, name in ((public, "public"), (private, "private"))]
         self._check_parameters()
-        names = [
-            f"{role} attribute {i}"
-            for role, side in zip(("public", "private"), sides, strict=True)
-            for i in range(side.shape[1])
-        ]
-        posteriors = fit_posteriors(X, np.hstack(sides), names=names, persons=persons, random_state=self.random_state)
-        return self.fit_posteriors(posteriors, *sides, persons=persons)
+        told, hidden = _sides(public, private, check_shape(X).shape[0])
+        posteriors = fit_posteriors(X, np.hstack([told, hidden]), persons=persons, random_state=self.random_state)
+        return self.fit_posteriors(posteriors, told, hidden, persons=persons)
 
     def fit_posteriors(
         self, posteriors: Posteriors, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None
@@ -91,7 +85,7 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         """Choose the rule for probabilities that were learned before, of the public attributes and then the private."""
         self._check_parameters()
         rows = len(posteriors.held_out)
-        told, hidden = check_labels(public, rows, "public"), check_labels(private, rows, "private")
+        told, hidden = _sides(public, private, rows)
         if told.shape[1] + hidden.shape[1] != len(posteriors.networks):
             raise InputError(
                 f"{told.shape[1]} public and {hidden.shape[1]} private attributes need as many posteriors; "
@@ -161,6 +155,15 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
             else:
                 high = middle
         return best
+
+
+def _sides(public: ArrayLike, private: ArrayLike, rows: int) -> tuple[Labels, Labels]:
+    """Return the labels of both sides, every attribute with enough of either answer."""
+    told, hidden = check_labels(public, rows, "public labels"), check_labels(private, rows, "private labels")
+    for role, side in (("public", told), ("private", hidden)):
+        for number, column in enumerate(side.T):
+            check_both_kinds(f"{role} attribute {number}", column)
+    return told, hidden
 
 
 def _worst_leak(symbols: NDArray[np.int64], private: Labels) -> float:

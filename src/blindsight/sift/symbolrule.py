@@ -1,7 +1,7 @@
 """Which symbol to release: the best rule under a cap on what it tells, found by a linear program.
 
 Guarantee: if the probabilities are right, no other way to choose one of m symbols from them, random or not, serves the
-app better without leaking more than the cap, up to the one or two rows that lie exactly on a boundary.
+app better without leaking more than the cap, up to rows that lie exactly on a boundary.
 
 For an attribute with probability eta(x) and prevalence pi let g(x) = eta / pi - (1 - eta) / (1 - pi), which is also
 (eta - pi) / (pi (1 - pi)). A release of symbol s with probability q_s(x) has P(s | yes) - P(s | no) = E[q_s g], so
@@ -69,8 +69,8 @@ def symbol_rule(public: Array, private: Array, leak: float, symbols: int | None 
 def leak_of(symbols: NDArray[np.int64], labels: Labels) -> float:
     """Return what the best attacker gains on these rows over a blind guess, half the total variation distance.
 
-    >>> leak_of(np.array([0, 0, 1, 1, 1]), np.array([0, 0, 0, 1, 1], dtype=np.int8))  # 1/3 of the noes say 1
-    0.3333333333333333
+    >>> leak_of(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 0, 0, 1, 1], dtype=np.int8))  # of four noes one says 1
+    0.375
     """
     most = int(symbols.max()) + 1
     yes, no = (np.bincount(symbols[labels == value], minlength=most) / np.sum(labels == value) for value in (1, 0))
@@ -91,7 +91,7 @@ def _gains(probabilities: Array) -> Array:
 def _rewards(public: Array, symbols: int | None) -> tuple[Array, Array, tuple[int, ...]]:
     """Return slopes (p, m) and offsets (m,) of the rewards, slopes' g+ - offset, and how symbols read."""
     bits = public.shape[1]
-    count = symbols or 1 << bits
+    count = 1 << bits if symbols is None else symbols
     allowed = (2, 4, 8) if bits == 1 else (1 << bits,)
     if count not in allowed or count > MOST_SYMBOLS:
         raise InputError(
