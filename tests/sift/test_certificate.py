@@ -115,6 +115,13 @@ def test_unknown_labels_are_left_out():
     assert (both.estimate, both.bound) == (known.estimate, known.bound)
 
 
+def test_symbols_of_unknown_rows_alone_do_not_count():
+    symbols, private = rows((300, 200), (200, 300))
+    between = np.concatenate([np.zeros(50, int), 1 + 2 * symbols, np.full(50, 2)])  # unknown rows below and in between
+    unknown = np.concatenate([np.full(50, -1), private, np.full(50, -1)])
+    assert certify(between, unknown, confidence=0.95) == certify(symbols, private, confidence=0.95)
+
+
 def test_levels_of_several_numbers_are_one_alphabet():
     assert symbol_codes([[0, 1], [1, 0], [0, 1]]).tolist() == [0, 1, 0]
     rng = np.random.default_rng(7)
@@ -138,6 +145,7 @@ def test_statement_says_that_it_holds_for_everyone():
     statement = certificate.statement
     assert statement.status == "proven"
     assert statement.headline().startswith("Certified: whoever sees the symbol guesses smiling right in at most")
+    assert "if having and lacking it were equally likely" in statement.headline()
     assert "every attacker, present or future" in statement.headline()
     assert PrivacyStatement.from_json(statement.to_json()) == statement
     assert Certificate("x", 0.1, 0.12341, 0.95, 2, 9, 9, "Hoeffding").sentence.count("62.4%") == 1  # rounded up

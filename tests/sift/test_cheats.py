@@ -6,12 +6,18 @@ Statistical margins: a blind guess on 1,500 test rows has a deviation of .013; a
 import numpy as np
 import pytest
 
-from blindsight.errors import InputError
+from blindsight.errors import InputError, PrivacyError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import MODERN, PAPER
 from blindsight.sift.certificate import certify
 from blindsight.sift.cheats import collinear_pair, low_digits, xor_hash
 from blindsight.sift.harden import harden
+from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.layers import Layers
+from blindsight.sift.platform import Platform
+from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.sift import LinearSift
+from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 N, D, APP = 5000, 30, 2000
@@ -70,13 +76,74 @@ def test_low_digits_are_rounded_away(people):
     assert abs(np.corrcoef(released[:, 0], people[1][APP:])[0, 1]) > 0.5  # what an honest app wants is still there
 
 
-def test_xor_with_a_hash_is_no_sift(people):
-    cheat, X, private = built(xor_hash, people)
-    assert cheat.sift is None
-    with pytest.raises(InputError, match="a pair of a sift and features"):
-        Verifier(PAPER[:1]).verify((cheat, X), {"private": private})
-    with pytest.raises(InputError, match="Quantise real numbers to few levels"):
-        certify(cheat.release(X), private, confidence=0.95)
+BITS = 6
+
+
+def parity_network():
+    """A declared sift that lets out the signs of features 1 to 6, and the parity of those and of feature 0."""
+    inputs, steps = BITS + 1, 2 * (BITS + 1)
+    sharp, start = np.repeat(1e4 * np.eye(inputs), 2, axis=1), np.tile([1.0, 0.0], inputs)
+    sign = np.kron(np.eye(inputs), [[1.0], [-1.0]])  # max(0, tx + 1) - max(0, tx) is 0 or 1
+    count = np.repeat(sign.sum(axis=1, keepdims=True), inputs, axis=1)
+    teeth = np.array([1.0] + [2.0 * (-1) ** k for k in range(1, inputs)])[:, None]  # of max(0, count - k)
+    last = np.block([[np.eye(BITS), np.zeros((BITS, 1))], [np.zeros((inputs, BITS)), teeth]])
+    weights = (sharp, np.hstack([sign[:, 1:], count]), last)
+    biases = (start, np.r_[np.zeros(BITS), -np.arange(inputs)], np.zeros(inputs))
+    assert sharp.shape == (inputs, steps)
+    return LayeredSift(Layers(np.zeros(inputs), np.ones(inputs), weights, biases), Quantiser([[0.5]] * inputs))
+
+
+@pytest.fixture(scope="module")
+def scrambled():
+    """Two rows a person whose feature 0 tells what is hidden, and the parity of a release of them."""
+    rng = np.random.default_rng(1)
+    who, hidden = np.repeat(np.arange(3000), 2), np.repeat(rng.integers(0, 2, 3000), 2).astype(np.int8)
+    X = rng.normal(size=(6000, BITS + 1)).astype(np.float32)
+    X[:, 0] += 4 * (hidden - 0.5)
+    return VerificationSet(X, {"hidden": hidden}, who)
+
+
+def asking(data, verifier):
+    platform = Platform(data, verifier=verifier)
+    platform.set_preferences("Ann", ["hidden"])
+    for app in ("honest", "evil"):
+        platform.add_app(app, ["shown"])
+    return platform
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_an_xor_that_is_declared_as_a_network_is_refused(scrambled, frames):
+    network, hidden = parity_network(), scrambled.labels["hidden"]
+    released = network.apply(scrambled.features)
+    assert balanced_accuracy(hidden, released.sum(axis=1) % 2) > 0.95
+    fooled = Verifier(PAPER[:1])
+    assert fooled.verify(released, {"hidden": hidden}, persons=scrambled.persons).verdict == "accept"
+    platform = asking(scrambled, fooled)
+    proposal = platform.propose("Ann", "evil", network, frames=frames)
+    assert proposal.verdict == "reject"
+    with pytest.raises(PrivacyError, match="the app gets nothing"):
+        platform.allow(proposal)
+
+
+def test_a_network_without_a_certificate_is_refused(scrambled):
+    harmless = scrambled.features.copy()
+    harmless[:, 0] = np.random.default_rng(2).normal(size=len(harmless))
+    data = VerificationSet(harmless, scrambled.labels, scrambled.persons)
+    platform, inputs = asking(data, Verifier(PAPER[:1])), BITS + 1
+    layers = Layers(np.zeros(inputs), np.ones(inputs), (np.eye(inputs)[:, :3],), (np.zeros(3),))
+    network = LayeredSift(layers, Quantiser([[0.0]] * 3))
+    assert platform.propose("Ann", "evil", network).verdict == "accept"
+    with pytest.raises(PrivacyError, match=r"'layered' is verified by certificate only, and its alphabet"):
+        platform.propose("Ann", "evil", LayeredSift(layers))
+    long = LayeredSift(
+        Layers(np.zeros(inputs), np.ones(inputs), (np.eye(inputs)[:, :4],), (np.zeros(4),)), Quantiser([[0.0]] * 4)
+    )
+    with pytest.raises(PrivacyError, match=r"certificate only, and 2 frame\(s\) of all"):
+        platform.propose("Ann", "evil", long, frames=2)
+    numbers = LinearSift(np.zeros(inputs), np.ones(inputs), np.eye(inputs)[:, 4:])
+    platform.allow(platform.propose("Ann", "honest", numbers))
+    with pytest.raises(PrivacyError, match=r"certificate only, and 2 frame\(s\) of all"):
+        platform.propose("Ann", "evil", network)
 
 
 def test_xor_with_a_hash_cannot_hide_among_few_symbols(people):

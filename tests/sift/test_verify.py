@@ -208,6 +208,20 @@ def test_where_an_alphabet_is_too_large_to_certify_attackers_decide():
     assert [result.attacker for result in attacked.results] == ["lookup table", "logistic", "bayes"]
 
 
+def test_a_certificate_speaks_of_all_private_attributes_together():
+    rng = np.random.default_rng(6)
+    first, second = rng.integers(0, 2, (2, 6000)).astype(np.int8)
+    differ = (rng.random((6000, 1)) < 0.3 + 0.4 * (first ^ second)[:, None]).astype(int)  # tells neither by itself
+    alone = Verifier().verify(differ, {"male": first}, certified=True)
+    both = Verifier().verify(differ, {"male": first, "young": second}, certified=True)
+    assert (alone.verdict, both.verdict) == ("accept", "inconclusive")
+    assert [one.attribute for one in both.certificates] == ["male", "young", "anything about male and young"]
+    assert both.sentence.startswith("Inconclusive: anybody's guess of anything about male and young is right in ")
+    seldom = np.where(rng.random(6000) < 0.001, 1 - first, first).astype(np.int8)
+    with pytest.raises(InputError, match="2 symbols are too many .* rows of anything about male and tall"):
+        Verifier().verify(differ, {"male": first, "tall": seldom}, certified=True)
+
+
 def test_leaking_symbols_are_rejected_and_unclear_ones_left_open():
     _, private = leaky(1000, 0.0)
     rng = np.random.default_rng(6)

@@ -9,7 +9,9 @@ from blindsight.errors import InputError, PrivacyError
 from blindsight.sift.fewlevels import with_few_levels
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labels
+from blindsight.sift.layeredsift import LayeredSift
 from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.symbolsift import SymbolSift
 from blindsight.sift.union import certifiable
 from blindsight.sift.verificationset import VerificationSet
 
@@ -19,8 +21,10 @@ _FEW_NUMBERS = 3
 def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) -> Sift:
     """Return what may be verified of an app's sift: its symbols if they are few, else its hardened version.
 
-    Symbols are few if those of a single frame can be certified. Refused: sifts of another pipeline, and releases that
-    are neither linear nor of few symbols, because nobody can tell where such a sift hides things.
+    Symbols are few if those of a single frame can be certified. Refused: sifts of another pipeline, sifts that read
+    what never varies, and releases that are neither linear nor of few symbols, because nobody can tell where such a
+    sift hides things. More frames of a sift that is not linear, and such a sift beside others, are certified or refused
+    by `union`.
     """
     if sift.pipeline != data.pipeline:
         raise InputError(
@@ -51,9 +55,13 @@ def coarser(sift: Sift, reference: VerificationSet) -> Sift:
 
 
 def _refuse_unseen(sift: Sift, data: VerificationSet) -> None:
-    """Refuse a linear sift that reads what never varies on the verification rows: no certificate speaks of that."""
-    if not isinstance(sift, LinearSift):
-        return
+    """Refuse a sift that reads what never varies on the verification rows: no certificate speaks of that."""
+    if isinstance(sift, LinearSift):
+        weights = sift.matrix
+    elif isinstance(sift, LayeredSift | SymbolSift):
+        weights = sift.layers.weights[0]
+    else:
+        raise PrivacyError(f"nobody can tell which features a sift of kind {sift.kind!r} reads. Bring another kind.")
     constant = data.features.min(axis=0) == data.features.max(axis=0)
-    if np.any(sift.matrix[constant] != 0):
+    if np.any(weights[constant] != 0):
         raise PrivacyError("this sift reads features that never vary on the verification rows. Give them weight zero.")

@@ -75,8 +75,9 @@ class Certificate:
         """The certificate in one line."""
         share = 50 + math.ceil(self.bound * 1e3) / 10  # never rounded down
         return (
-            f"whoever sees the symbol guesses {self.attribute} right in at most {share:.1f}% of cases (50% is blind; "
-            f"{self.confidence:.0%} confidence; every attacker, present or future)"
+            f"whoever sees the symbol guesses {self.attribute} right in at most {share:.1f}% of cases, if having and "
+            f"lacking it were equally likely (50% is blind; {self.confidence:.0%} confidence; every attacker, present "
+            "or future)"
         )
 
     @property
@@ -132,6 +133,18 @@ def certify_joint(
     return max((sample.certificate(*pair, name, confidence) for pair in pairs), key=lambda found: found.bound)
 
 
+def fewest_rows(private: Mapping[str, NDArray[np.int8]]) -> int:
+    """Return how many rows the smallest class has that must be certified: of an attribute, or of their combinations.
+
+    >>> fewest_rows({"a": np.array([0, 1, 0, 1], np.int8), "b": np.array([0, 1, 1, -1], np.int8)})
+    1
+    """
+    single = min(int((column == value).sum()) for column in private.values() for value in (0, 1))
+    columns = np.stack(list(private.values()), axis=1)
+    together = np.unique(columns[(columns >= 0).all(axis=1)], axis=0, return_counts=True)[1]
+    return min(single, int(together.min())) if together.size else 0
+
+
 def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStatement:
     """Return what certificates of one release say together: each bound holds with its own confidence."""
     return PrivacyStatement(
@@ -174,7 +187,8 @@ class _Sample:
             raise InputError(f"symbols, labels and persons must have as many rows; got {len(codes)}, {len(classes)}.")
         if who is not None and len(np.unique(who[used])) == used.sum():
             who = None  # nobody is there twice
-        return cls(codes[used], classes[used], None if who is None else who[used], np.bincount(classes[used]))
+        seen = np.unique(codes[used], return_inverse=True)[1].astype(np.int64)  # symbols of unknown rows do not count
+        return cls(seen, classes[used], None if who is None else who[used], np.bincount(classes[used]))
 
     def certificate(self, yes: int, no: int, attribute: str, confidence: float) -> Certificate:
         """Bound every attacker that tells class `yes` from class `no`."""

@@ -7,10 +7,12 @@ ACSAC 2012: five classifiers on the released numbers as they come) does not look
 | --- | --- | --- |
 | `collinear_pair` | in the difference of two nearly equal numbers | harmless: `harden` drops the difference |
 | `low_digits` | behind the decimal point of whole numbers | harmless: `harden` rounds it away |
-| `xor_hash` | in a bit that is scrambled with a hash of the rest | not a sift but code, so it is not accepted at all |
+| `xor_hash` | in a bit that is scrambled with a hash of the rest | refused, unless certified |
 
-Without `harden`, attackers of the whitened view ("modern") still catch the first. The third, given as few symbols, is
-caught by the lookup table and bounded by the certificate, for which there is no place to hide.
+Without `harden`, attackers of the whitened view ("modern") still catch the first. The third is no linear sift, but a
+network can compute it (of a few bits, with any table for a hash), and declare it as data. No list of attackers is then
+to be trusted: what is not linear is released only as few symbols under a certificate, for which there is no place to
+hide.
 
 Each cheat is built from labelled features, as an app would, and comes with the app's own decoder. Features are taken as
 they are; `a` is a public score without covariance with the private attribute, `b` a score of the private attribute.
@@ -42,7 +44,7 @@ _LARGEST_WEIGHT = 50  # of whole numbers: large enough to look smooth, small eno
 class Cheat:
     """A way to smuggle: `release` turns features into what the app receives, `decode` that into private guesses.
 
-    `sift` is the cheat as a declared sift; None where no sift can do it, because it takes code.
+    `sift` is the cheat as a declared linear sift; None where no linear sift can do it.
     """
 
     name: str

@@ -1,8 +1,9 @@
 """A network as a sift: real numbers, or levels where a quantiser follows; plain arrays, no library needed to apply it.
 
 What a network lets out cannot be re-expressed in a basis of the platform's choice, as `harden` does with linear sifts,
-so an app's own network is acceptable only with few enough levels for a certificate. One that the platform trained
-itself (`adversarial`) can be attacked and judged like any other.
+and a network can scramble what it hides (`cheats`) beyond any list of attackers. So the platform releases one only
+under a certificate, of all its frames and together with all else that is out. Attacks alone (`Verifier`) say something
+about a network that was trained honestly (`adversarial`), nothing about one that was made to cheat.
 """
 
 from collections.abc import Mapping

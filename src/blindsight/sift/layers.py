@@ -1,8 +1,9 @@
 """A learned network as plain arrays: applied with numpy alone, whatever library trained it.
 
 x becomes (x - mean) / scale, then x @ weight + bias layer by layer with max(0, x) between; the last layer is left as it
-is. A network can compute almost anything, so unlike a matrix it cannot be made harmless by a change of basis: of a
-sift that is one, only a small alphabet with a certificate bounds what it tells.
+is. A network can compute almost anything, an XOR of the private attribute with a hash of the rest included, so unlike a
+matrix it cannot be made harmless by a change of basis: of a sift that is one, only a small alphabet with a certificate
+bounds what it tells.
 """
 
 from collections.abc import Mapping, Sequence

@@ -32,7 +32,7 @@ class Odometer:
 
 
 def readings(verification: Verification) -> tuple[Reading, ...]:
-    """Return the best guess of every attribute that was attacked, and its limit."""
+    """Return the best guess of every attribute that was attacked or certified, and its limit."""
     bounds = {certificate.attribute: certificate.bound for certificate in verification.certificates}
     found = []
     for name in dict.fromkeys(result.attribute for result in verification.results):
@@ -40,6 +40,9 @@ def readings(verification: Verification) -> tuple[Reading, ...]:
         guess = max(result.balanced_accuracy for result in rows)
         at_most = 0.5 + bounds[name] if name in bounds else max(result.limit for result in rows)
         found.append(Reading(name, guess, at_most, verification.certified))
+    attacked = {reading.attribute for reading in found}
+    joint = (one for one in verification.certificates if one.attribute not in attacked)
+    found += [Reading(one.attribute, 0.5 + one.estimate, 0.5 + one.bound, certified=True) for one in joint]
     return tuple(found)
 
 

@@ -14,9 +14,12 @@ version of its own (`candidate`). Section 9 leaves collusion open; here
 - all apps of a person are verified together (`union`), with what revoked grants have told before, because it cannot be
   taken back. Only grants that were revoked *because* they leak too much are left out, else nothing could ever be
   granted again; the odometer counts them too;
-- an app that tries sift after sift would get a bad one accepted in the end, by luck. Its n-th sift is verified at
-  confidence 1 - (1 - c) / (n (n + 1)), so that all its tries together err with probability 1 - c at most. Tries are
-  counted by the app's name: who may register names is for others to watch.
+- an app that tries sift after sift would get a bad one accepted in the end, by luck. Its n-th try (a sift, over so many
+  frames) is counted before it is verified, at confidence 1 - (1 - c) / (n (n + 1)), so that all its tries together err
+  with probability 1 - c at most. That holds for tries that were not steered by earlier answers: the same rows answer
+  each time, and an app that learns from the answers fits its sifts to them. So tell an app the verdict and no more; the
+  figures (`Proposal.to_dict`) are for the operator and the person. Tries are counted by the app's name: who may
+  register names is for others to watch.
 """
 
 from collections.abc import Callable, Iterable
@@ -134,15 +137,14 @@ class Platform:
             situation = watch.situation(person, app)
             others = watch.parts(watch.beside(person, app))
             used = self._register.frames_to(person, app)
-            tries = 1 if sift is None else self._register.tries(app, sift.digest)
         if frames <= used:
             raise InputError(f"app {app} has got {used} frames of this person already; ask for more than that in all.")
         mode: Mode = "included" if sift is None else "unincluded"
-        confidence = 1 - (1 - self.verifier.confidence) / (tries * (tries + 1))
         told = {"person": person, "app": app, "mode": mode, "proposed": "" if sift is None else sift.digest}
         try:
             candidate = self._candidate(sift, Policy(situation.app.public, situation.private))
-            verifier, part = replace(self.verifier, confidence=confidence), Part(candidate, frames)
+            confidence = self._confidence(app, sift, frames)
+            verifier, part = replace(self.verifier, confidence=confidence), Part(candidate, frames - used)
             found = examine(part, others, situation.private, self.data, verifier, progress=progress)
         except (InputError, PrivacyError) as error:
             self._decided(told, "denied", str(error))
@@ -152,8 +154,13 @@ class Platform:
         return Proposal(person, app, mode, candidate, budget, situation, found, *sure)
 
     def fewer_details(self, proposal: Proposal, *, progress: Progress = silent) -> Proposal:
-        """Verify a coarser version of what was proposed: bits instead of numbers, then fewer of them."""
-        less = coarser(proposal.sift, self.data if self._development is None else self._development)
+        """Verify a coarser version of what was proposed: bits instead of numbers, then fewer of them.
+
+        Where the bits begin is chosen on development rows: on verification rows the certificate would not hold.
+        """
+        if self._development is None:
+            raise InputError("this platform has no development rows to choose fewer details on. Allow or refuse.")
+        less = coarser(proposal.sift, self._development)
         frames, then = proposal.budget.frames, proposal.budget.then
         return self.propose(proposal.person, proposal.app, less, frames=frames, then=then, progress=progress)
 
@@ -245,6 +252,14 @@ class Platform:
         if self._development is None:
             raise InputError("this platform has no development rows to fit a sift of its own to. Bring a sift.")
         return included_sift(self._learner, policy, self._development)
+
+    def _confidence(self, app: str, sift: Sift | None, frames: int) -> float:
+        """Return how sure this try's verification must be, and count the try; the platform's own sift is none."""
+        n = 1
+        if sift is not None:
+            with self._register.current():
+                n = self._register.tried(app, sift.digest, frames)
+        return 1 - (1 - self.verifier.confidence) / (n * (n + 1))
 
     def _holding(self, person: str, app: str) -> Grant:
         """Return the grant through which an app gets something about a person today."""

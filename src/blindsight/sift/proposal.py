@@ -24,6 +24,8 @@ class Situation:
     apps: tuple[str, ...]
     """Whose grants those are, other than the app itself."""
     verifier: str
+    verification_set: str
+    """The digest of the rows it was verified on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,10 @@ class Proposal:
         return {key: value for key, value in grant.to_dict().items() if key != "time"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a page shows, as plain data."""
+        """Return everything for the operator and the person's page, as plain data.
+
+        An app is told the verdict alone: figures would teach it how to write its next sift.
+        """
         together = self.examination.together
         return {
             "person": self.person,

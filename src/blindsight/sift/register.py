@@ -8,6 +8,7 @@ anybody's private label.
 | record | what it says |
 | --- | --- |
 | person, app | what somebody hides; what an app asks for |
+| try | an app's sift is about to be verified, over so many frames |
 | decision | a sift was verified for an app and a person: verdict and why |
 | grant, confirm, revoke | an app may get a sift's release; it was verified anew; it may no longer |
 | release | so many frames went out through a grant |
@@ -48,7 +49,7 @@ class Register:
         self.grants: dict[int, Grant] = {}
         self.frames: Counter[int] = Counter()
         """Different frames released through each grant."""
-        self._tries: dict[str, list[str]] = {}
+        self._tries: dict[str, list[tuple[str, int]]] = {}
         self._clock = clock
         self._mutex = threading.Lock()
         self._journal = None if path is None else Journal(path, header=HEADER)
@@ -111,10 +112,11 @@ class Register:
         mine = (grant for grant in self.grants.values() if (grant.person, grant.app) == (person, app))
         return sum(self.frames[grant.number] for grant in mine)
 
-    def tries(self, app: str, sift: str) -> int:
-        """Return the how-manieth sift of this app this one is: the first is 1."""
-        seen = self._tries.get(app, [])
-        return seen.index(sift) + 1 if sift in seen else len(seen) + 1
+    def tried(self, app: str, sift: str, frames: int) -> int:
+        """Record that an app tries a sift over so many frames; return its how-manieth try that is: the first is 1."""
+        if (sift, frames) not in self._tries.get(app, []):
+            self.record("try", app=app, proposed=sift, frames=frames)
+        return self._tries[app].index((sift, frames)) + 1
 
     def _apply(self, record: dict[str, Any]) -> None:
         if "format" in record:
@@ -135,9 +137,11 @@ class Register:
     def _take_app(self, name: str, public: list[str], version: int, **_: Any) -> None:
         self.apps[name] = App(tuple(public), version)
 
-    def _take_decision(self, app: str, proposed: str, verdict: str, mode: str, **_: Any) -> None:
-        if mode == "unincluded" and verdict != "denied" and proposed not in self._tries.setdefault(app, []):
-            self._tries[app].append(proposed)
+    def _take_try(self, app: str, proposed: str, frames: int, **_: Any) -> None:
+        self._tries.setdefault(app, []).append((proposed, frames))
+
+    def _take_decision(self, **_: Any) -> None:
+        """Only for who reads the journal: tries are counted before they are decided."""
 
     def _take_grant(self, time: str, replaces: list[int], **data: Any) -> None:
         for number in replaces:

@@ -2,20 +2,29 @@
 
 Two sifts that each hide an attribute can give it away together: one releases a + b, the other a - b. Enev et al.,
 "SensorSift", ACSAC 2012, section 9, leave collusion open and suggest to treat all apps of a person "in unity": that is
-what happens here. What is released of one window of frames, by every sift up to its own number of frames, is put into
-one row and attacked (or, where all of it together has a small alphabet, certified) like the release of a single sift.
+what happens here. What is released of one window is put into one row and attacked (or, where all of it together has a
+small alphabet, certified) like the release of a single sift.
+
+Nobody knows which apps are given the same frames and which are given others, and either can be worse: a + b and a - b
+of one frame give b away, and ten glimpses of ten frames through one sift average their noise away. So a window has as
+many frames as all parts together, and every different sift is applied to every one of them. Whichever frames the apps
+get, what they put side by side is a part of that, so a certificate of the whole holds for it.
+
+A sift that is not linear can compute anything, an XOR with a hash included, in which no list of attackers finds its
+way: with one among the parts, the whole is certified or refused.
 """
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from blindsight.errors import InputError, PrivacyError
 from blindsight.progress import Progress, silent
-from blindsight.sift.certificate import ROWS_PER_SYMBOL
+from blindsight.sift.certificate import ROWS_PER_SYMBOL, fewest_rows
 from blindsight.sift.labels import Labels
-from blindsight.sift.sift import Sift
+from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.stream import Windows
 from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet
@@ -28,11 +37,6 @@ class Part:
 
     sift: Sift
     frames: int
-
-    @property
-    def alphabet(self) -> int | None:
-        """How many different windows there can be, or None where numbers are real."""
-        return None if self.sift.alphabet is None else int(self.sift.alphabet) ** self.frames
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,16 @@ def examine(
     *,
     progress: Progress = silent,
 ) -> Examination:
-    """Verify a sift by itself and then beside the others; the same release twice tells nothing twice."""
+    """Verify a sift by itself, a single frame first where that can be certified, and then beside the others."""
+    beside = list(others)
+    if part.frames > 1 and certifiable([part.sift.alphabet], data.private(private)):
+        single = verify_together([replace(part, frames=1)], private, data, verifier, progress=progress)
+        if single.verdict != "accept":
+            return Examination(single, None)
     alone = verify_together([part], private, data, verifier, progress=progress)
-    different = {(other.sift.digest, other.frames): other for other in others}
-    different.pop((part.sift.digest, part.frames), None)
-    if not different or alone.verdict != "accept":
+    if not beside or alone.verdict != "accept":
         return Examination(alone, None)
-    union = [*different.values(), part]
-    return Examination(alone, verify_together(union, private, data, verifier, progress=progress))
+    return Examination(alone, verify_together([*beside, part], private, data, verifier, progress=progress))
 
 
 def verify_together(
@@ -85,29 +91,46 @@ def verify_together(
     *,
     progress: Progress = silent,
 ) -> Verification:
-    """Verify what all parts (at least one) let out about one person, against all private attributes."""
+    """Verify what all parts (at least one) let out about one person, whichever frames each of them is given."""
     members = list(parts)
-    cut = data.windows(max(part.frames for part in members))
-    released = np.hstack(
-        [Windows(cut.rows[:, : part.frames]).concatenated(part.sift.apply(data.features)) for part in members]
-    )
+    frames, sifts = sum(part.frames for part in members), {part.sift.digest: part.sift for part in members}.values()
+    cut = _windows(data, frames, len(members))
+    released = np.hstack([cut.concatenated(sift.apply(data.features)) for sift in sifts])
     labels = {name: cut.labels(column) for name, column in data.private(private).items()}
+    certified = certifiable((sift.alphabet for sift in sifts), labels, frames)
+    opaque = [sift.kind for sift in sifts if not isinstance(sift, LinearSift)]
+    if opaque and not certified:
+        raise PrivacyError(
+            f"a sift of kind {opaque[0]!r} is verified by certificate only, and {frames} frame(s) of all that would be "
+            "out have too many symbols for that. Ask for fewer frames, or release fewer symbols."
+        )
     return verifier.verify(
         released,
         labels,
         persons=None if data.persons is None else cut.first(data.persons),
-        certified=certifiable((part.alphabet for part in members), labels),
+        certified=certified,
         progress=progress,
     )
 
 
-def certifiable(alphabets: Iterable[int | None], labels: Mapping[str, Labels]) -> bool:
-    """Tell whether the symbols of all alphabets together are few enough for these labels to certify.
+def certifiable(alphabets: Iterable[int | None], labels: Mapping[str, Labels], frames: int = 1) -> bool:
+    """Tell whether the symbols of all alphabets together, over so many frames, are few enough for these labels.
 
     >>> hidden = {"hidden": np.repeat([0, 1], [100, 70]).astype(np.int8)}
     >>> certifiable([2, 3], hidden), certifiable([2, 4], hidden), certifiable([2, None], hidden)
     (True, False, False)
     """
     sizes = list(alphabets)
-    fewest = min(int((column == value).sum()) for column in labels.values() for value in (0, 1))
-    return None not in sizes and math.prod(size or 0 for size in sizes) * ROWS_PER_SYMBOL <= fewest
+    symbols = math.prod(int(size or 0) for size in sizes) ** frames
+    return None not in sizes and symbols * ROWS_PER_SYMBOL <= fewest_rows(labels)
+
+
+def _windows(data: VerificationSet, frames: int, parts: int) -> Windows:
+    try:
+        return data.windows(frames)
+    except InputError as error:
+        if parts == 1:
+            raise
+        raise InputError(
+            f"all that would be out about this person is {frames} frames, which must be verified together: {error}"
+        ) from None

@@ -8,7 +8,7 @@
 
 Either decision is wrong with probability at most 1 - confidence. (Enev et al., "SensorSift", ACSAC 2012, compare bare
 accuracies with the threshold: a sift at the threshold is accepted or rejected by the toss of the split.) The threshold
-is on PrivLoss: .10 allows guesses that are right in 60% of cases.
+is on PrivLoss: .10 allows guesses that are right in 60% of cases, were having and lacking it equally likely.
 """
 
 import json
@@ -27,6 +27,7 @@ Verdict = Literal["accept", "reject", "inconclusive"]
 Ending = Literal["complete", "sure reject", "cancelled"]
 
 SCHEMA, VERSION = "blindsight/sift-verification", 1
+_BALANCED = ", if having and lacking it were equally likely"
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,10 @@ class Verification:
             proof = max(self.results, key=lambda result: result.interval.low)
             low = math.floor(1e3 * proof.interval.low) / 10
             guesses = f"{proof.attacker} guesses {proof.attribute} right in {proof.balanced_accuracy:.1%} of cases"
-            line = f"Reject: {guesses} (at least {low:.1f}%; {allowed})."
+            line = f"Reject: {guesses}{_BALANCED} (at least {low:.1f}%; {allowed})."
         else:
-            who = "anybody's guess" if self.certified else "the best known guess"
             high = f"at most {50 + math.ceil(1e3 * self.bound) / 10:.1f}%, {self.setting.confidence:.0%} sure"
-            reached = f"{who} of {self.best.attribute} is right in {self.best.balanced_accuracy:.1%} of cases"
-            line = f"{self.verdict.capitalize()}: {reached} ({high}; 50% is blind; {allowed})."
+            line = f"{self.verdict.capitalize()}: {self._reached}{_BALANCED} ({high}; 50% is blind; {allowed})."
         if self.ending == "cancelled":
             return f"{line} Cancelled after {len(self.results)} of {self.setting.planned} attacks."
         needed = self.needed
@@ -154,6 +153,15 @@ class Verification:
     def to_json(self) -> str:
         """Return everything as one JSON document."""
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=2)
+
+    @property
+    def _reached(self) -> str:
+        """How good the best guess was on these rows."""
+        if not self.certificates:
+            best = self.best
+            return f"the best known guess of {best.attribute} is right in {best.balanced_accuracy:.1%} of cases"
+        worst = max(self.certificates, key=lambda certificate: certificate.bound)
+        return f"anybody's guess of {worst.attribute} is right in {0.5 + worst.estimate:.1%} of cases"
 
     def _gaps(self) -> list[tuple[float, float, float]]:
         """Return (estimate, distance to the lower end, distance to the upper limit) of everything that must decide."""

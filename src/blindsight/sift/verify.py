@@ -3,7 +3,8 @@ prove.
 
 *What a verdict means.* `accept` says that no attacker on the list reads a private attribute better than the threshold
 allows, with the stated confidence; nothing about attackers off the list. *Certified mode*, for sifts with a small
-alphabet, drops the list: the bound holds for every attacker there can be (`certificate`).
+alphabet, drops the list: the bound holds for every attacker there can be (`certificate`), and with several private
+attributes for every question about all of them together.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3:
 
@@ -33,7 +34,7 @@ from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
 from blindsight.sift.bench import Attack, Bench, in_order
-from blindsight.sift.certificate import ROWS_PER_SYMBOL, Certificate, certify
+from blindsight.sift.certificate import ROWS_PER_SYMBOL, Certificate, certify, certify_joint, fewest_rows
 from blindsight.sift.evidence import AttackResult, Confidence
 from blindsight.sift.features import Features, check_shape
 from blindsight.sift.labels import Labels
@@ -127,8 +128,7 @@ class Verifier:
     ) -> tuple[tuple[Certificate, ...], tuple[Attacker, ...]]:
         """Return the certificates acceptance rests on, if any, and the attackers: of few symbols, first a table."""
         attackers = chosen_attackers(self.attackers)
-        fewest = min(int((column == value).sum()) for column in labels.values() for value in (0, 1))
-        per_symbol = 0.0 if given.alphabet is None else fewest / given.alphabet
+        per_symbol = 0.0 if given.alphabet is None else fewest_rows(labels) / given.alphabet
         if certified is None:  # by counts alone: a second chance after seeing the bound would cost confidence
             certified = per_symbol >= _ROWS_TO_CERTIFY
         if not certified:
@@ -137,6 +137,8 @@ class Verifier:
             certify(given.released, column, confidence=self.confidence, attribute=name, persons=who)
             for name, column in labels.items()
         )
+        if len(labels) > 1:  # what tells neither of two attributes may tell whether they differ
+            certificates += (certify_joint(given.released, labels, confidence=self.confidence, persons=who),)
         return certificates, (LOOKUP,)
 
     def _public(

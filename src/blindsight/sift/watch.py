@@ -1,7 +1,8 @@
 """Watching over what is out about a person: which grants count, which hold, what has to be verified anew.
 
 Grants count together that can tell something together: those that are live, with all frames they may release, and
-those that were revoked after they told something, with the frames they told. Left out are grants of another feature
+those that were revoked after they told something, with the frames they told. Two grants of the same sift count as two:
+their apps may be given different frames. Left out are grants of another feature
 pipeline, whose releases nobody can put beside these, and (except for the odometer) grants that were revoked because
 they were proven to leak: what they told is too much already, whatever comes beside it.
 """
@@ -9,7 +10,7 @@ they were proven to leak: what they told is too much already, whatever comes bes
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from blindsight.errors import InputError
+from blindsight.errors import InputError, PrivacyError
 from blindsight.progress import Progress
 from blindsight.sift.grants import Grant, Terms, verifier_name
 from blindsight.sift.odometer import Odometer, blind, readings
@@ -62,6 +63,7 @@ class Watch:
             others=tuple(beside.items()),
             apps=tuple(dict.fromkeys(name for name in apps if name != app)),
             verifier=verifier_name(self.verifier, certified=False),
+            verification_set=self.data.digest,
         )
 
     def terms(self, private: tuple[str, ...], found: Examination) -> Terms:
@@ -79,11 +81,10 @@ class Watch:
             private = self.register.private_of(person)
             live = self.register.live(person)
             kept = [grant for grant in live if self.holds(grant)]
-            told = self._told(self._harmless(person))
         revoked = []
         for grant in (one for one in live if one not in kept):
             with self.register.current():
-                others = self.parts(told | self._may_tell(kept))
+                others = self.parts(self._told(self._harmless(person)) | self._may_tell(kept))
             found, problem, leaks = self._examined(grant, others, private, progress)
             with self.register.current():
                 if self.register.private_of(person) != private or not self.register.grants[grant.number].live:
@@ -99,11 +100,11 @@ class Watch:
         with self.register.current():
             private = self.register.private_of(person)
             frames = self._told(self.register.told(person)) | self._may_tell(self.register.live(person))
-            parts = {(part.sift.digest, part.frames): part for part in self.parts(frames)}
+            parts = self.parts(frames)
         found = blind(private)
         if parts:
             verifier = replace(self.verifier, stop_early=False)
-            found = readings(verify_together(parts.values(), private, self.data, verifier, progress=progress))
+            found = readings(verify_together(parts, private, self.data, verifier, progress=progress))
         return Odometer(person, tuple(frames), found, self.verifier.confidence)
 
     def _harmless(self, person: str) -> list[Grant]:
@@ -114,7 +115,12 @@ class Watch:
         return {grant.number: self.register.frames[grant.number] for grant in grants if self._comparable(grant)}
 
     def _may_tell(self, grants: Iterable[Grant]) -> dict[int, int]:
-        return {grant.number: grant.budget.frames for grant in grants if self._comparable(grant)}
+        return {grant.number: self._frames(grant) for grant in grants if self._comparable(grant)}
+
+    def _frames(self, grant: Grant) -> int:
+        """Return how many frames a live grant may tell: its budget without what the app got through earlier grants."""
+        earlier = self.register.frames_to(grant.person, grant.app) - self.register.frames[grant.number]
+        return grant.budget.frames - earlier
 
     def _comparable(self, grant: Grant) -> bool:
         return grant.pipeline == self.data.pipeline
@@ -130,9 +136,9 @@ class Watch:
             return None, f"{hidden[0]} itself is private now", True
         verifier = replace(self.verifier, confidence=max(grant.confidence, self.verifier.confidence))
         try:
-            part = Part(self.store.sift(grant.sift), grant.budget.frames)
+            part = Part(self.store.sift(grant.sift), self._frames(grant))
             found = examine(part, others, private, self.data, verifier, progress=progress)
-        except InputError as error:
+        except (InputError, PrivacyError) as error:
             return None, str(error), False
         return found, found.sentence, found.verdict == "reject"
 
