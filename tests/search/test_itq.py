@@ -1,6 +1,5 @@
 """Iterative quantisation against scipy's Procrustes, scikit-learn's PCA, and faiss's own ITQ in mAP and in time."""
 
-
 import faiss
 import numpy as np
 import pytest

@@ -81,7 +81,7 @@ BITS = 6
 
 def parity_network():
     """A declared sift that lets out the signs of features 1 to 6, and the parity of those and of feature 0."""
-    inputs, steps = BITS + 1, 2 * (BITS + 1)
+    inputs = BITS + 1
     sharp, start = np.repeat(1e4 * np.eye(inputs), 2, axis=1), np.tile([1.0, 0.0], inputs)
     sign = np.kron(np.eye(inputs), [[1.0], [-1.0]])  # max(0, tx + 1) - max(0, tx) is 0 or 1
     count = np.repeat(sign.sum(axis=1, keepdims=True), inputs, axis=1)
@@ -89,13 +89,12 @@ def parity_network():
     last = np.block([[np.eye(BITS), np.zeros((BITS, 1))], [np.zeros((inputs, BITS)), teeth]])
     weights = (sharp, np.hstack([sign[:, 1:], count]), last)
     biases = (start, np.r_[np.zeros(BITS), -np.arange(inputs)], np.zeros(inputs))
-    assert sharp.shape == (inputs, steps)
     return LayeredSift(Layers(np.zeros(inputs), np.ones(inputs), weights, biases), Quantiser([[0.5]] * inputs))
 
 
 @pytest.fixture(scope="module")
 def scrambled():
-    """Two rows a person whose feature 0 tells what is hidden, and the parity of a release of them."""
+    """Two rows a person; feature 0 tells what is hidden, the others nothing."""
     rng = np.random.default_rng(1)
     who, hidden = np.repeat(np.arange(3000), 2), np.repeat(rng.integers(0, 2, 3000), 2).astype(np.int8)
     X = rng.normal(size=(6000, BITS + 1)).astype(np.float32)
@@ -104,6 +103,7 @@ def scrambled():
 
 
 def asking(data, verifier):
+    """A platform with Ann, who hides something, and two apps."""
     platform = Platform(data, verifier=verifier)
     platform.set_preferences("Ann", ["hidden"])
     for app in ("honest", "evil"):

@@ -265,7 +265,7 @@ def test_two_harmless_sifts_that_leak_together_are_refused_together():
 
 
 def test_one_sift_for_several_apps_is_several_glimpses():
-    """Each app may be given another frame: alone each guesses 55%, five of them 59%."""
+    """Each app may be given another frame: alone each guesses 55%, three of them 57%."""
     rng = np.random.default_rng(4)
     who, hidden = np.repeat(np.arange(3000), 4), np.repeat(rng.integers(0, 2, 3000), 4).astype(np.int8)
     X = rng.normal(size=(len(who), 2)).astype(np.float32)

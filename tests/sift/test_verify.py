@@ -218,7 +218,7 @@ def test_a_certificate_speaks_of_all_private_attributes_together():
     assert [one.attribute for one in both.certificates] == ["male", "young", "anything about male and young"]
     assert both.sentence.startswith("Inconclusive: anybody's guess of anything about male and young is right in ")
     seldom = np.where(rng.random(6000) < 0.001, 1 - first, first).astype(np.int8)
-    with pytest.raises(InputError, match="2 symbols are too many .* rows of anything about male and tall"):
+    with pytest.raises(InputError, match=r"2 symbols are too many .* rows of anything about male and tall"):
         Verifier().verify(differ, {"male": first, "tall": seldom}, certified=True)
 
 
