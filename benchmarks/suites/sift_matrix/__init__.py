@@ -24,8 +24,8 @@ BENCHMARK = Benchmark(
         "The data differ: 45,135 photographs of 200 celebrities and ten attributes there; here drawn faces with ten "
         "attributes of known correlation, and UTKFace with seven.",
         "PubLoss is the lowest, PrivLoss the highest over all classifiers asked, as in the paper. Eq. 5, its measure, "
-        "is the mean of the precisions: a few lucky guesses of a rare attribute raise it, and an attacker that is right "
-        "in most of either class of one hardly does. Verdicts here rest on balanced accuracy.",
+        "is the mean of the precisions: a few lucky guesses of a rare attribute raise it, one who is mostly right "
+        "about either class of one hardly does. Verdicts here rest on balanced accuracy.",
         "The paper compares bare estimates with .10. Accepted here means that the upper limit (95%) is at most .10.",
         "The symbol is one bit, the best under a cap on its leak; it is certified against every attacker, by counts.",
         "The accepted of several sifts for one policy are judged by the same people: of three tries each may pass "
