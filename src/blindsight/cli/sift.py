@@ -47,7 +47,7 @@ PolicyOption = Annotated[Path | None, typer.Option("--policy", help="Both, as a 
 MethodOption = Annotated[Method, typer.Option("--method", help="Who makes the sift.")]
 ComponentsOption = Annotated[int, typer.Option("--components", help="Numbers let out; the paper's K.", min=1)]
 PrivacyOption = Annotated[
-    float | None, typer.Option("--privacy", help="Weight of hiding, the paper's lambda: ppls 1, adversarial 2; or inf.")
+    float | None, typer.Option("--privacy", help="Weight of hiding, the paper's lambda; default 1, or inf.")
 ]
 ThresholdOption = Annotated[
     float, typer.Option("--threshold", help="What a guess of the private may gain over a blind one.")
@@ -387,7 +387,7 @@ def _learner(
         return SymbolLearner(leak=threshold, confidence=confidence, random_state=seed)
     from blindsight.sift.adversarial import AdversarialSift
 
-    return AdversarialSift(components, 2.0 if privacy is None else privacy, random_state=seed)
+    return AdversarialSift(components, 1.0 if privacy is None else privacy, random_state=seed)
 
 
 def _sift_result(
