@@ -71,6 +71,7 @@ def _drawn(rows: int, features: int, seed: int) -> LabelledRows:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 2, (2, rows)).astype(np.int8)
     moves = rng.standard_normal((2, features), dtype=np.float32) / 10
+    moves[1] += moves[0]  # where the attributes are not seen alike there is nothing to weigh
     drawn = rng.standard_normal((rows, features), dtype=np.float32)
     for block in np.array_split(np.arange(rows), max(1, rows // 1_000)):
         drawn[block] += (labels[:, block].T - np.float32(0.5)) @ moves

@@ -25,6 +25,9 @@ BENCHMARK = Benchmark(
     sections=sections,
     notes=(
         "An app decodes with its own knowledge of the trick; verifiers know nothing but the released numbers.",
+        "Attackers alone, the paper's or ours, do not find what hides in low digits or behind a hash.",
+        "After hardening, the app's decoder of low digits sees whole numbers and is blind by construction: what counts "
+        "there is what all read, a table of the 256 levels among them, and the certificate.",
         "Verdicts at .10 and 95%: accept, if the upper limit of every attacker is at most that; reject, if the lower "
         "end of one is above; the paper's verifier here is its five attackers under the same rule.",
         "XOR with a hash takes code. A platform that takes sifts as data never runs it; as few declared symbols it is "

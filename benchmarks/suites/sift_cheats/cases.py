@@ -68,7 +68,7 @@ def _drawn_faces() -> Rows:
 def _photographs(path: Path) -> Rows:
     from blindsight.data import load
 
-    dataset = load("utkface", path=path, limit=2 * FACES, random_state=0)
+    dataset = load("utkface", path=path, count=2 * FACES)
     assert dataset.images is not None
     return _grey(dataset.images), {name: dataset.attribute(name) for name in POLICIES["utkface"]}
 

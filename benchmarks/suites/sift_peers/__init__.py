@@ -38,6 +38,7 @@ BENCHMARK = Benchmark(
         "CorrelationRemover cannot be applied without the private label of the person, which an app's platform lacks.",
         "INLP is Ravfogel et al.'s with 15 logistic regressions. PLS follows LEACE, INLP and CorrelationRemover, which "
         "by themselves release all dimensions.",
+        "The adversarial encoder has the library's default weight of privacy, 1.",
         "The label is the public attribute as well as the features tell it; capped, the best bit that should be "
         "certified within .10; parity, as frequent with the private attribute as without.",
         "Policies are few and share people and attributes: differences of a point or two between means say little.",
