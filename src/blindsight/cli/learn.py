@@ -62,6 +62,9 @@ def learn_encrypted(
     ] = 1,
     out: OutOption = Path("out/learn"),
     resume: ResumeOption = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
+    ] = False,
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,
@@ -71,6 +74,9 @@ def learn_encrypted(
 
     _prepare(out, scheme, key_bits, sparsity)
     study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
+    described = {"data": data, "path": None if path is None else str(path.absolute()), "count": count, "seed": seed}
+    described |= {"features": features, "components": components, "attributes": attributes, "owners": owners}
+    _write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described | {"sharing": sharing})
     learner = FederatedClassifier(
         scheme,
         rounds=rounds,
@@ -92,6 +98,8 @@ def learn_encrypted(
     )
     learner.model_.save(out / "model.npz")
     _write_statement(out, learner.statement_)
+    if record and learner.recorded_ is not None:
+        learner.recorded_.save(out / "recorded-round.npz")
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
         _write_report(out, data, learner, owners)
     final = learner.history_[-1]
@@ -296,5 +304,9 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
 
 
 def _write_statement(out: Path, statement: "PrivacyStatement") -> None:
-    with atomic_writer(out / "statement.json") as stream:
-        stream.write(json_module.dumps(statement.to_dict(), indent=2, ensure_ascii=False).encode())
+    _write_json(out / "statement.json", statement.to_dict())
+
+
+def _write_json(path: Path, document: dict[str, Any]) -> None:
+    with atomic_writer(path) as stream:
+        stream.write(json_module.dumps(document, indent=2, ensure_ascii=False).encode())

@@ -79,6 +79,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     public_score_ : the validation score of the public model, before any round; None without validation data.
     statement_ : the `PrivacyStatement`.
     views_ : a `RoleView` of what each role held, if recorded.
+    recorded_ : the first round played, with everybody's messages and updates, if recorded: for audits only.
     n_features_in_ : the number of features.
     """
 
@@ -196,6 +197,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.public_score_ = None if run is None else run.state.first_score
         self.statement_ = alone() if run is None else run.statement
         self.views_ = () if run is None else run.views
+        self.recorded_ = None if run is None else run.recorded
         return self
 
     def _fit_alone(self, X: Any, y: ArrayLike | None) -> Self:

@@ -142,7 +142,7 @@ class Federation:
         result = self._sum(sent, number, absent)
         shared = self.learner.combine(state.shared, result)
         if self.witness is not None:
-            self.witness.look(next(iter(sent.items())), result.values, state.shared.shape)
+            self.witness.look(state.shared, sent, result)
         report = RoundReport(
             round=number,
             score=self.learner.score(shared),

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.linearmodel import Array
+from blindsight.learn.recording import RecordedRound
+from blindsight.learn.session import RoundResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +37,11 @@ class Witness:
     It does not listen during set-up, when keys are handed out.
     """
 
-    def __init__(self) -> None:
-        """Begin with nothing seen."""
+    def __init__(self, scheme: str, minimum_per_position: int = 1) -> None:
+        """Begin with nothing seen of a run by this scheme."""
+        self._scheme, self._minimum_per_position = scheme, minimum_per_position
         self.views: tuple[RoleView, ...] = ()
+        self.recorded: RecordedRound | None = None
         self.listens = False
         self._messages: defaultdict[str, list[bytes]] = defaultdict(list)
 
@@ -46,13 +50,23 @@ class Witness:
         if self.listens:
             self._messages[party].append(message)
 
-    def look(self, update: tuple[str, Array], total: Array, shape: tuple[int, ...]) -> None:
-        """Keep one owner's update and the sum, as pictures of this shape, beside the messages of the first round."""
-        if not self.views:
-            owner, sent = update
-            pictures = (vector[: math.prod(shape)].reshape(shape) for vector in (sent, total))
-            self.views = _role_views(self._messages, owner, *pictures)
-            self._messages.clear()
+    def look(self, before: Array, sent: Mapping[str, Array], result: RoundResult) -> None:
+        """Keep the first round: what was sent and what came of it, beside the messages, and pictures of one owner's."""
+        if self.views:
+            return
+        self.recorded = RecordedRound(
+            scheme=self._scheme,
+            minimum_per_position=self._minimum_per_position,
+            messages={party: tuple(items) for party, items in self._messages.items()},
+            sent=dict(sent),
+            total=result.values,
+            withheld=result.withheld,
+            before=before,
+        )
+        owner, update = next(iter(sent.items()))
+        pictures = (vector[: before.size].reshape(before.shape) for vector in (update, result.values))
+        self.views = _role_views(self._messages, owner, *pictures)
+        self._messages.clear()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from blindsight.errors import InputError
 from blindsight.learn.aggregation import open_session
 from blindsight.learn.checkpoint import Checkpoint
 from blindsight.learn.federation import SLOT_BITS, Federation, FederationState, Learner, Memory, fraction_bits
+from blindsight.learn.recording import RecordedRound
 from blindsight.learn.roleviews import RoleView, Witness
 from blindsight.learn.rounds import Criterion, EarlyStopping, RoundReport
 from blindsight.learn.session import Session
@@ -108,7 +109,8 @@ class Run:
 
     state: FederationState
     statement: PrivacyStatement
-    views: tuple[RoleView, ...]
+    views: tuple[RoleView, ...] = ()
+    recorded: RecordedRound | None = None
 
 
 def play(
@@ -121,7 +123,7 @@ def play(
     progress: Progress,
 ) -> Run:
     """Play all rounds, or those that a checkpoint says are left."""
-    witness = Witness() if settings.record else None
+    witness = Witness(settings.scheme, settings.minimum_per_position) if settings.record else None
     _check(task, settings)
     session = _open(task, settings, witness)
     federation = Federation(
@@ -138,7 +140,8 @@ def play(
         state = _begin(task, int(science(random_state).integers(2**63)))
     keep = _forget if kept is None else kept.save
     state = federation.run(state, keep=keep, on_round=on_round, progress=progress)
-    return Run(state, _statement(session, len(state.history)), () if witness is None else witness.views)
+    statement = _statement(session, len(state.history))
+    return Run(state, statement) if witness is None else Run(state, statement, witness.views, witness.recorded)
 
 
 def _check(task: Task[L], settings: RunSettings) -> None:

@@ -1,0 +1,40 @@
+"""A few of many values: what is left of a participant's change of the model after selection."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError
+
+Vector = NDArray[np.float32]
+"""All trainable parameters of a network, or a change of them, in one row."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseUpdate:
+    """Values at ascending places of a vector of `dimension` zeros. It is private until it was protected."""
+
+    dimension: int
+    indices: NDArray[np.int64]
+    values: Vector
+
+    def __post_init__(self) -> None:
+        """Refuse what is no part of a vector."""
+        if self.indices.ndim != 1 or self.indices.shape != self.values.shape:
+            raise InputError(
+                f"an update has one value for each place; got {self.indices.shape} and {self.values.shape}."
+            )
+        if self.indices.size and (
+            self.indices[0] < 0 or self.indices[-1] >= self.dimension or (np.diff(self.indices) <= 0).any()
+        ):
+            raise InputError(f"places must ascend within 0 to {self.dimension - 1}, each once.")
+
+    def __repr__(self) -> str:
+        return f"<SparseUpdate: {self.indices.size} of {self.dimension} values, hidden>"
+
+    def dense(self) -> Vector:
+        """Return the whole vector."""
+        vector = np.zeros(self.dimension, dtype=np.float32)
+        vector[self.indices] = self.values
+        return vector
