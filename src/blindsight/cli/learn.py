@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from blindsight.cli.selective import learn_selective
 from blindsight.cli.terminal import DebugOption, JsonOption, LiveTable, SeedOption, show, table, terminal_progress
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import atomic_writer, cache_folder, storage_errors
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.statement import PrivacyStatement
 
 app = typer.Typer(help="Train together without seeing each other's data or updates.", no_args_is_help=True)
+
+app.command("selective")(learn_selective)
 
 DataOption = Annotated[str, typer.Option("--data", help="Name of the collection; see `blindsight data list`.")]
 PathOption = Annotated[

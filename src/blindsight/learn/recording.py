@@ -6,6 +6,7 @@ parties run in one process, it is asked for on purpose, and its file can be read
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -78,4 +79,4 @@ class RecordedRound:
 
 def _split(whole: bytes, lengths: list[int]) -> tuple[bytes, ...]:
     ends = np.cumsum([0, *lengths]).tolist()
-    return tuple(whole[start:end] for start, end in zip(ends[:-1], ends[1:], strict=True))
+    return tuple(whole[start:end] for start, end in pairwise(ends))

@@ -11,8 +11,9 @@ from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.search.function import HashFunction, LinearHash
 from blindsight.search.kernel import KernelHash
 from blindsight.search.layers import LayeredHash
-from blindsight.search.network import Module, NetworkHash
+from blindsight.search.network import NetworkHash
 from blindsight.search.spectral import SpectralHash
+from blindsight.torchbridge import Module
 
 _KIND = "blindsight/hash-function.1"
 _FUNCTIONS: dict[str, type[HashFunction]] = {

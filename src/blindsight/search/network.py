@@ -14,51 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
-from blindsight.extras import require
 from blindsight.search.codes import Codes, blocks, pack
 from blindsight.search.function import Floats, HashFunction
-
-Module = Any
-"""A torch.nn.Module."""
-
-Tensor = Any
-"""A torch.Tensor."""
+from blindsight.torchbridge import Module, Tensor, check_inputs, load_torch, to_batch
 
 _ROWS = 256  # inputs that go through the module at once
-_COLOURS = 3
-
-
-def load_torch() -> Any:
-    """Return the torch library, or say which extra brings it."""
-    return require("torch", extra="deep", purpose="deep hashing")
-
-
-def check_inputs(X: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
-    """Return what a module is to be fed with, bytes or float32 (n, ...), or say what is wrong with it."""
-    rows = np.asarray(X)
-    if rows.dtype.kind not in "biuf" or rows.ndim < 2 or not rows[:1].size:
-        raise InputError(f"inputs of a network must be numbers of shape (n >= 1, ...); got {rows.dtype} {rows.shape}.")
-    if shape is not None and rows.shape[1:] != shape:
-        raise InputError(f"this network was trained on inputs of shape {shape}; got {rows.shape[1:]}.")
-    if rows.dtype == np.uint8:
-        return rows
-    with np.errstate(over="ignore"):
-        floats = np.asarray(rows, dtype=np.float32)
-    if not np.isfinite(floats).all():
-        raise InputError("inputs of a network hold NaN or infinite values. Remove or repair those rows.")
-    return floats
-
-
-def to_batch(rows: NDArray[Any], device: str) -> Tensor:
-    """Return checked inputs as the float tensor a module gets.
-
-    Images (n, height, width, 3) turn to (n, 3, height, width), as torch's convolutions want them; bytes become
-    fractions of 255. All else goes in as it is.
-    """
-    batch = load_torch().tensor(np.ascontiguousarray(rows), device=device)
-    if rows.ndim == 4 and rows.shape[3] == _COLOURS:
-        batch = batch.permute(0, 3, 1, 2)
-    return batch.float() / 255 if rows.dtype == np.uint8 else batch.float()
 
 
 def with_head(module: Module, example: Tensor, bits: int) -> Module:

@@ -37,7 +37,8 @@ _ASSUMPTIONS = (
     "all parties follow the protocol (semi-honest); in particular the aggregator adds up what the receipts name, which "
     "the key generator cannot check, and users encrypt honest updates",
     "no collusion: the key generator with anyone who has a contribution reads it; the aggregator with any one user "
-    "(who knows phi) reads where every user's update is non-zero; all users but one read the last one's update",
+    "(who knows phi) reads which blocks every user sent, and the weights of those that nobody else sent; all users but "
+    "one read the last one's update",
     "decisional composite residuosity, with the short exponents of Damgard, Jurik and Nielsen; HKDF-SHA256 and AES-256",
     "enrolments and set-up messages travel through authenticated, encrypted channels",
 )

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 
+from blindsight.crypto.bfv import SecretKey
 from blindsight.crypto.signing import SigningKey
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.lattice.aggregator import LatticeAggregator
@@ -26,18 +27,21 @@ class LatticeSession(Session):
         self,
         terms: SumTerms,
         *,
+        key: SecretKey | None = None,
         source: ByteSource = system_bytes,
         record: Recorder | None = None,
         transit: Transit | None = None,
     ) -> None:
-        """Make all parties, with identities known to each other, and hand out the public key."""
+        """Make all parties, with identities known to each other; hand out the public half of a key, given or new."""
         super().__init__(terms, transit=transit)
         post, self._source = Post(terms.users), source
         identities = {party: SigningKey.generate(source) for party in (*terms.users, AGGREGATOR, KEY_GENERATOR)}
-        roster = Roster(terms, {party: identity.public for party, identity in identities.items()})
+        self.roster = roster = Roster(terms, {party: identity.public for party, identity in identities.items()})
         records = {party: recorder_of(record, party) for party in identities}
         with post.working(KEY_GENERATOR, "set up"):
-            self._generator = LatticeKeyGenerator(roster, identities[KEY_GENERATOR], record=records[KEY_GENERATOR])
+            self._generator = LatticeKeyGenerator(
+                roster, identities[KEY_GENERATOR], secret=key, record=records[KEY_GENERATOR]
+            )
             setup = self._generator.setup()
         self._aggregator = LatticeAggregator(roster, identities[AGGREGATOR], record=records[AGGREGATOR])
         self._users = {user: LatticeUser(user, roster, identities[user], record=records[user]) for user in terms.users}

@@ -40,7 +40,7 @@ class MaskSession(Session):
         super().__init__(terms, transit=transit)
         self._source = source
         identities = {party: SigningKey.generate(source) for party in (*terms.users, AGGREGATOR)}
-        roster = Roster(terms, {party: identity.public for party, identity in identities.items()})
+        self.roster = roster = Roster(terms, {party: identity.public for party, identity in identities.items()})
         self._server = MaskServer(roster, identities[AGGREGATOR], record=recorder_of(record, AGGREGATOR))
         self._users = {
             user: MaskUser(user, roster, identities[user], source=source, record=recorder_of(record, user))

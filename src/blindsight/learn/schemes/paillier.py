@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.privatekey import PrivateKey
 from blindsight.crypto.wire import decode
 from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User, statement
@@ -53,25 +54,26 @@ class PaillierSession(Session):
         terms: SumTerms,
         sparse: Terms,
         *,
+        key: PrivateKey | None = None,
         pool: Executor | None = None,
         threads: int | None = None,
         source: ByteSource = system_bytes,
         record: Recorder | None = None,
         transit: Transit | None = None,
     ) -> None:
-        """Make all parties and set them up (Algorithm 1, steps 1 and 2)."""
+        """Make all parties and set them up (Algorithm 1, steps 1 and 2); an existing key pair may be given."""
         super().__init__(terms, transit=transit)
         self.scheme = "block-dphe" if sparse.slots > 1 else "dphe"
         self.block, self.sparse = sparse.slots, sparse
         self._pool, self._threads, self._source = pool, threads, source
         self._record = record
         self._noted = b""
-        self._set_up()
+        self._set_up(key)
 
-    def _set_up(self) -> None:
+    def _set_up(self, key: PrivateKey | None) -> None:
         post, source, sparse = Post(self.terms.users), self._source, self.sparse
         with post.working(KEY_GENERATOR, "set up"):
-            self._generator = KeyGenerator(sparse, source=source, record=self._note)
+            self._generator = KeyGenerator(sparse, key=key, source=source, record=self._note)
         self._aggregator = Aggregator(sparse, source=source, record=recorder_of(self._record, AGGREGATOR))
         self._users = {
             name: User(name, sparse, source=source, record=recorder_of(self._record, name)) for name in sparse.users

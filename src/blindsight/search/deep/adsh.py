@@ -20,7 +20,7 @@ from blindsight.search.codes import Codes, pack
 from blindsight.search.deep.learner import DeepHashLearner
 from blindsight.search.deep.losses import adsh_codes, adsh_loss
 from blindsight.search.deep.training import Rows, Training
-from blindsight.search.network import Module, Tensor, load_torch
+from blindsight.torchbridge import Module, Tensor, load_torch
 
 _PASSES = 3  # over the drawn rows in one round, the paper's T_in
 

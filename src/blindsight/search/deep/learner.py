@@ -20,10 +20,11 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.search.codes import check_bits
 from blindsight.search.deep.perceptron import frozen, perceptron, standardiser
-from blindsight.search.deep.training import Rows, Training, seeded
+from blindsight.search.deep.training import Rows, Training
 from blindsight.search.function import HashFunction
 from blindsight.search.learner import Classes, HashLearner
-from blindsight.search.network import Module, NetworkHash, check_inputs, to_batch, with_head
+from blindsight.search.network import NetworkHash, with_head
+from blindsight.torchbridge import Module, check_inputs, seeded, to_batch
 
 
 class DeepHashLearner(HashLearner):

@@ -7,7 +7,7 @@ import numpy as np
 
 from blindsight.search.function import Floats
 from blindsight.search.layers import LayeredHash
-from blindsight.search.network import Module, load_torch
+from blindsight.torchbridge import Module, load_torch
 
 _FLOOR = 0.1  # of the features' root mean variance: a feature that hardly varies is noise, not to be blown up
 

@@ -10,8 +10,6 @@ random weights would start, the losses are flat, and DPSH and DSH can stay there
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 from blindsight.errors import InputError
 from blindsight.search.codes import blocks
 from blindsight.search.learner import Classes
-from blindsight.search.network import Module, Tensor, load_torch, to_batch
+from blindsight.torchbridge import Module, Tensor, load_torch, to_batch
 
 Rows = NDArray[np.int64]
 """Numbers of training rows."""
@@ -29,19 +27,6 @@ _COMPARED = 2048  # rows of the bank
 _ROWS = 256  # rows that go through the network at once where no gradient is needed
 _DECAY = 1e-4  # of the weights
 _STILL = 1e-6  # standard deviation of an output below which it is taken for constant
-
-
-@contextmanager
-def seeded(generator: np.random.Generator, device: str) -> Iterator[None]:
-    """Seed torch's own generators for initial weights and dropout, and leave them as they were before."""
-    torch = load_torch()
-    seed = int(generator.integers(2**63))
-    cuda = torch.device(device).type == "cuda"
-    with torch.random.fork_rng(devices=[torch.device(device)] if cuda else []):
-        torch.default_generator.manual_seed(seed)
-        if cuda:
-            torch.cuda.manual_seed(seed)
-        yield
 
 
 def balance(layers: Module, inputs: Tensor) -> None:

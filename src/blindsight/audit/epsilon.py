@@ -1,0 +1,212 @@
+"""A lower bound on epsilon from running a mechanism: what it cannot be better than, with a stated confidence.
+
+*The guarantee.* If a mechanism is (epsilon, delta)-differentially private, the bound exceeds epsilon with probability
+at most 1 - `confidence`. It holds for every mechanism, every number of runs and every way to score what is released;
+only how close the bound comes to the truth depends on them. A low bound proves nothing.
+
+*How.* The mechanism is run on two neighbouring inputs, many times and independently. Privacy says of every event A
+
+    P(A | first) <= e^epsilon P(A | second) + delta,    hence    epsilon >= ln((P(A | first) - delta) / P(A | second)),
+
+and the same with the inputs exchanged. The first half of the runs chooses an event for either direction: of all
+releases with a score above some threshold (below it for the exchanged inputs) those that promise most. Where the score
+grows with the likelihood ratio, no event does better (Neyman and Pearson 1933). The second half counts how often the
+chosen event happens. Four binomial rates are bounded (two events, two inputs), each by the exact limit of Clopper and
+Pearson (Biometrika 1934) with a quarter of the allowed error. This is the test of Ding et al. ("Detecting violations of
+differential privacy", CCS 2018) and of Jagielski, Ullman and Oprea ("Auditing differentially private machine learning",
+NeurIPS 2020), the latter with both directions.
+
+*What limits it.* n evaluated runs of each input cannot show more than about ln(n / ln(4 / (1 - confidence))), however
+bad the mechanism is: see `runs_needed`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
+
+from blindsight.errors import InputError
+
+CONFIDENCE = 0.999
+"""The default: a table of twenty such bounds has a false alarm in it with probability of at most 2%."""
+
+Draws = NDArray[Any]
+"""What was released in each run, one row per run."""
+
+Score = Callable[[Draws], NDArray[np.float64]]
+"""Tells for each release how much it speaks for the first input and against the second."""
+
+Scorer = Callable[[Draws, Draws], Score]
+"""Learns a score from releases of the two inputs; see `blindsight.audit.scores`."""
+
+_TAILS = 4  # binomial rates that are bounded: two events, each under two inputs
+_THRESHOLDS = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonBound:
+    """With this confidence the mechanism is not (epsilon, delta)-private for any epsilon below `lower`.
+
+    `runs` were made of each of two inputs. Of those `evaluated`, the event happened in `hits` under the input where it
+    is likelier and in `false_alarms` under the other.
+    """
+
+    lower: float
+    confidence: float
+    delta: float
+    runs: int
+    evaluated: int
+    hits: int
+    false_alarms: int
+
+    @property
+    def most(self) -> float:
+        """The largest bound that so many runs could have given."""
+        return most_certifiable(self.runs, confidence=self.confidence, delta=self.delta)
+
+    @property
+    def attack(self) -> str:
+        """How it was measured, in words."""
+        return f"neighbouring inputs, {self.runs:,} runs of each (at most {self.most:.2f} can be shown)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return asdict(self) | {"most": self.most}
+
+
+def epsilon_bound(
+    first: ArrayLike, second: ArrayLike, *, delta: float, scorer: Scorer, confidence: float = CONFIDENCE
+) -> EpsilonBound:
+    """Return a lower bound on epsilon from independent releases of two neighbouring inputs, one row per run.
+
+    >>> from blindsight.audit.scores import by_frequency
+    >>> lies = np.arange(4000) % 5 == 0  # every fifth answer: epsilon is ln 4 = 1.386
+    >>> bound = epsilon_bound(lies, ~lies, delta=0.0, scorer=by_frequency)
+    >>> round(bound.lower, 2), round(bound.most, 2), bound.hits, bound.false_alarms
+    (1.19, 5.48, 1600, 400)
+    """
+    releases = np.asarray(first), np.asarray(second)
+    check_parameters(confidence, delta)
+    if len(releases[0]) != len(releases[1]) or len(releases[0]) < 2:
+        raise InputError(
+            f"both inputs need as many runs, at least 2; got {len(releases[0])} and {len(releases[1])} releases."
+        )
+    runs, tail = len(releases[0]), (1 - confidence) / _TAILS
+    half = runs // 2
+    score = scorer(releases[0][:half], releases[1][:half])
+    scores = tuple(np.asarray(score(released), dtype=np.float64) for released in releases)
+    if any(values.shape != (runs,) or np.isnan(values).any() for values in scores):
+        raise InputError("a score must be one number, not NaN, for each release.")
+    either = (scores, (-scores[1], -scores[0]))
+    events = [_counts(likely, unlikely, half, delta, tail) for likely, unlikely in either]
+    lowers = [float(loss_limit(*counts, runs - half, delta=delta, tail=tail)) for counts in events]
+    best = int(np.argmax(lowers))
+    hits, false_alarms = events[best]
+    return EpsilonBound(
+        lower=lowers[best],
+        confidence=confidence,
+        delta=delta,
+        runs=runs,
+        evaluated=runs - half,
+        hits=hits,
+        false_alarms=false_alarms,
+    )
+
+
+def runs_needed(epsilon: float, *, confidence: float = CONFIDENCE, delta: float = 0.0) -> int:
+    """Return the fewest runs of each input with which a bound of `epsilon` can come out at all.
+
+    The best that can happen is an event that all runs of one input show and none of the other.
+
+    >>> runs_needed(1.0), runs_needed(8.0)
+    (53, 49457)
+    """
+    check_parameters(confidence, delta)
+    if not 0 <= epsilon <= 30:
+        raise InputError(f"an epsilon to be certified by running must be in [0, 30]; got {epsilon}. More takes years.")
+    share = (1 - delta) / (1 + math.exp(epsilon))  # 1 - tail^(1/n) must not exceed it
+    evaluated = math.ceil(math.log((1 - confidence) / _TAILS) / math.log1p(-share))
+    return max(2 * evaluated - 1, 2)
+
+
+def most_certifiable(runs: int, *, confidence: float = CONFIDENCE, delta: float = 0.0) -> float:
+    """Return the largest bound that so many runs of each input can give.
+
+    >>> round(most_certifiable(100_000), 2)
+    8.7
+    """
+    check_parameters(confidence, delta)
+    evaluated = max(runs - runs // 2, 1)
+    return float(loss_limit(evaluated, 0, evaluated, delta=delta, tail=(1 - confidence) / _TAILS))
+
+
+def check_runs(runs: int, epsilon: float, *, confidence: float = CONFIDENCE, delta: float = 0.0) -> None:
+    """Raise unless so many runs of each input can show more than this epsilon."""
+    needed = runs_needed(epsilon, confidence=confidence, delta=delta)
+    if runs < needed:
+        most = most_certifiable(runs, confidence=confidence, delta=delta)
+        raise InputError(
+            f"to refute epsilon = {epsilon:g} with {100 * confidence:.10g}% confidence at least {needed:,} runs of "
+            f"each input are needed; got {runs:,}, which show {most:.2f} at most. Ask for more runs or less confidence."
+        )
+
+
+def clopper_pearson(hits: ArrayLike, trials: ArrayLike, tail: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the exact lower and upper limit of a binomial rate, each of which fails with probability at most `tail`.
+
+    >>> low, high = clopper_pearson(0, 100, tail=0.05)
+    >>> float(low), round(float(high), 4)
+    (0.0, 0.0295)
+    """
+    k, n = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64))
+    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, tail), 0.0)
+    high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - tail), 1.0)
+    return low, high
+
+
+def loss_limit(
+    hits: ArrayLike, false_alarms: ArrayLike, trials: ArrayLike, *, delta: float, tail: float
+) -> NDArray[np.float64]:
+    """Return ln((rate of hits, at least - delta) / (rate of false alarms, at most)), or 0 where that is negative.
+
+    It exceeds the true epsilon with a probability of at most twice `tail`.
+    """
+    surely = clopper_pearson(hits, trials, tail)[0] - delta
+    at_most = clopper_pearson(false_alarms, trials, tail)[1]
+    return np.asarray(np.log(np.maximum(surely / at_most, 1.0)))
+
+
+def _counts(
+    likely: NDArray[np.float64], unlikely: NDArray[np.float64], half: int, delta: float, tail: float
+) -> tuple[int, int]:
+    """Choose a threshold by the first half of the scores; count how often the other half reaches it."""
+    threshold = _best_threshold(likely[:half], unlikely[:half], delta, tail)
+    return int(np.sum(likely[half:] >= threshold)), int(np.sum(unlikely[half:] >= threshold))
+
+
+def _best_threshold(likely: NDArray[np.float64], unlikely: NDArray[np.float64], delta: float, tail: float) -> float:
+    """Return the score above which these runs alone would give the largest bound.
+
+    Of all scores some hundred are tried, more closely spaced the rarer it is to exceed them.
+    """
+    pooled = np.sort(np.concatenate([likely, unlikely]))[::-1]
+    ranks = np.unique(np.geomspace(1, pooled.size, _THRESHOLDS).astype(np.int64)) - 1
+    thresholds = np.unique(pooled[ranks])
+    reached = [values.size - np.searchsorted(np.sort(values), thresholds, side="left") for values in (likely, unlikely)]
+    limits = loss_limit(reached[0], reached[1], likely.size, delta=delta, tail=tail)
+    if limits.any():
+        return float(thresholds[np.argmax(limits)])
+    rates = reached[0] - reached[1]  # too few runs for a bound: the event that tells most apart
+    return float(thresholds[np.argmax(rates)])
+
+
+def check_parameters(confidence: float, delta: float) -> None:
+    """Raise unless these are a confidence and a delta."""
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must be in (0, 1); got {confidence}. Write 95% as 0.95.")
+    if not 0 <= delta < 1:
+        raise InputError(f"delta must be in [0, 1); got {delta}.")

@@ -1,0 +1,174 @@
+"""Every attack against what an aggregator really receives: a round of each scheme is played, recorded and attacked.
+
+A plain update must give its sample away (the attack works), and the aggregator of an encrypted or masked round must do
+no better than chance, in the values it guesses and in the places it sees. The attacker is told which of its guesses is
+the best, its sign and its length; so what fails here fails for want of information, not of luck.
+
+No finite test proves a cipher. What is proven is in the statements of the schemes; what is tested here is that the
+messages of this implementation give away nothing that simple means could see: a forgotten mask, a value in the clear,
+places in the order of the model.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blindsight.audit.finding import Finding, Interval
+from blindsight.audit.leakage.cases import Case
+from blindsight.audit.leakage.chance import ChanceTest, Disguise, needed_trials, places_test, values_test
+from blindsight.audit.leakage.recovery import RECOVERED, Recovery, Vector
+from blindsight.audit.leakage.views import OwnerGuesses, Recorder, guesses_from_view
+from blindsight.errors import InputError
+from blindsight.learn.aggregation import SCHEMES, open_session
+from blindsight.learn.session import Session
+from blindsight.progress import Progress, silent
+from blindsight.rng import ByteSource, science, system_bytes
+
+_CHANCE_SAMPLES = 49
+
+
+@dataclass(frozen=True, eq=False)
+class SchemeLeak:
+    """What one attack found in one scheme's round.
+
+    `values` tests the closest guess of the victim's update, `places` where it is (None if the messages name no places).
+    `sample` is what the attack makes of that guess, `sample_cosine` its |cosine| with the true sample, and
+    `sample_chance` the median of that figure over guesses for other updates.
+    """
+
+    scheme: str
+    case: str
+    dimension: int
+    guesses: int
+    values: ChanceTest
+    places: ChanceTest | None
+    sample: Vector = field(repr=False)
+    sample_cosine: float
+    sample_chance: float
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the victim's update is known."""
+        return self.values.score >= RECOVERED
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether nothing at all was learned."""
+        return self.values.at_chance and (self.places is None or self.places.at_chance)
+
+
+def attack_schemes(
+    cases: Sequence[Case],
+    *,
+    schemes: Iterable[str] = SCHEMES,
+    key_bits: int = 3072,
+    insecure: bool = False,
+    false_alarm: float = 0.01,
+    random_state: int | np.random.Generator | None = None,
+    source: ByteSource = system_bytes,
+    progress: Progress = silent,
+) -> tuple[SchemeLeak, ...]:
+    """Play one round per scheme and case and attack the first owner's update from the aggregator's view.
+
+    `false_alarm` is the probability with which any of the tests calls chance a leak. Each has its share of it and takes
+    as many draws of chance as that needs: the cost of the tests grows with 1 / false_alarm.
+    """
+    if not cases or len({tuple(case.updates) for case in cases}) != 1:
+        raise InputError("the cases to attack must have the same owners, and there must be one at least.")
+    generator, named, leaks = science(random_state), tuple(schemes), list[SchemeLeak]()
+    rate = false_alarm / max(2 * len(named) * len(cases), 1)  # one test of values and one of places, for each of them
+    needed_trials(rate)  # refuses a rate before anything is played
+    for scheme in named:
+        for dimension in sorted({case.dimension for case in cases}):
+            alike = [case for case in cases if case.dimension == dimension]
+            recorder = Recorder()
+            session = open_session(
+                scheme,
+                users=tuple(alike[0].updates),
+                dimension=dimension,
+                key_bits=key_bits,
+                insecure=insecure,
+                source=source,
+                record=recorder,
+            )
+            for number, case in enumerate(alike):
+                disguise = Disguise.draw(dimension, generator)
+                guesses = _play(session, recorder, case, disguise, number)
+                leaks.append(_attack(scheme, case, guesses, disguise, generator, rate))
+                progress("attacking schemes", len(leaks), len(named) * len(cases))
+    return tuple(leaks)
+
+
+def _play(session: Session, recorder: Recorder, case: Case, disguise: Disguise, number: int) -> OwnerGuesses:
+    """Play a round of disguised updates and return what its aggregator can make of the victim's messages."""
+    recorder.forget_rounds()
+    session.round({owner: disguise.hide(update) for owner, update in case.updates.items()}, number)
+    return guesses_from_view(recorder.received, case.victim, case.dimension)
+
+
+def _attack(
+    scheme: str,
+    case: Case,
+    guesses: OwnerGuesses,
+    disguise: Disguise,
+    generator: np.random.Generator,
+    rate: float,
+) -> SchemeLeak:
+    truth = disguise.hide(case.updates[case.victim])
+    values = values_test(guesses.rows, truth, generator=generator, false_alarm=rate)
+    places = None
+    if guesses.places is not None:
+        places = places_test(guesses.places, truth, block=guesses.block, generator=generator, false_alarm=rate)
+    found = _recovered(case, guesses, disguise)
+    others = [Disguise.draw(case.dimension, generator) for _ in range(_CHANCE_SAMPLES)]
+    return SchemeLeak(
+        scheme=scheme,
+        case=case.name,
+        dimension=case.dimension,
+        guesses=len(guesses.rows),
+        values=values,
+        places=places,
+        sample=found.candidates[0].sample if found.candidates else np.zeros_like(case.sample),
+        sample_cosine=found.closest(case.sample),
+        sample_chance=float(np.median([_recovered(case, guesses, other).closest(case.sample) for other in others])),
+    )
+
+
+def _recovered(case: Case, guesses: OwnerGuesses, disguise: Disguise) -> Recovery:
+    """Return what the attack makes of the guess that is closest to the victim's update in this disguise."""
+    truth = disguise.hide(case.updates[case.victim])
+    lengths = np.maximum(np.linalg.norm(guesses.rows, axis=1), 1e-300)
+    cosines = guesses.rows @ truth / lengths
+    best = int(np.argmax(np.abs(cosines)))
+    scale = np.sign(cosines[best]) * np.linalg.norm(truth) / lengths[best]
+    return case.attack(disguise.reveal(scale * guesses.rows[best]))
+
+
+def scheme_findings(leaks: Iterable[SchemeLeak]) -> tuple[Finding, ...]:
+    """Return one row per scheme and attack."""
+    return tuple(_finding(leak) for leak in leaks)
+
+
+def _finding(leak: SchemeLeak) -> Finding:
+    plain, score, test = leak.scheme == "plain", leak.values.score, leak.values
+    claim = f"the aggregator of a {leak.scheme} round learns nothing of an owner's update but the sum"
+    return Finding(
+        claim="a plain update gives its training sample away" if plain else claim,
+        source="Yonetani et al. 2017, supplement, section 2" if plain else f"the statement of {leak.scheme}",
+        proven="nothing is protected" if plain else "cryptographically, under the assumptions of the statement",
+        measure=f"|cosine| of the best of {leak.guesses} guesses with the update in one round; {test.threshold:.2f} is "
+        f"chance's in all but {test.false_alarm:g} of the cases",
+        measured=Interval(score, score, score, 1.0),  # of this round, so there is nothing to be unsure of
+        verdict="at chance" if leak.at_chance else "as stated" if plain else "refuted",
+        attack=f"{leak.case}: aggregator's recorded view",
+        details={
+            "scheme": leak.scheme,
+            "dimension": leak.dimension,
+            "p_value": test.p_value,
+            "places_p_value": None if leak.places is None else leak.places.p_value,
+            "false_alarm": test.false_alarm,
+            "sample_cosine": leak.sample_cosine,
+            "sample_chance": leak.sample_chance,
+        },
+    )

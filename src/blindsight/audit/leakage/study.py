@@ -1,0 +1,90 @@
+"""All attacks on updates in one go: what leaks in the clear, what the schemes stop, and what they cannot stop."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blindsight.audit.finding import Finding
+from blindsight.audit.leakage.averages import AverageLeak, attack_averages, average_findings
+from blindsight.audit.leakage.batches import BatchLeak, attack_batches, batch_findings
+from blindsight.audit.leakage.cases import leaky_cases
+from blindsight.audit.leakage.schemes import SchemeLeak, attack_schemes, scheme_findings
+from blindsight.audit.leakage.singles import SinglesLeak, attack_singles, single_findings
+from blindsight.audit.leakage.steps import Loss
+from blindsight.audit.leakage.unknown import UnknownSettingsLeak, attack_unknown_settings, unknown_settings_findings
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+
+
+@dataclass(frozen=True, eq=False)
+class LeakageStudy:
+    """What every attack found."""
+
+    unknown: tuple[UnknownSettingsLeak, ...]
+    schemes: tuple[SchemeLeak, ...]
+    averages: tuple[AverageLeak, ...]
+    singles: tuple[SinglesLeak, ...]
+    batches: tuple[BatchLeak, ...]
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return all rows, attacks in the clear first."""
+        return (
+            *unknown_settings_findings(self.unknown),
+            *batch_findings(self.batches),
+            *scheme_findings(self.schemes),
+            *average_findings(self.averages),
+            *single_findings(self.singles),
+        )
+
+
+def study_leakage(
+    private: ArrayLike,
+    public: ArrayLike,
+    *,
+    pictures: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    victims: int = 50,
+    false_alarm: float = 0.01,
+    key_bits: int = 3072,
+    insecure: bool = False,
+    random_state: int | np.random.Generator | None = None,
+    progress: Progress = silent,
+) -> LeakageStudy:
+    """Run every attack on private samples (one per row), with public ones of the same kind to compare with.
+
+    `pictures` (n, height, width) with `labels` add the attacks on small batches, which need torch. Cost grows with
+    `victims`, 1 / `false_alarm` and `key_bits`, and with the number of features; a minute is ample for 64 of them.
+    """
+    generator = science(random_state)
+    unknown = [
+        attack_unknown_settings(
+            private, public, loss=loss, bias=bias, victims=victims, random_state=generator, progress=progress
+        )
+        for loss in get_args(Loss)
+        for bias in (False, True)
+    ]
+    batches: tuple[BatchLeak, ...] = ()
+    if pictures is not None and labels is not None:
+        batches = attack_batches(pictures, labels, random_state=generator, progress=progress)
+    schemes = attack_schemes(
+        leaky_cases(private, random_state=generator),
+        false_alarm=false_alarm,
+        key_bits=key_bits,
+        insecure=insecure,
+        random_state=generator,
+        progress=progress,
+    )
+    averages = attack_averages(private, victims=victims, random_state=generator, progress=progress)
+    singles = [
+        attack_singles(
+            minimum_per_position=minimum,
+            key_bits=key_bits,
+            insecure=insecure,
+            random_state=generator,
+            progress=progress,
+        )
+        for minimum in (1, 2, 3)
+    ]
+    return LeakageStudy(tuple(unknown), schemes, averages, tuple(singles), batches)

@@ -1,0 +1,170 @@
+"""From a collection of photos to a study day by day: what is learned, by which network, from which public photos.
+
+Everything that is fitted before day 1 (features, standardisation, the initial model) is fitted to the public photos of
+day 0 alone. The two models of PPDL (Bu 2019, Table 2) are a convolutional network from scratch (`cnn`) and a new head
+on a frozen backbone (`head`: on features of any pipeline of `blindsight.data`, such as the pretrained embedding).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.data.dataset import Dataset
+from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
+from blindsight.errors import DataError, InputError, UnknownNameError
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.selective.sparseupdate import Vector
+from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.learn.timeline.dayplan import DayPlan, plan_days
+from blindsight.learn.timeline.line import Line, MakeTrainer, Photos
+from blindsight.learn.timeline.play import OnDay, play_days, train_initial
+from blindsight.learn.timeline.timeline import Timeline
+from blindsight.progress import Progress, silent
+
+Model = Literal["head", "cnn"]
+Optimiser = Literal["sgd", "rmsprop", "adam"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a participant trains. `learning_rate` None stands for one that suits the optimiser.
+
+    A head by plain gradients ("sgd") needs no torch.
+    """
+
+    model: Model = "head"
+    optimiser: Optimiser = "sgd"
+    learning_rate: float | None = None
+    initial_epochs: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse names that mean nothing."""
+        for kind, name, known in (("model", self.model, Model), ("optimiser", self.optimiser, Optimiser)):
+            if name not in get_args(known):
+                raise UnknownNameError(kind, name, get_args(known))
+        if self.learning_rate is not None and not 0 < self.learning_rate < np.inf:
+            raise InputError(f"the learning rate must be positive; got {self.learning_rate}.")
+        if self.initial_epochs < 1:
+            raise InputError(f"the initial model needs at least one epoch; got {self.initial_epochs}.")
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoStudy:
+    """Photos as the model takes them, their classes, the calendar, and the model of day 0."""
+
+    inputs: NDArray[Any]
+    labels: NDArray[np.int64]
+    answers: tuple[str, ...]
+    plan: DayPlan
+    make_trainer: MakeTrainer
+    initial: Vector
+    seed: int
+
+    @classmethod
+    def prepare(
+        cls,
+        dataset: Dataset,
+        pipeline: FeaturePipeline,
+        training: Training,
+        *,
+        participants: int = 10,
+        days: int = 28,
+        initial: float = 0.1,
+        skew: float | None = None,
+        classes: Sequence[str] = (),
+        attribute: str | None = None,
+        random_state: int = 0,
+        cache: Path | None = None,
+        progress: Progress = silent,
+    ) -> Self:
+        """Plan the days over a collection's classes (or only some, or one attribute's yes and no), and train day 0.
+
+        The fraction `initial` of the photos is public. `skew` gives participants different shares of the classes.
+        """
+        dataset, labels, answers = answered(dataset, classes, attribute)
+        plan = plan_days(
+            labels, participants=participants, days=days, initial=initial, skew=skew, random_state=random_state
+        )
+        if training.model == "cnn":
+            if dataset.images is None:
+                raise DataError(f"{dataset.name} comes without pictures, which a network from scratch needs.")
+            inputs: NDArray[Any] = np.asarray(dataset.images)
+        else:
+            if dataset.images is not None and isinstance(pipeline, LearningPipeline):
+                pipeline.fit(dataset.images[plan.initial])
+            inputs = extract(dataset, pipeline, cache=cache, progress=progress)
+        public = Photos(inputs[plan.initial], labels[plan.initial])
+        make_trainer = trainer_maker(training, public.inputs, len(answers), random_state)
+        progress("training the initial model", 0, None)
+        first = train_initial(
+            make_trainer(record_noise=None), public, epochs=training.initial_epochs, random_state=random_state
+        )
+        return cls(inputs, labels, answers, plan, make_trainer, first, random_state)
+
+    @property
+    def dimension(self) -> int:
+        """How many parameters are learned."""
+        return self.initial.size
+
+    def play(
+        self, lines: Sequence[Line], *, delta: float, on_day: OnDay | None = None, progress: Progress = silent
+    ) -> Timeline:
+        """Play all lines over the days."""
+        return play_days(
+            self.plan,
+            self.inputs,
+            self.labels,
+            lines,
+            self.make_trainer,
+            initial=self.initial,
+            delta=delta,
+            random_state=self.seed,
+            on_day=on_day,
+            progress=progress,
+        )
+
+
+def answered(
+    dataset: Dataset, classes: Sequence[str], attribute: str | None
+) -> tuple[Dataset, NDArray[np.int64], tuple[str, ...]]:
+    """Return the photos that have an answer, their classes counted from 0, and what these are called."""
+    if attribute is not None:
+        known = dataset.attribute(attribute)
+        kept = dataset.take(known >= 0)
+        return kept, kept.attribute(attribute).astype(np.int64), (f"not {attribute}", attribute)
+    if dataset.labels is None:
+        raise DataError(f"{dataset.name} has no classes. Name an attribute to learn.")
+    if not classes:
+        return dataset, dataset.labels, dataset.label_names
+    for name in classes:
+        if name not in dataset.label_names:
+            raise UnknownNameError("class", name, dataset.label_names)
+    places = np.full(len(dataset.label_names), -1)
+    places[[dataset.label_names.index(name) for name in classes]] = np.arange(len(classes))
+    kept = dataset.take(places[dataset.labels] >= 0)
+    assert kept.labels is not None
+    return kept, places[kept.labels].astype(np.int64), tuple(classes)
+
+
+def trainer_maker(training: Training, public: NDArray[Any], classes: int, random_state: int) -> MakeTrainer:
+    """Return what makes every participant's trainer of one and the same model; `public` photos give its scales."""
+    rate = training.learning_rate
+    if training.model == "head" and training.optimiser == "sgd":
+        scales = Standardiser.fit(public)
+        return partial(
+            SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=0.01 if rate is None else rate
+        )
+    from blindsight.learn.networks import head, small_cnn
+    from blindsight.learn.networktrainer import NetworkTrainer
+
+    if training.model == "head":
+        scales = Standardiser.fit(public)
+        module = head(public.shape[1], classes, standardiser=scales, random_state=random_state)
+    else:
+        module = small_cnn(classes, public.shape[1], public.shape[3], random_state=random_state)
+    return partial(NetworkTrainer, module, optimiser=training.optimiser, learning_rate=rate)

@@ -1,0 +1,203 @@
+"""Selective sharing as one line of the figure: participants and a parameter server that exchange bytes.
+
+Figure 3 of PPDL (Bu 2019): everyone trains whenever a batch has gathered, and at the end of the day the server's
+parameters go on to the next. So photos are scored with the server's parameters, even where a participant downloads only
+a part of them (theta_d, `download`) to train on. Top-k with residuals, as in distributed training, is a sharing with
+``select="largest", residual=True``.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from blindsight.dp.ledger import Ledger
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.learn.aggregation import open_session
+from blindsight.learn.selective.accounting import compose_sharing, neighbouring, protected_unit
+from blindsight.learn.selective.disclosure import sharing_statement
+from blindsight.learn.selective.encrypted import EncryptedTurns
+from blindsight.learn.selective.layout import ParameterLayout
+from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.learn.selective.orders import Order, asynchronous, play, random_order, round_robin
+from blindsight.learn.selective.participant import Participant
+from blindsight.learn.selective.protection import Sharing
+from blindsight.learn.selective.server import ParameterServer
+from blindsight.learn.selective.sparseupdate import Vector
+from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.learn.selective.trainer import Trainer
+from blindsight.learn.session import Session
+from blindsight.learn.timeline.line import Photos, Setting, Traffic
+from blindsight.statement import PrivacyStatement
+
+OrderName = Literal["round-robin", "random", "asynchronous"]
+
+_FRACTION_BITS = 20  # of changes added up under encryption, unless shared noise needs its own
+_LEAST_TOGETHER = 3  # so many an encrypted sum has at least
+
+
+@dataclass(frozen=True)
+class SelectiveLine:
+    """Participants upload as `sharing` says.
+
+    They come in `order`; asynchronously the fastest is `speed_ratio` times as fast as the slowest, and uploads that are
+    more than `max_staleness` uploads late are refused. With `encrypted`, a scheme of `learn.aggregation`, the server is
+    given only the sum of what all who are ready share in a turn. With a `budget`, an epsilon, nobody makes an upload
+    that would make it spend more.
+    """
+
+    name: str
+    sharing: Sharing
+    download: float = 1.0
+    order: OrderName = "round-robin"
+    speed_ratio: float = 4.0
+    max_staleness: int | None = None
+    encrypted: str | None = None
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played."""
+        if self.order not in get_args(OrderName):
+            raise UnknownNameError("order", self.order, get_args(OrderName))
+        if not 1 <= self.speed_ratio < math.inf:
+            raise InputError(f"speed_ratio must be at least 1; got {self.speed_ratio}.")
+
+    def begin(self, setting: Setting) -> "_SelectiveCourse":
+        """Return the line at the end of day 0."""
+        return _SelectiveCourse(self, setting)
+
+    def terms(self, layout: ParameterLayout, setting: Setting) -> SelectiveTerms:
+        """Return what the participants and the server agree on."""
+        among = self.sharing.noise.among if isinstance(self.sharing.noise, ParticipantGaussian) else 1
+        return SelectiveTerms.of(
+            layout,
+            run=self.name,
+            participants=setting.participants,
+            batch=setting.batch,
+            download=self.download,
+            max_staleness=self.max_staleness,
+            together=1 if self.encrypted is None else max(_LEAST_TOGETHER, among),
+        )
+
+
+class _MeteredServer(ParameterServer):
+    """A server that counts what is downloaded from it."""
+
+    traffic: Traffic
+
+    def answer(self, request: bytes) -> bytes:
+        answer = super().answer(request)
+        self.traffic.bytes_down += len(answer)
+        return answer
+
+
+class _SelectiveCourse:
+    def __init__(self, line: SelectiveLine, setting: Setting) -> None:
+        self.traffic = Traffic()
+        self._line, self._delta, self._source = line, setting.delta, setting.source
+        noise = line.sharing.noise
+        inside = noise if isinstance(noise, RecordGaussian) else None
+        trainers = {name: setting.make_trainer(record_noise=inside) for name in setting.participants}
+        first = next(iter(trainers.values()))
+        self._steps = int(getattr(first, "epochs", 1))
+        self._terms = line.terms(first.layout, setting)
+        self._server = _MeteredServer(self._terms, setting.initial)
+        self._server.traffic = self.traffic
+        self._parameters = setting.initial
+        self._participants = self._join(trainers, setting)
+        self._order = self._ordered(setting.generator(len(trainers)))
+        self._turns = None if line.encrypted is None else self._encrypted(line.encrypted)
+        self._uploads: Counter[str] = Counter()
+
+    def _join(self, trainers: Mapping[str, Trainer], setting: Setting) -> dict[str, Participant]:
+        """Return the participants, each with its budget if there is one."""
+        sharing, budget = self._line.sharing, self._line.budget
+        ledger = None if budget is None else Ledger()
+        joined = {}
+        for place, (name, trainer) in enumerate(trainers.items()):
+            rng = setting.generator(place)
+            joined[name] = Participant(
+                name, self._terms, trainer, sharing, ledger=ledger, random_state=rng, source=setting.source
+            )
+            if ledger is not None and budget is not None:
+                ledger.set_budget(
+                    joined[name].scope,
+                    unit=protected_unit(sharing),
+                    neighbours=neighbouring(sharing),
+                    epsilon=budget,
+                    delta=setting.delta,
+                )
+        return joined
+
+    def _ordered(self, rng: np.random.Generator) -> Order:
+        if self._line.order == "random":
+            return random_order(rng)
+        if self._line.order == "asynchronous":
+            speeds = rng.permutation(np.geomspace(1, self._line.speed_ratio, len(self._terms.participants)))
+            named = zip(self._terms.participants, speeds.tolist(), strict=True)
+            return asynchronous(dict(named), random_state=rng)
+        return round_robin
+
+    def _encrypted(self, scheme: str) -> EncryptedTurns:
+        return EncryptedTurns(self._server, list(self._participants.values()), self._session(scheme))
+
+    def _session(self, scheme: str) -> Session:
+        sharing, dimension = self._line.sharing, self._terms.dimension
+        bits, noise = _FRACTION_BITS, sharing.noise
+        if isinstance(noise, ParticipantGaussian) and noise.among > 1:
+            bits = round(-math.log2(noise.grid(sharing.count(dimension)).step))
+        return open_session(
+            scheme,
+            users=self._terms.participants,
+            dimension=dimension,
+            fraction_bits=bits,
+            minimum=self._terms.together,
+            capacity=sharing.count(dimension),
+            source=self._source,
+        )
+
+    def day(self, photos: Mapping[str, Photos]) -> None:
+        for name, taken in photos.items():
+            if len(taken.labels):
+                self._participants[name].gather(taken.inputs, taken.labels)
+        if self._turns is None:
+            self._exchange()
+        else:
+            self._add_up(self._turns)
+        self._parameters = self._server.parameters
+
+    def _exchange(self) -> None:
+        for exchange in play(self._server, list(self._participants.values()), self._order):
+            if exchange.uploaded:
+                self._count(exchange.participant, exchange.uploaded)
+
+    def _add_up(self, turns: EncryptedTurns) -> None:
+        while sum(participant.ready for participant in self._participants.values()) >= self._terms.together:
+            try:
+                result = turns.turn()
+            except PrivacyError:
+                return  # budgets ran out on the way, and those who are left are too few for a sum
+            for name in result.contributors:
+                self._count(name, result.cost.sent(name))
+                self.traffic.bytes_down += result.cost.received(name)
+
+    def _count(self, name: str, sent: int) -> None:
+        self._uploads[name] += 1
+        self.traffic.uploads += 1
+        self.traffic.bytes_up += sent
+
+    def parameters_for(self, participant: str) -> Vector:
+        return self._parameters
+
+    def statement(self) -> PrivacyStatement:
+        cost = compose_sharing(
+            self._line.sharing,
+            dimension=self._terms.dimension,
+            uploads=max(self._uploads.values(), default=1),
+            delta=self._delta,
+            steps=self._steps,
+        )
+        return sharing_statement(cost, scheme=self._line.encrypted, source=self._source)

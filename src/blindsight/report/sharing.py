@@ -1,0 +1,161 @@
+"""The report's chapter on selective sharing: accuracy day by day, what it cost in bytes, and what is proven."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+
+from blindsight.learn.selective.accounting import SharingCost, figure
+from blindsight.learn.timeline.figurelines import OURS
+from blindsight.learn.timeline.timeline import PlayedLine, Timeline
+from blindsight.report.blocks import Block, Chapter, Plot, StatementBlock, Table, Text
+from blindsight.report.plots import INK, SERIES, drawing, to_svg
+
+_WEEK = 7  # days at the end over which lines are compared
+_STYLES = ("-", "--", ":")
+
+
+@dataclass(frozen=True)
+class SharingResult:
+    """What one study found: all lines, and what the shared one costs in privacy."""
+
+    timeline: Timeline
+    cost: SharingCost
+    participants: int
+
+    @property
+    def days(self) -> int:
+        """How many days were played."""
+        return len(self.timeline.photos)
+
+    def settled(self, line: PlayedLine) -> float:
+        """Return a line's accuracy over the photos of the last week."""
+        return self.timeline.mean_accuracy(line.name, max(1, self.days - _WEEK + 1))
+
+
+def sharing_chapter(result: SharingResult) -> Chapter:
+    """Show a study: the figure of the paper, accuracy against bytes and against epsilon, what composes to what."""
+    ours = result.timeline.line(OURS)
+    share = result.cost.sharing.share
+    blocks: list[Block] = [
+        Plot(
+            _days_plot(result),
+            caption="Accuracy on each day's new photos, told apart with the model of the day before. All lines see the "
+            "same photos.",
+            alt=_days_alt(result),
+        ),
+        _lines_table(result),
+        Plot(
+            _bytes_plot(result),
+            caption=f"Accuracy over the last {min(_WEEK, result.days)} days against all that was uploaded.",
+            alt=_points_alt(result, result.timeline.lines, lambda line: f"{line.bytes_up[-1] / 1e6:.3g} MB"),
+        ),
+    ]
+    if proven := [line for line in result.timeline.lines if line.epsilon]:
+        blocks.append(
+            Plot(
+                _epsilon_plot(result, proven),
+                caption="The same against the epsilon that is proven over all days (per photo or per participant, as "
+                "the name says). Dashed: without any noise.",
+                alt=_points_alt(result, proven, lambda line: f"epsilon {figure(line.epsilon or 0)}"),
+            )
+        )
+    blocks += [_cost_table(result.cost), Text(result.cost.sentence()), StatementBlock(ours.statement)]
+    first, last = ours.accuracy[0], ours.accuracy[-1]
+    return Chapter(
+        title="Sharing a little of what was learned",
+        lead=f"{result.participants} participants keep their photos and upload {share:.0%} of what training changed in "
+        f"{result.cost.dimension:,} parameters. From day 1 to day {result.days} the accuracy on new photos goes from "
+        f"{first:.1%} to {last:.1%}; never updated, the model ends at "
+        f"{result.timeline.line('never updated').accuracy[-1]:.1%}.",
+        blocks=tuple(blocks),
+    )
+
+
+def _days_plot(result: SharingResult) -> str:
+    days = range(1, result.days + 1)
+    with drawing(7.6, 4.4) as (figure_, axes):
+        for number, line in enumerate(result.timeline.lines):
+            axes.plot(
+                days,
+                line.accuracy,
+                label=line.name,
+                color=SERIES[number % len(SERIES)],
+                linestyle=_STYLES[number // len(SERIES) % len(_STYLES)],
+                linewidth=3 if line.name == OURS else 1.6,
+            )
+        axes.set_xlabel("day")
+        axes.set_ylabel("accuracy on new photos")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
+        return to_svg(figure_)
+
+
+def _bytes_plot(result: SharingResult) -> str:
+    with drawing(7.6, 3.6) as (figure_, axes):
+        shown = [line for line in result.timeline.lines if line.bytes_up[-1]]
+        _scatter(axes, [(line.name, line.bytes_up[-1] / 1e6, result.settled(line)) for line in shown])
+        axes.set_xscale("log")
+        axes.set_xlabel("megabytes uploaded by all participants in all days")
+        axes.set_ylabel("accuracy")
+        return to_svg(figure_)
+
+
+def _epsilon_plot(result: SharingResult, proven: Sequence[PlayedLine]) -> str:
+    with drawing(7.6, 3.6) as (figure_, axes):
+        _scatter(axes, [(line.name, line.epsilon or math.inf, result.settled(line)) for line in proven])
+        axes.axhline(result.settled(result.timeline.line(OURS)), color=INK, linewidth=1, linestyle="--")
+        axes.set_xscale("log")
+        axes.set_xlabel("epsilon proven over all days")
+        axes.set_ylabel("accuracy")
+        return to_svg(figure_)
+
+
+def _scatter(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
+    for number, (name, across, up) in enumerate(points):
+        colour = SERIES[number % len(SERIES)]
+        marker = "osD^vP"[number // len(SERIES) % 6]
+        axes.scatter([across], [up], color=colour, marker=marker, s=60, label=name)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
+
+
+def _days_alt(result: SharingResult) -> str:
+    ends = "; ".join(
+        f"{line.name} from {line.accuracy[0]:.3f} to {line.accuracy[-1]:.3f}" for line in result.timeline.lines
+    )
+    return f"Accuracy per day: {ends}."
+
+
+def _points_alt(result: SharingResult, lines: Sequence[PlayedLine], where: Callable[[PlayedLine], str]) -> str:
+    return "; ".join(f"{line.name}: {result.settled(line):.3f} at {where(line)}" for line in lines) + "."
+
+
+def _lines_table(result: SharingResult) -> Table:
+    days = sorted({1, (result.days + 1) // 2, result.days})
+    rows = tuple(
+        (
+            row.name,
+            *(f"{accuracy:.3f}" for accuracy in row.accuracy),
+            f"{row.mean:.3f}",
+            f"{row.uploads:,}",
+            f"{row.megabytes_up:.3f}",
+            "-" if row.epsilon is None else figure(row.epsilon),
+        )
+        for row in result.timeline.rows(days)
+    )
+    return Table(
+        ("line", *(f"day {day}" for day in days), "all days", "uploads", "MB up", "proven epsilon"),
+        rows,
+        caption="Accuracy, uploads and bytes of all participants; epsilon as proven over all days, per unit of the "
+        "line's own statement. A dash: nothing is proven.",
+    )
+
+
+def _cost_table(cost: SharingCost) -> Table:
+    rows = tuple((row.what, figure(row.basic), figure(row.composed), row.accountant) for row in cost.rows())
+    proof = "These figures are proven." if cost.proven else "They would hold at best; nothing is proven."
+    return Table(
+        ("what is counted", "epsilon, added up", f"epsilon at delta = {cost.delta:g}", "accountant"),
+        rows,
+        caption=f"What the shared line costs, from one parameter of one upload to a participant's whole run. {proof}",
+    )

@@ -1,0 +1,148 @@
+"""The first linear layer's input from a network's update, against torch's own gradients."""
+
+import numpy as np
+import pytest
+
+from blindsight.audit.leakage.network import linear_layers, recover_layer_input, row_ratios
+from blindsight.audit.leakage.recovery import cosine
+from blindsight.errors import InputError
+from blindsight.learn.selective.layout import ParameterLayout
+from blindsight.learn.selective.sparseupdate import SparseUpdate
+from blindsight.learn.sparsity import top_entries
+from blindsight.rng import science
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def network(kind: str, seed: int = 0):
+    layers = {
+        "mlp": lambda: nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10)),
+        "cnn": lambda: nn.Sequential(
+            nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 10)
+        ),
+    }
+    model = layers[kind]().double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.from_numpy(science(seed).normal(size=tuple(parameter.shape)) * 0.3))
+    return model
+
+
+def layout_of(model) -> ParameterLayout:
+    return ParameterLayout.of((name, tuple(value.shape)) for name, value in model.named_parameters())
+
+
+def sgd_update(model, inputs, labels, *, rate=0.05, steps=1):
+    """What a participant sends after some plain steps."""
+    before = torch.cat([value.detach().flatten() for value in model.parameters()]).clone()
+    optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(torch.from_numpy(inputs)), torch.from_numpy(labels))
+        loss.backward()
+        optimiser.step()
+    after = torch.cat([value.detach().flatten() for value in model.parameters()])
+    return (after - before).numpy()
+
+
+def sparse(update, mask) -> SparseUpdate:
+    places = np.flatnonzero(mask)
+    return SparseUpdate(update.size, places, update[places].astype(np.float32))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_picture_comes_back_exactly(digits, steps):
+    """For the first layer also after several steps on the same picture: every one adds a multiple of it."""
+    model = network("mlp")
+    picture, label = digits.pictures[5].reshape(1, -1), digits.labels[5:6]
+    found = recover_layer_input(sgd_update(model, picture, label, steps=steps), layout_of(model))
+    assert found.layer == "0"
+    assert found.known.all()
+    assert found.scaled
+    assert found.explained == pytest.approx(1)
+    assert np.allclose(found.sample, picture[0], atol=1e-9)
+
+
+def test_behind_convolutions_it_is_what_they_make_of_the_picture(digits):
+    model, picture = network("cnn"), digits.pictures[6:7]
+    with torch.no_grad():
+        features = model[:4](torch.from_numpy(picture)).numpy()[0]
+    found = recover_layer_input(sgd_update(model, picture, digits.labels[6:7]), layout_of(model))
+    assert found.layer == "4"
+    assert np.allclose(found.sample, features, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "share", "least"), [("mlp", 0.2, 0.99), ("mlp", 0.1, 0.95), ("cnn", 0.1, 0.99)])
+def test_the_largest_entries_are_enough(digits, kind, share, least):
+    model, picture = network(kind), digits.pictures[7:8]
+    inputs = picture.reshape(1, -1) if kind == "mlp" else picture
+    with torch.no_grad():
+        truth = inputs[0] if kind == "mlp" else model[:4](torch.from_numpy(inputs)).numpy()[0]
+    update = sgd_update(model, inputs, digits.labels[7:8])
+    found = recover_layer_input(sparse(update, top_entries(update, share)), layout_of(model))
+    assert abs(cosine(found.sample, truth)) > least
+    assert found.explained > 1 - 1e-9  # single precision
+    # Wherever something is known, it is right.
+    scale = 1.0 if found.scaled else (found.sample @ truth) / (found.sample @ found.sample)
+    assert np.allclose(scale * found.sample[found.known], truth[found.known], atol=1e-5)
+
+
+@pytest.mark.parametrize("bias_too", [True, False])
+def test_random_entries_show_what_hangs_together(digits, bias_too):
+    """Brute force: the features that a chain of uploaded entries joins, by rows and columns."""
+    model, picture = network("mlp"), digits.pictures[8].reshape(1, -1)
+    update, layout = sgd_update(model, picture, digits.labels[8:9]), layout_of(network("mlp"))
+    mask = science(4).random(update.size) < 0.15
+    mask[1024:1040] &= bias_too
+    found = recover_layer_input(sparse(update, mask), layout)
+    matrix, seen = update[:1024].reshape(16, 64), mask[:1024].reshape(16, 64) & (update[:1024] != 0).reshape(16, 64)
+    joined = {int(np.argmax(np.sum((matrix * seen) ** 2, axis=1)))}
+    for _ in range(16):
+        columns = seen[sorted(joined)].any(axis=0)
+        joined |= set(np.flatnonzero(seen[:, columns].any(axis=1)).tolist())
+    assert found.scaled == bias_too
+    assert set(np.flatnonzero(columns)) <= set(np.flatnonzero(found.known))
+    ratio = picture[0][columns] / found.sample[columns]
+    assert np.allclose(ratio, ratio[0], rtol=1e-4)
+    if bias_too:
+        assert ratio[0] == pytest.approx(1, rel=1e-4)
+
+
+def test_units_that_one_picture_switched_on_show_it(digits):
+    model, pictures = network("mlp", seed=2), digits.pictures[:3].reshape(3, -1)
+    with torch.no_grad():
+        active = (model[0](torch.from_numpy(pictures)).numpy() > 0).T
+    ratios = row_ratios(sgd_update(model, pictures, digits.labels[:3]), layout_of(model))
+    moved = active[active.any(axis=1)]
+    alone = moved.sum(axis=1) == 1
+    assert alone.any()
+    for ratio, units in zip(ratios[alone], moved[alone], strict=True):
+        assert np.allclose(ratio, pictures[np.argmax(units)], atol=1e-9)
+    mixed = recover_layer_input(sgd_update(network("mlp", seed=2), pictures, digits.labels[:3]), layout_of(model))
+    assert mixed.explained < 0.999
+
+
+def test_noise_on_the_update_ends_it(digits):
+    """|cosine| of a random direction in 64 dimensions exceeds 0.6 with probability 2e-7."""
+    model, picture = network("mlp"), digits.pictures[5].reshape(1, -1)
+    update = sgd_update(model, picture, digits.labels[5:6])
+    noisy = update + science(5).normal(size=update.size) * 100 * np.abs(update).max()
+    found = recover_layer_input(noisy, layout_of(model))
+    assert abs(cosine(found.sample, picture[0])) < 0.6
+    assert found.explained < 0.5
+
+
+def test_bad_input_gets_a_sentence():
+    layout = layout_of(network("mlp"))
+    assert linear_layers(layout) == ("0", "2")
+    assert linear_layers(ParameterLayout.of([("weight", (3, 2)), ("bias", (3,))])) == ("",)
+    with pytest.raises(InputError, match="no linear layer with a bias is called 'x'; there are: 0, 2"):
+        recover_layer_input(np.ones(layout.dimension), layout, layer="x")
+    with pytest.raises(InputError, match="has 1210 numbers"):
+        recover_layer_input(np.ones(7), layout)
+    with pytest.raises(InputError, match="holds nothing of layer '0'"):
+        recover_layer_input(np.zeros(layout.dimension), layout)
+    with pytest.raises(InputError, match="there are: none"):
+        recover_layer_input(np.zeros(4), ParameterLayout.of([("a.weight", (2, 2))]))
+    assert "hidden" in repr(recover_layer_input(np.ones(layout.dimension), layout))

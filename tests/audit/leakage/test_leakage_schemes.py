@@ -1,0 +1,158 @@
+"""Attacks on recorded rounds: a plain one leaks, the others are at chance, and planted leaks are found."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from blindsight.audit.leakage.cases import Case, leaky_cases
+from blindsight.audit.leakage.schemes import SchemeLeak, attack_schemes, scheme_findings
+from blindsight.audit.leakage.views import Recorder, guesses_from_view
+from blindsight.crypto.permutation import SecretPermutation
+from blindsight.errors import InputError
+from blindsight.learn.aggregation import SCHEMES, open_session
+from blindsight.learn.dphe.agreement import Agreement
+from blindsight.learn.masks import keys
+from blindsight.rng import science, seeded_bytes
+
+PROTECTED = [scheme for scheme in SCHEMES if scheme != "plain"]
+FALSE_ALARM = 0.05
+SMALL: Any = {"key_bits": 1024, "insecure": True}
+
+
+@pytest.fixture(scope="module")
+def cases(digits) -> tuple[Case, ...]:
+    return leaky_cases(digits.private, random_state=5)
+
+
+@pytest.fixture(scope="module")
+def leaks(cases) -> tuple[SchemeLeak, ...]:
+    """Seeded, so that they are the same every time; only the keys of BFV come from the library's own randomness."""
+    return attack_schemes(cases, random_state=5, source=seeded_bytes(5), false_alarm=FALSE_ALARM, **SMALL)
+
+
+def test_every_scheme_is_attacked_in_every_way(cases, leaks):
+    assert [(leak.scheme, leak.case) for leak in leaks] == [
+        (scheme, case.name) for scheme in SCHEMES for case in sorted(cases, key=lambda case: case.dimension)
+    ]
+
+
+def test_plain_updates_give_their_samples_away(leaks, cases):
+    plain = {leak.case: leak for leak in leaks if leak.scheme == "plain"}
+    assert all(leak.recovered and not leak.at_chance for leak in plain.values())
+    for case in cases:
+        leak = plain[case.name]
+        least = 0.5 if case.name == "sparse hinge" else 0.999  # a tenth of the entries cannot show all of a picture
+        assert leak.sample_cosine > least
+        assert leak.sample.shape == case.sample.shape
+        assert leak.sample_chance < 0.6
+
+
+@pytest.mark.parametrize("scheme", PROTECTED)
+def test_protected_rounds_are_at_chance(leaks, scheme):
+    """Five attacks each; seeded but for BFV, whose tests raise a false alarm with probability 5 x 0.05 / 50 = 0.005.
+
+    For BFV the bar is higher, so that it fails by bad luck less than once in a million times: each of the m guesses
+    has |cosine| above t with probability at most 2 exp(-t^2 D / 2) under random signs of equal size.
+    """
+    for leak in leaks:
+        if leak.scheme != scheme:
+            continue
+        assert not leak.recovered
+        if scheme == "bfv":
+            rare = 1e-6 / 5 / leak.guesses
+            assert leak.values.score < max(leak.values.threshold, np.sqrt(2 * np.log(2 / rare) / leak.dimension))
+        else:
+            assert leak.at_chance
+        assert (leak.places is not None) == (scheme in ("dphe", "block-dphe"))
+
+
+def test_findings_say_what_was_found(leaks):
+    findings = dict(zip([(leak.scheme, leak.case) for leak in leaks], scheme_findings(leaks), strict=True))
+    assert findings["plain", "hinge"].verdict == "as stated"
+    assert findings["plain", "hinge"].measured.value == pytest.approx(1)
+    assert findings["masks", "hinge"].verdict == "at chance"
+    assert findings["dphe", "sparse hinge"].details["places_p_value"] is not None
+    assert findings["dphe", "hinge"].to_dict()["details"]["dimension"] == 64
+
+
+# Planted leaks
+
+
+def test_forgotten_masks_are_found(monkeypatch, cases):
+    expand = keys.expand
+    monkeypatch.setattr(keys, "expand", lambda secret, terms, *, context: 0 * expand(secret, terms, context=context))
+    (leak,) = attack_schemes(cases[:1], schemes=["masks"], random_state=0, source=seeded_bytes(0), **SMALL)
+    assert leak.recovered
+    assert leak.sample_cosine > 0.999
+    (finding,) = scheme_findings([leak])
+    assert finding.verdict == "refuted"
+
+
+def test_masks_that_are_too_short_are_found(monkeypatch, cases):
+    """Masks about as long as the weights, which are some 2^13 units of the fixed point, and not as the modulus."""
+    expand = keys.expand
+    monkeypatch.setattr(
+        keys, "expand", lambda secret, terms, *, context: expand(secret, terms, context=context) % (1 << 13)
+    )
+    (leak,) = attack_schemes(cases[:1], schemes=["masks"], random_state=0, source=seeded_bytes(0), **SMALL)
+    assert not leak.at_chance
+
+
+def test_places_in_the_order_of_the_model_are_found(monkeypatch, digits):
+    sparse = [case for case in leaky_cases(digits.private, random_state=5) if case.name == "sparse hinge"]
+    monkeypatch.setattr(
+        Agreement,
+        "shared_permutation",
+        lambda agreement, secret, round: SecretPermutation(np.arange(agreement.terms.blocks)),
+    )
+    (leak,) = attack_schemes(sparse, schemes=["dphe"], random_state=0, source=seeded_bytes(0), **SMALL)
+    assert leak.values.at_chance
+    assert leak.places is not None
+    assert not leak.places.at_chance
+    assert not leak.at_chance
+
+
+# Views
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_aggregators_view_is_read_owner_by_owner(scheme):
+    recorder, users, generator = Recorder(), ("ann", "bob", "cem"), science(1)
+    session = open_session(scheme, users=users, dimension=50, record=recorder, **SMALL)
+    updates = {user: generator.normal(size=50) for user in users}
+    session.round(updates, 0)
+    for user in users:
+        guesses = guesses_from_view(recorder.received, user, 50)
+        assert guesses.rows.shape[1] == 50
+        near = {
+            owner: np.abs(guesses.rows @ update / np.linalg.norm(guesses.rows, axis=1)).max() / np.linalg.norm(update)
+            for owner, update in updates.items()
+        }
+        assert (near[user] > 0.999) == (scheme == "plain")
+        assert all(near[owner] < 0.95 for owner in users if owner != user)  # nor is the sum among the guesses
+        assert "hidden" in repr(guesses)
+    with pytest.raises(InputError, match=r"no message of 'dia'\. Record the round"):
+        guesses_from_view(recorder.received, "dia", 50)
+
+
+def test_rounds_are_told_apart():
+    recorder, users = Recorder(), ("ann", "bob", "cem")
+    session = open_session("dphe", users=users, dimension=20, record=recorder, **SMALL)
+    session.round({user: np.ones(20) for user in users}, 0)
+    held = len(recorder.received)
+    recorder.forget_rounds()
+    assert 0 < len(recorder.received) < held
+    session.round({user: np.eye(20)[0] for user in users}, 1)
+    guesses = guesses_from_view(recorder.received, "ann", 20)
+    assert guesses.places is not None
+    assert guesses.places.size == 2  # one shard of the second round, and none of the first
+
+
+def test_bad_input_gets_a_sentence(cases, digits):
+    with pytest.raises(InputError, match="must have the same owners"):
+        attack_schemes([])
+    with pytest.raises(InputError, match="false-alarm rate"):
+        attack_schemes(cases, false_alarm=0.0)
+    with pytest.raises(InputError, match="18 samples or more"):
+        leaky_cases(digits.private[:17], random_state=0)

@@ -1,0 +1,229 @@
+"""Coalitions read exactly what the statements admit, from what their members hold, and nothing from what they lack."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from blindsight.audit.collusion import lattice, permuted
+from blindsight.audit.collusion.coalitions import attack_round, findings
+from blindsight.audit.collusion.masked import stripped_upload, with_users
+from blindsight.audit.collusion.played import play
+from blindsight.audit.collusion.recovery import Recovery, from_sum, gain
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.learn.aggregation import SCHEMES
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.masks.keys import threshold
+from blindsight.learn.residues import to_integers
+
+USERS = ("ann", "bob", "cem", "dia", "eve")
+SIZE, BLOCK = 400, 31  # a plaintext under a 1024-bit key holds 31 weights of 32 bits
+
+
+def sparse_updates(seed: int, share: float = 0.08, block: int = 1):
+    """Changes at random positions, or in random blocks, of which there are a tenth as many."""
+    rng, positions = np.random.default_rng(seed), SIZE if block == 1 else SIZE // 10
+    changed = {user: np.repeat(rng.random(positions) < share, block) for user in USERS}
+    return {user: np.where(changed[user], rng.normal(size=positions * block), 0) for user in USERS}
+
+
+def played(scheme, updates, **options):
+    return play(scheme, updates, key_bits=1024, insecure=True, **{"capacity": 80} | options)
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    found = {scheme: played(scheme, sparse_updates(1)) for scheme in SCHEMES if scheme != "block-dphe"}
+    return found | {"block-dphe": played("block-dphe", sparse_updates(2, share=0.1, block=BLOCK), capacity=4 * BLOCK)}
+
+
+@pytest.fixture(scope="module")
+def results(rounds):
+    return {scheme: {one.kind: one for one in attack_round(rounds[scheme])} for scheme in SCHEMES}
+
+
+EXACT = [
+    *((scheme, "all users but one") for scheme in SCHEMES),
+    *((scheme, "aggregator and key generator") for scheme in ("dphe", "block-dphe", "bfv")),
+    ("masks", "aggregator and as many users as the threshold"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "kind"), EXACT)
+def test_coalitions_that_can_read_everything_do(results, scheme, kind):
+    gains = results[scheme][kind].gains
+    assert [one.victim for one in gains] == list(USERS)
+    for one in gains:
+        assert (one.read, one.named, one.right, one.wrong) == (one.changed, one.changed, one.changed, 0)
+        assert one.changed > 0
+        assert one.cosine == pytest.approx(1)
+        assert one.overlap == 1 > one.chance_overlap
+
+
+def test_a_decrypted_update_is_the_one_that_was_sent(rounds):
+    for scheme, attack in (("dphe", permuted), ("block-dphe", permuted), ("bfv", lattice)):
+        coalition = rounds[scheme].pool([AGGREGATOR, KEY_GENERATOR])
+        found = attack.with_the_key(coalition, "dia")
+        np.testing.assert_array_equal(found.update, rounds[scheme].updates["dia"])
+
+
+def test_the_aggregator_and_a_user_read_places_and_lonely_weights(results):
+    """Never a wrong word: all that was changed is named, all that is said to be known is so."""
+    for scheme, capacity in (("dphe", 80), ("block-dphe", 4)):
+        for one in results[scheme]["aggregator and one user"].gains:
+            assert one.wrong == 0
+            assert one.right == one.changed <= one.named <= capacity * max(1, -(-one.changed // capacity))
+    gains = results["dphe"]["aggregator and one user"].gains
+    cosine, alone, overlap, chance, read, changed = (
+        sum(getattr(one, name) for one in gains)
+        for name in ("cosine", "alone", "overlap", "chance_overlap", "read", "changed")
+    )
+    # Padding is drawn anew each time. Three others send a fifth of all places each, so (4/5)^3 = .51 of some 150
+    # changed ones are the victim's alone, with a deviation of .04: beyond these bounds less than once in 10^6.
+    assert 0.3 < read / changed < 0.72
+    assert cosine / 5 > alone / 5 + 0.1
+    assert overlap > 3 * chance
+
+
+def test_without_padding_the_named_places_are_the_changed_ones():
+    rng = np.random.default_rng(3)
+    updates = {user: (rng.permutation(SIZE) < 30).astype(float) for user in USERS}  # as many as fit
+    full = played("dphe", updates, capacity=30)
+    found = gain(full, permuted.with_a_user(full.pool([AGGREGATOR, "ann"]), "eve"))
+    assert (found.named, found.right, found.changed) == (30, 30, 30)
+
+
+def test_members_beside_the_aggregator_add_what_they_know(rounds):
+    """With more users fewer senders are unknown: with all others nothing is."""
+    gains = [
+        gain(rounds["dphe"], permuted.with_a_user(rounds["dphe"].pool([AGGREGATOR, *USERS[:count]]), "eve"))
+        for count in (1, 2, 3, 4)
+    ]
+    read = [one.read for one in gains]
+    assert read == sorted(read)
+    assert read[0] < read[-1] == gains[-1].changed
+    assert {one.wrong for one in gains} == {0}
+
+
+def test_withheld_positions_stay_withheld():
+    counted = played("dphe", sparse_updates(4, share=0.15), minimum_per_position=3)
+    found = {one.kind: one for one in attack_round(counted)}
+    assert {one.wrong for result in found.values() for one in result.gains} == {0}
+    assert all(one.read == 0 for one in found["aggregator and one user"].gains)
+    for one in found["all users but one"].gains:
+        others = sum((counted.updates[user] != 0).astype(int) for user in USERS if user != one.victim)
+        truth = counted.updates[one.victim] != 0
+        assert one.read == (truth & (others >= 2)).sum() < one.changed
+        # Where two others changed a position and it was withheld, the victim did not; with fewer, nobody can tell.
+        assert one.named == (truth & (others >= 2)).sum() + (others < 2).sum()
+    assert all(one.read == one.changed for one in found["aggregator and key generator"].gains)
+
+
+def test_the_aggregator_and_a_user_learn_no_more_than_the_sum_under_bfv(results):
+    for one in results["bfv"]["aggregator and one user"].gains:
+        assert (one.read, one.wrong) == (0, 0)
+        assert one.cosine == pytest.approx(one.alone)
+
+
+def test_one_member_fewer_than_the_threshold_leaves_an_upload_masked(rounds):
+    masks, needed = rounds["masks"], threshold(len(USERS))
+    assert needed == 3
+    coalition = masks.pool([AGGREGATOR, *USERS[: needed - 1]])
+    stripped = stripped_upload(coalition, "eve")
+    assert stripped.worn == ("cem", "dia")
+    left, truth = to_integers(stripped.residues).astype(float), masks.updates["eve"].astype(float)
+    # Uniform residues: a cosine c with a fixed vector has probability below 2 exp(-400 c^2 / 2), at .3 it is 3e-8.
+    assert abs(left @ truth) < 0.3 * np.linalg.norm(left) * np.linalg.norm(truth)
+    assert not with_users(coalition, "eve").known.any()
+    enough = masks.pool([AGGREGATOR, *USERS[:needed]])
+    assert stripped_upload(enough, "eve").worn == ()
+    np.testing.assert_array_equal(with_users(enough, "eve").update, masks.updates["eve"])
+
+
+def test_all_other_users_and_the_aggregator_strip_an_upload_without_its_key():
+    """Three users: each of the two members knows its own mask with the third."""
+    few = played("masks", {user: update for user, update in sparse_updates(5).items() if user in USERS[:3]})
+    for victim in USERS[:3]:
+        members = [user for user in USERS[:3] if user != victim]
+        np.testing.assert_array_equal(with_users(few.pool([AGGREGATOR, *members]), victim).update, few.updates[victim])
+        assert stripped_upload(few.pool([AGGREGATOR, members[0]]), victim).worn == (members[1],)
+
+
+def test_a_coalition_holds_what_its_members_hold(rounds):
+    dphe, masks = rounds["dphe"], rounds["masks"]
+    alone = dphe.pool([AGGREGATOR])
+    with pytest.raises(InputError, match="knows the users' permutation"):
+        permuted.with_a_user(alone, "eve")
+    with pytest.raises(InputError, match="'aggregator' is not in the coalition of ann, key generator"):
+        permuted.with_the_key(dphe.pool(["ann", KEY_GENERATOR]), "eve")
+    with pytest.raises(InputError, match="can decrypt"):
+        permuted.with_the_key(dphe.pool([AGGREGATOR, "ann"]), "eve")
+    with pytest.raises(InputError, match="can decrypt lattice"):
+        lattice.with_the_key(rounds["bfv"].pool([AGGREGATOR, "ann"]), "eve")
+    with pytest.raises(InputError, match="there is no user"):
+        with_users(masks.pool([AGGREGATOR]), "eve")
+    assert set(masks.pool([AGGREGATOR, "ann"]).round_keys) == {"ann"}
+    assert dphe.pool([AGGREGATOR, "ann"]).updates.keys() == {"ann"}
+
+
+def test_what_cannot_be_attacked_is_refused(rounds):
+    plain = rounds["plain"]
+    with pytest.raises(UnknownNameError, match="unknown party 'zoe'"):
+        plain.pool(["zoe"])
+    with pytest.raises(InputError, match="'ann' is in the coalition"):
+        from_sum(plain.pool(["ann"]), "ann")
+    with pytest.raises(InputError, match="only dphe and block-dphe permute"):
+        permuted.with_a_user(plain.pool(["ann"]), "eve")
+    with pytest.raises(InputError, match="only masks have masks"):
+        stripped_upload(plain.pool(["ann"]), "eve")
+    with pytest.raises(UnknownNameError, match="Did you mean 'masks'"):
+        play("mask", {})
+    with pytest.raises(InputError, match="plain does not count"):
+        play("plain", sparse_updates(1), minimum_per_position=2)
+    with pytest.raises(InputError, match="3 to 1024 users; got 2"):
+        play("plain", {"ann": [1.0], "bob": [1.0]})
+
+
+def test_verdicts_follow_the_statements(results):
+    for scheme in SCHEMES:
+        for row in findings(list(results[scheme].values())):
+            as_stated = (scheme, row.attack) in EXACT or ("dphe" in scheme and row.attack == "aggregator and one user")
+            assert row.verdict == ("as stated" if as_stated else "not refuted"), (scheme, row.attack)
+    (row,) = findings([results["masks"]["aggregator and as many users as the threshold"]])
+    assert "fewer users than the threshold collude" in row.proven
+    assert row.measured.value == 1 > row.measured.low > 0.9
+    assert row.to_dict()["details"]["victims"] == 5
+
+
+def test_a_statement_that_is_silent_is_refuted(results):
+    result = replace(results["dphe"]["aggregator and one user"], admitted=None)
+    assert [row.verdict for row in findings([result])] == ["refuted", "refuted"]
+
+
+def test_a_guess_at_random_gains_nothing(rounds):
+    """A planted failure: certainties that are wrong are counted as wrong, not as read."""
+    rng = np.random.default_rng(0)
+    every = np.ones(SIZE, dtype=bool)
+    noise = Recovery(("ann",), "eve", np.rint(1e6 * rng.normal(size=SIZE)), every, rng.random(SIZE) < 0.5)
+    found = gain(rounds["plain"], noise)
+    assert found.read == 0
+    assert found.wrong >= SIZE
+    assert abs(found.cosine) < 0.3  # 400 dimensions: beyond .3 less than once in 10^7
+    assert abs(found.overlap - found.chance_overlap) < 0.1
+
+
+@settings(max_examples=30)
+@given(arrays(np.int64, (4, 7), elements=st.integers(-1000, 1000)), st.integers(0, 3))
+def test_all_users_but_one_subtract(updates, victim):
+    given = {name: row / 2**20 for name, row in zip(USERS, updates, strict=False)}
+    done = play("plain", given)
+    members = [name for name in given if name != USERS[victim]]
+    found = from_sum(done.pool(members), USERS[victim])
+    np.testing.assert_array_equal(found.update, updates[victim])
+    assert found.known.all()
+    fewer = from_sum(done.pool(members[:-1]), USERS[victim])
+    assert not fewer.known.any()
+    np.testing.assert_array_equal(2 * fewer.update, updates[victim] + updates[USERS.index(members[-1])])

@@ -1,0 +1,239 @@
+"""Members of models that memorise are found, models that never saw anybody give nobody away, oracles agree."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from blindsight.audit.fits import anchor_fit, code_fit, hash_trainer, linear_trainer, margin_fit
+from blindsight.audit.membership import Game, coin_game, findings, largest_tpr, loss_threshold
+from blindsight.audit.shadow import likelihood_ratio
+from blindsight.errors import InputError
+from blindsight.learn.labels import Attributes, Classes
+from blindsight.learn.linear import LinearTraining
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import LinearModel
+from blindsight.search import ITQ, SDH, CentralHasher
+
+SURE = 1 - 3e-7  # of each of three rows of findings: a false alarm less than once in 10^6
+
+
+def clouds(rows, dimensions, seed, classes=2):
+    """Normal features with a little to learn from."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, rows)
+    X = rng.normal(size=(rows, dimensions))
+    X[np.arange(rows), y] += 1
+    return X, y
+
+
+def memoriser(X, y, seed):
+    """A model that knows its rows: one nearest neighbour."""
+
+    def fit(rows, labels):
+        squares = (rows**2).sum(axis=1)[:, None] + (X**2).sum(axis=1) - 2 * rows @ X.T
+        return -squares.min(axis=1)
+
+    return fit
+
+
+def overfitted(dimensions, classes=2):
+    """A linear classifier with next to no ridge: it separates any rows that are fewer than dimensions."""
+    standardiser = Standardiser(np.zeros(dimensions), np.ones(dimensions))
+    return linear_trainer(LinearTraining(ridge=1e-4), classes=range(classes), standardiser=standardiser, passes=30)
+
+
+@pytest.fixture(scope="module")
+def game():
+    return coin_game(*clouds(2400, 20, seed=1), random_state=2)
+
+
+def test_a_coin_decides_about_half_of_the_rows(game):
+    assert game.member.sum() == 1200
+    again, other = (coin_game(game.X, game.y, random_state=seed).member for seed in (2, 3))
+    np.testing.assert_array_equal(game.member, again)
+    assert 400 < (game.member & other).sum() < 800
+
+
+def test_a_model_that_memorises_is_found(game):
+    result = loss_threshold(game.train(memoriser, 0), game)
+    assert [point.tpr.value for point in result.roc.points] == [1, 1]
+    assert {row.verdict for row in findings(result, "1-NN", source="nobody")} == {"leaks"}
+    private = findings(result, "1-NN", source="somebody", epsilon=1.0, delta=1e-6)
+    assert [row.verdict for row in private] == ["refuted", "refuted", "leaks"]
+    assert "TPR is at most 0.0272 at 1.0% FPR" in private[1].proven
+
+
+@pytest.mark.parametrize("attack", ["threshold", "online", "offline"])
+def test_a_model_that_never_saw_the_rows_is_at_chance(game, attack):
+    stranger = overfitted(20)(*clouds(1200, 20, seed=5), 0)
+    if attack == "threshold":
+        result = loss_threshold(stranger, game, confidence=SURE)
+    else:
+        reference = None if attack == "online" else clouds(2400, 20, seed=6)
+        result = likelihood_ratio(
+            stranger, game, overfitted(20), shadows=4, reference=reference, confidence=SURE, random_state=0
+        )
+    assert {row.verdict for row in findings(result, "a stranger", source="nobody")} == {"at chance"}
+    private = findings(result, "a stranger", source="us", epsilon=0.0)
+    assert [row.verdict for row in private] == ["not refuted", "not refuted", "at chance"]
+
+
+def mixed(rows, dimensions, seed):
+    """Rows of which some are easy, for any model, and others can only be learned by heart."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, rows)
+    X = rng.normal(size=(rows, dimensions))
+    X[:, 0] = (2 * y - 1) * rng.choice([0, 1.5, 3, 4.5, 6], rows)
+    return X.astype(np.float32), y
+
+
+def test_likelihood_ratios_find_more_than_the_loss_alone():
+    """Easy rows are fitted best, members or not: that they say nothing, only shadows know."""
+    game, train = coin_game(*mixed(600, 300, seed=1), random_state=2), overfitted(300)
+    target = game.train(train, 0)
+    plain = loss_threshold(target, game, fprs=(0.01,))
+    online = likelihood_ratio(target, game, train, fprs=(0.01,), random_state=3)
+    offline = likelihood_ratio(target, game, train, reference=mixed(600, 300, seed=5), fprs=(0.01,), random_state=3)
+    assert online.roc.points[0].tpr.low > 2 * plain.roc.points[0].tpr.high
+    assert online.roc.auc.value > offline.roc.auc.value + 0.05 > plain.roc.auc.value + 0.1
+    assert [one.attack for one in (online, offline)] == [
+        "likelihood ratio, online, 16 shadows",
+        "likelihood ratio, offline, 16 shadows",
+    ]
+
+
+@pytest.mark.parametrize("shadows", [4, 64])
+def test_likelihood_ratios_are_those_of_normal_densities(shadows):
+    """Fits that a test makes up, ratios by scipy: one deviation for all rows, or with many shadows one each."""
+    rng = np.random.default_rng(0)
+    game = coin_game(np.arange(40.0)[:, None], np.zeros(40), random_state=1)
+    kept = []
+
+    def train(X, y, seed):
+        inside = np.isin(np.arange(40), X[:, 0])
+        fits = rng.normal(size=40) * (1 + np.arange(40)) + 3 * inside
+        kept.append((inside, fits))
+        return lambda X, y: fits
+
+    target = rng.normal(size=40)
+    result = likelihood_ratio(lambda X, y: target, game, train, shadows=shadows, fprs=(0.1,), random_state=2)
+    inside, fits = (np.array(part) for part in zip(*kept, strict=True))
+    assert (inside.sum(axis=0) == shadows // 2).all()
+    logs = []
+    for models in (inside, ~inside):
+        rows = [fits[models[:, row], row] for row in range(40)]
+        variances = np.array([np.var(row, ddof=1) for row in rows])
+        spread = np.sqrt(variances.mean() if shadows == 4 else variances)
+        logs.append(norm.logpdf(target, [row.mean() for row in rows], spread))
+    expected = logs[0] - logs[1]
+    np.testing.assert_allclose(np.sort(result.roc.members), np.sort(expected[game.member]))
+    np.testing.assert_allclose(np.sort(result.roc.others), np.sort(expected[~game.member]))
+
+
+def test_the_loss_threshold_is_that_of_the_adversarial_robustness_toolbox():
+    """Its black-box attack, a logistic regression of loss and label, puts rows of one label in order of loss."""
+    torch = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inference = pytest.importorskip("art.attacks.inference.membership_inference")
+        classification = pytest.importorskip("art.estimators.classification")
+    X, y = clouds(1200, 100, seed=7)
+    both = coin_game(X.astype(np.float32), y, random_state=8)
+    weights = (both.y[both.member] * 2 - 1) @ both.X[both.member] / 600
+    game = Game(both.X[y == 1], y[y == 1], both.member[y == 1])
+    layer = torch.nn.Linear(100, 2)
+    with torch.no_grad():
+        layer.weight[0], layer.weight[1], layer.bias[:] = 0, torch.tensor(weights), 0
+    loss = torch.nn.CrossEntropyLoss(reduction="none")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        classifier = classification.PyTorchClassifier(layer, loss, (100,), 2, device_type="cpu")
+        attack = inference.MembershipInferenceBlackBox(classifier, attack_model_type="lr", input_type="loss")
+        members, others = ((game.X[rows], game.y[rows]) for rows in (game.member, ~game.member))
+        attack.fit(*members, *others)
+        theirs = attack.infer(game.X, game.y, probabilities=True)[:, 0]
+    model = LinearModel(np.append(weights, 0)[None], Standardiser(np.zeros(100), np.ones(100)), Classes(np.arange(2)))
+    ours = loss_threshold(margin_fit(model), game, fprs=(0.01, 0.1)).roc
+    assert ours.auc.value == pytest.approx(roc_auc_score(game.member, theirs), abs=1e-4)  # theirs are float32
+    assert ours.auc.value > 0.55
+    fpr, tpr, _ = roc_curve(game.member, theirs, drop_intermediate=False)
+    for point in ours.points:
+        assert point.tpr.value == pytest.approx(tpr[fpr <= point.allowed].max(), abs=1e-9)
+
+
+def test_margins_are_scores_above_the_best_other_class():
+    labels, standardiser = Classes(np.array(["a", "b", "c"])), Standardiser(np.zeros(2), np.ones(2))
+    weights = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 0.5]])
+    fit = margin_fit(LinearModel(weights, standardiser, labels))
+    rows = np.array([[3.0, 1], [3, 1], [0, 0]])
+    np.testing.assert_allclose(fit(rows, np.array(["a", "b", "c"])), [2, -2, 0.5])
+    with pytest.raises(InputError, match="attributes"):
+        margin_fit(LinearModel(weights, standardiser, Attributes(3)))
+
+
+def test_an_overfitted_linear_classifier_gives_its_members_away():
+    rng = np.random.default_rng(17)
+    game = coin_game(rng.normal(size=(600, 300)), rng.integers(0, 3, 600), random_state=18)
+    result = loss_threshold(game.train(overfitted(300, classes=3), 0), game, fprs=(0.1,), confidence=SURE)
+    assert findings(result, "a linear classifier", source="nobody")[-1].verdict == "leaks"
+    assert result.roc.points[0].tpr.value > 0.2
+
+
+def test_kernel_hash_functions_carry_members_word_for_word():
+    X, y = clouds(2200, 16, seed=11)
+    game = coin_game(X.astype(np.float32), y, random_state=12)
+    target = game.train(hash_trainer(lambda seed: SDH(16, anchors=300, random_state=seed), fit=anchor_fit), 0)
+    point = loss_threshold(target, game).roc.points[0]
+    # The 300 anchors among 1,100 members and no others; by chance a few more lie close to one.
+    assert 300 / 1100 <= point.tpr.value < 0.35
+    assert point.tpr.low > 10 * point.fpr.high
+
+
+def test_iterative_quantisation_of_few_rows_shows_which():
+    X, y = clouds(1100, 64, seed=13)
+    game = Game(X.astype(np.float32), y, np.random.default_rng(14).permutation(1100) < 70)
+    target = game.train(hash_trainer(lambda seed: ITQ(48, random_state=seed)), 0)
+    result = loss_threshold(target, game, fprs=(0.01,), confidence=SURE)
+    assert findings(result, "ITQ of 70 rows", source="nobody")[-1].verdict == "leaks"
+
+
+def test_a_private_hash_function_stays_within_its_epsilon():
+    X, y = clouds(2400, 16, seed=15)
+    game = coin_game((X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32), y, random_state=16)
+    target = game.train(hash_trainer(lambda seed: CentralHasher(1.0, 1e-6, 1.0, bits=16, random_state=seed)), 0)
+    result = loss_threshold(target, game, confidence=SURE)
+    rows = findings(result, "central mode", source="its statement", epsilon=1.0, delta=1e-6)
+    # True by proof, whatever the noise was: below 10^-6 only by the intervals' own error.
+    assert [row.verdict for row in rows[:-1]] == ["not refuted", "not refuted"]
+    assert rows[0].to_dict()["details"]["others"] == 1200
+
+
+def test_what_an_epsilon_allows():
+    assert largest_tpr(0.001, 0.0, 0.0) == 0.001
+    assert largest_tpr(0.5, 100.0, 0.0) == largest_tpr(0.5, float("inf"), 0.0) == 1
+    with pytest.raises(InputError, match="epsilon must be >= 0"):
+        largest_tpr(0.5, -1.0, 0.0)
+
+
+def test_games_that_cannot_be_played_are_refused(game):
+    with pytest.raises(InputError, match="one kind"):
+        Game(game.X, game.y, np.ones(2400, dtype=bool))
+    with pytest.raises(InputError, match="a mark per row"):
+        Game(game.X, game.y[:5], game.member)
+    with pytest.raises(InputError, match=r"one finite number per row, \(2400,\); got shape \(3,\)"):
+        loss_threshold(lambda X, y: np.zeros(3), game)
+    with pytest.raises(InputError, match="even number, at least 4; got 5"):
+        likelihood_ratio(memoriser(game.X, game.y, 0), game, memoriser, shadows=5)
+    with pytest.raises(InputError, match="anchors are those of a kernel"):
+        anchor_fit(ITQ(8).fit(game.X).function_)
+
+
+def test_codes_are_judged_by_their_quantisation_error():
+    function = ITQ(4).fit(np.random.default_rng(0).normal(size=(50, 6))).function_
+    rows = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
+    scores = function.scores(rows)
+    expected = [-np.mean([(np.copysign(1, s) - s) ** 2 for s in row]) for row in scores]
+    np.testing.assert_allclose(code_fit(function)(rows, np.zeros(5)), expected, rtol=1e-5)

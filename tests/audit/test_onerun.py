@@ -1,0 +1,184 @@
+"""The lower bound on epsilon from one run with many canaries."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import linprog
+
+from blindsight.audit.onerun import (
+    canaries_needed,
+    one_run_bound,
+    one_run_p_value,
+    published_p_value,
+    surest_guesses,
+)
+from blindsight.errors import InputError
+
+
+def p_value(m, r, v, epsilon, delta=0.0):
+    return one_run_p_value(canaries=m, guesses=r, correct=v, epsilon=epsilon, delta=delta)
+
+
+def tail_by_dynamic_programme(guesses, correct, epsilon):
+    """How likely so many coins of e^epsilon : 1 come up right, one coin after the other."""
+    honest = math.exp(epsilon) / (1 + math.exp(epsilon))
+    right = [1.0]
+    for _ in range(guesses):
+        right = [
+            (right[k - 1] * honest if k else 0.0) + (right[k] * (1 - honest) if k < len(right) else 0.0)
+            for k in range(len(right) + 1)
+        ]
+    return sum(right[correct:])
+
+
+def most_likely_success(m, r, v, epsilon, delta):
+    """The largest probability of v right guesses over *all* (epsilon, delta)-private mechanisms: a linear programme.
+
+    Unknowns are the probabilities P[s, t] of guesses t (r of them not 0) for coins s, and for each ordered pair of
+    neighbouring coins by how much each output exceeds e^epsilon times its other probability.
+    """
+    coins = list(product((-1, 1), repeat=m))
+    guesses = [t for t in product((-1, 0, 1), repeat=m) if np.count_nonzero(t) == r]
+    pairs = [(a, b) for a in range(len(coins)) for b in range(len(coins)) if sum(np.not_equal(coins[a], coins[b])) == 1]
+    n_s, n_t = len(coins), len(guesses)
+    unknowns = n_s * n_t + len(pairs) * n_t
+    success = np.array([[np.sum(np.equal(s, t)) >= v for t in guesses] for s in coins]).ravel() / n_s
+    rows, limits = [], []
+    for number, (a, b) in enumerate(pairs):
+        excess = n_s * n_t + number * n_t
+        for t in range(n_t):
+            row = np.zeros(unknowns)
+            row[a * n_t + t], row[b * n_t + t], row[excess + t] = 1, -math.exp(epsilon), -1
+            rows.append(row)
+            limits.append(0.0)
+        row = np.zeros(unknowns)
+        row[excess : excess + n_t] = 1
+        rows.append(row)
+        limits.append(delta)
+    sums = np.zeros((n_s, unknowns))
+    for s in range(n_s):
+        sums[s, s * n_t : (s + 1) * n_t] = 1
+    objective = np.concatenate([-success, np.zeros(len(pairs) * n_t)])
+    solved = linprog(objective, A_ub=np.array(rows), b_ub=limits, A_eq=sums, b_eq=np.ones(n_s), method="highs")
+    return -solved.fun
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0])
+def test_the_pure_p_value_is_a_binomial_tail(epsilon):
+    for guesses, correct in ((1, 1), (7, 3), (40, 31), (40, 40)):
+        expected = tail_by_dynamic_programme(guesses, correct, epsilon)
+        assert p_value(50, guesses, correct, epsilon) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("m", "r"), [(1, 1), (2, 1), (2, 2), (3, 2), (3, 3)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (0.5, 0.02), (1.5, 0.1), (0.0, 0.05)])
+def test_no_private_mechanism_beats_the_p_value(m, r, epsilon, delta):
+    for v in range(1, r + 1):
+        best, limit = most_likely_success(m, r, v, epsilon, delta), p_value(m, r, v, epsilon, delta)
+        assert best <= limit + 1e-8
+        if delta == 0:
+            assert best == pytest.approx(limit, abs=1e-8)  # and randomised response attains it
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+@pytest.mark.parametrize("epsilon", [0.2, 2.0])
+def test_the_bound_exceeds_the_truth_no_more_often_than_stated(epsilon, delta):
+    """Exact, over all numbers of right guesses, for randomised response that also tells the truth in delta of cases."""
+    m, confidence = 60, 0.9
+    coins = np.ones(m, dtype=np.bool_)
+    right = np.arange(m + 1)
+    lowers = np.array(
+        [
+            one_run_bound(coins, np.where(np.arange(m) < v, 1, -1), delta=delta, confidence=confidence).lower
+            for v in right
+        ]
+    )
+    honest = delta + (1 - delta) / (1 + math.exp(-epsilon))
+    assert stats.binom.pmf(right[lowers > epsilon], m, honest).sum() <= 1 - confidence
+    assert (np.diff(lowers) >= 0).all()
+    assert lowers[-1] > epsilon
+
+
+def test_the_published_p_value_is_exceeded_by_a_private_mechanism():
+    """Three coins: all answers equally often, but less often the one that is wrong in all three."""
+    delta, coins = 0.05, list(product((-1, 1), repeat=3))
+    answers = {s: {t: (1 - 7 * delta if np.equal(s, t).sum() == 0 else 1 + delta) / 8 for t in coins} for s in coins}
+    for s, t in product(coins, repeat=2):
+        if np.not_equal(s, t).sum() == 1:
+            assert sum(max(0.0, answers[s][a] - answers[t][a]) for a in coins) <= delta + 1e-12
+    success = sum(chance for t, chance in answers[coins[0]].items() if np.equal(coins[0], t).any())
+    published = published_p_value(canaries=3, guesses=3, correct=1, epsilon=0.0, delta=delta)
+    assert published < success <= p_value(3, 3, 1, 0.0, delta)
+    assert (published, success) == pytest.approx((0.9125, 0.91875))
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "v"), [(1000, 1000, 800), (1000, 1000, 1000), (1000, 100, 95), (10**4, 10**4, 6000)]
+)
+def test_bounds_are_no_lower_than_with_the_published_p_value(m, r, v):
+    """At 95% and delta = 1e-5; all guesses of 1,000 right, for example, show 5.809 instead of 5.782."""
+    coins = np.ones(m, dtype=np.bool_)
+    guesses = np.repeat([1, -1, 0], [v, r - v, m - r])
+    lower = one_run_bound(coins, guesses, delta=1e-5, confidence=0.95).lower
+    assert published_p_value(canaries=m, guesses=r, correct=v, epsilon=lower, delta=1e-5) > 0.05
+    assert one_run_bound(coins, guesses, delta=0.0, confidence=0.95).lower >= lower
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-5])
+@pytest.mark.parametrize(("m", "r", "v"), [(100, 20, 17), (1000, 1000, 700), (300, 50, 50), (10**5, 10**4, 9000)])
+@pytest.mark.parametrize("wanted", [0.05, 1e-3])
+def test_what_is_ruled_out_is_everything_below_one_epsilon(m, r, v, delta, wanted):
+    """So that halving finds it, and the bound is sound for every epsilon below it."""
+    ruled_out = [p_value(m, r, v, epsilon, delta) <= wanted for epsilon in np.linspace(0, 8, 200)]
+    assert ruled_out == sorted(ruled_out, reverse=True)
+
+
+def test_all_guesses_right_give_the_closed_form():
+    coins = np.arange(1000) % 3 == 0
+    bound = one_run_bound(coins, np.where(coins, 1, -1), delta=0.0, confidence=0.95)
+    honest = 0.05 ** (1 / 1000)
+    assert bound.lower == bound.most == pytest.approx(math.log(honest / (1 - honest)), abs=1e-9)  # 5.81
+    assert (bound.canaries, bound.guesses, bound.correct) == (1000, 1000, 1000)
+    assert "1,000 of 1,000 guesses right" in bound.attack
+
+
+def test_abstaining_pays_where_few_canaries_tell():
+    """Of 1,000 coins 100 are known for sure; guessing the others blindly hides that."""
+    rng = np.random.default_rng(1)
+    coins = rng.random(1000) < 0.5
+    scores = np.where(np.arange(1000) < 100, np.where(coins, 2.0, -2.0), rng.uniform(-1, 1, 1000))
+    few, all_of_them = (
+        one_run_bound(coins, surest_guesses(scores, guesses), delta=1e-6, confidence=0.95) for guesses in (100, 1000)
+    )
+    assert few.lower > 3 > 0.5 > all_of_them.lower
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (3.0, 0.0), (3.0, 1e-4), (1.0, 1e-3)])
+def test_canaries_needed_are_enough_and_no_fewer_are(epsilon, delta):
+    needed = canaries_needed(epsilon, confidence=0.95, delta=delta)
+
+    def perfect(number):
+        coins = np.ones(number, dtype=np.bool_)
+        return one_run_bound(coins, np.ones(number), delta=delta, confidence=0.95).lower
+
+    assert perfect(needed - 1) < epsilon - 1e-12
+    assert perfect(needed) >= epsilon - 1e-12
+
+
+def test_bad_input_gets_a_sentence():
+    coins = np.ones(4, dtype=np.bool_)
+    with pytest.raises(InputError, match="a coin, true or false, and a guess"):
+        one_run_bound(coins, [1, 1], delta=0.0)
+    with pytest.raises(InputError, match="a coin, true or false, and a guess"):
+        one_run_bound([1, 1, 0, 0], [1, 1, 1, 1], delta=0.0)
+    with pytest.raises(InputError, match=r"a guess is \+1"):
+        one_run_bound(coins, [2, 1, 1, 1], delta=0.0)
+    with pytest.raises(InputError, match="correct <= guesses <= canaries"):
+        p_value(3, 4, 4, 1.0)
+    with pytest.raises(InputError, match="1 to 2 guesses"):
+        surest_guesses([0.0, 1.0], 3)
+    with pytest.raises(InputError, match="no number of canaries"):
+        canaries_needed(8.0, delta=1e-3)

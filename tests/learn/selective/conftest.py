@@ -1,0 +1,106 @@
+"""A network small enough for numpy, photos it can learn from, and runs made of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from blindsight.learn.selective import ParameterLayout, ParameterServer, Participant, SelectiveTerms, Sharing
+from blindsight.learn.selective.noise import RecordGaussian
+from blindsight.learn.selective.sparseupdate import Vector
+
+SIDE, CLASSES = 5, 3
+
+
+@dataclass
+class LogisticTrainer:
+    """Softmax regression in float32 by one step of gradient descent for each batch and epoch."""
+
+    learning_rate: float = 0.1
+    record_noise: RecordGaussian | None = None
+    epochs: int = 1
+    names: tuple[str, str] = ("weight", "bias")
+
+    @property
+    def layout(self) -> ParameterLayout:
+        return ParameterLayout(self.names, ((SIDE * SIDE, CLASSES), (CLASSES,)))
+
+    def initial(self) -> Vector:
+        return np.random.default_rng(7).normal(scale=0.1, size=self.layout.dimension).astype(np.float32)
+
+    def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
+        rows = np.column_stack([inputs.reshape(len(inputs), -1), np.ones(len(inputs))]).astype(np.float32)
+        weights, truth = parameters.reshape(-1, CLASSES), np.eye(CLASSES, dtype=np.float32)[labels]
+        for _ in range(self.epochs):
+            logits = rows @ weights
+            odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+            gradient = rows.T @ (odds / odds.sum(axis=1, keepdims=True) - truth) / np.float32(len(rows))
+            weights = weights - np.float32(self.learning_rate) * gradient
+        return weights.ravel()
+
+    def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
+        rows = np.column_stack([inputs.reshape(len(inputs), -1), np.ones(len(inputs))])
+        return rows @ parameters.reshape(-1, CLASSES)
+
+
+Photos = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+@pytest.fixture
+def trainer() -> LogisticTrainer:
+    return LogisticTrainer()
+
+
+@pytest.fixture(scope="session")
+def make_trainer() -> Callable[..., LogisticTrainer]:
+    return LogisticTrainer
+
+
+@pytest.fixture(scope="session")
+def make_photos() -> Callable[..., Photos]:
+    """Return a function that makes photos of three classes, each with an average of its own."""
+    averages = np.random.default_rng(1).normal(size=(CLASSES, SIDE, SIDE))
+
+    def make(count: int, seed: int) -> Photos:
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(CLASSES, size=count)
+        return (averages[labels] + rng.normal(size=(count, SIDE, SIDE))).astype(np.float32), labels
+
+    return make
+
+
+@pytest.fixture
+def make_terms(trainer: LogisticTrainer) -> Callable[..., SelectiveTerms]:
+    """Return a function that makes the terms of a small run, with changes."""
+    settings: dict[str, Any] = {"run": "test", "participants": ("ann", "bob", "cem"), "batch": 4}
+    return lambda **changes: SelectiveTerms.of(trainer.layout, **(settings | changes))
+
+
+@pytest.fixture
+def make_server(trainer: LogisticTrainer, make_terms: Callable[..., SelectiveTerms]) -> Callable[..., ParameterServer]:
+    """Return a function that makes a server on terms with changes."""
+
+    def make(*, terms: SelectiveTerms | None = None, **options: Any) -> ParameterServer:
+        return ParameterServer(terms or make_terms(), trainer.initial(), **options)
+
+    return make
+
+
+@pytest.fixture
+def join(make_photos: Callable[..., Photos]) -> Callable[..., Participant]:
+    """Return a function that lets a participant join a server's run, with parameters and photos for some batches."""
+
+    def make(
+        server: ParameterServer, name: str = "ann", sharing: Sharing | None = None, *, batches: int = 1, **options: Any
+    ) -> Participant:
+        seed = sum(name.encode())
+        options = {"random_state": seed, "trainer": LogisticTrainer()} | options
+        participant = Participant(name, server.terms, sharing=sharing or Sharing(0.2), **options)
+        participant.gather(*make_photos(batches * server.terms.batch, seed))
+        participant.take(server.answer(participant.request()))
+        return participant
+
+    return make

@@ -1,0 +1,99 @@
+"""Statements of selective sharing: the papers' modes are red, the honest ones say what is proven and for whom."""
+
+import math
+
+import pytest
+
+from blindsight.learn.selective.accounting import compose_sharing
+from blindsight.learn.selective.disclosure import sharing_statement
+from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
+from blindsight.learn.selective.protection import Sharing
+from blindsight.rng import seeded_bytes
+from blindsight.statement import PrivacyStatement
+
+SHARED = Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10))
+
+
+def statement(sharing: Sharing, **others: object) -> PrivacyStatement:
+    cost = compose_sharing(sharing, dimension=5124, uploads=74, delta=1e-5)
+    return sharing_statement(cost, **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "why"),
+    [
+        (Sharing(0.1), "images can be recovered"),
+        (Sharing(0.2, select="random"), "images can be recovered"),
+        (Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0)), "places of the largest changes are told"),
+        (Sharing(0.1, select="random", bound=0.1, noise=PublishedLaplace(1.0)), "one value may tell any amount"),
+        (Sharing(0.1, bound=0.1, noise=Laplace(1.0)), "places of the largest changes are told"),
+    ],
+    ids=str,
+)
+def test_modes_of_the_papers_prove_nothing_and_say_why(sharing: Sharing, why: str) -> None:
+    told = statement(sharing)
+    assert (told.guarantee, told.status, told.epsilon, told.delta) == ("none", "unproven", math.inf, None)
+    assert told.claim is not None
+    assert told.claim.why_it_fails is not None
+    assert why in told.claim.why_it_fails
+    assert "every upload of every participant" in told.who_sees["server"]
+    assert any("no bound holds" in line for line in told.not_protected)
+    if sharing.noise is not None:
+        assert told.claim.claimed == "epsilon = 1"
+        assert "37,888 per participant" in told.claim.why_it_fails
+    assert PrivacyStatement.from_json(told.to_json()) == told
+
+
+@pytest.mark.parametrize("select", ["random", "threshold"])
+def test_bounded_laplace_is_proven_at_a_figure_that_protects_nobody(select: str) -> None:
+    threshold = 0.01 if select == "threshold" else None
+    told = statement(Sharing(0.1, select=select, bound=0.1, threshold=threshold, noise=Laplace(1.0)))  # type: ignore[arg-type]
+    assert told.guarantee == "differential privacy"
+    assert (told.unit, told.neighbours, told.accountant) == ("person", "replace", "pld")
+    assert told.epsilon is not None
+    assert 14_000 < told.epsilon < 19_000
+    assert "PPDL claims epsilon = 1, which does not hold" in told.headline()
+    assert any("anything in practice" in line for line in told.not_protected)
+
+
+def test_sum_of_epsilons_has_no_delta() -> None:
+    cost = compose_sharing(
+        Sharing(1.0, bound=0.1, noise=Laplace(0.5)), dimension=1, uploads=1, delta=1e-11
+    )  # too small a delta to gain anything by composition
+    told = sharing_statement(cost)
+    assert (told.epsilon, told.delta, told.accountant) == (0.5, 0.0, "basic")
+
+
+def test_gaussian_per_participant_is_proven_for_a_person() -> None:
+    told = statement(Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0)))
+    assert (told.status, told.unit, told.neighbours, told.delta) == ("proven", "person", "add/remove", 1e-5)
+    assert told.epsilon == pytest.approx(8.3, abs=0.1)
+    assert told.claim is None
+    assert not any("anything in practice" in line for line in told.not_protected)
+
+
+def test_gaussian_per_record_is_proven_for_a_photo_and_not_for_a_person() -> None:
+    told = statement(Sharing(0.1, noise=RecordGaussian(1.0, 2.0)))
+    assert (told.status, told.unit) == ("proven", "record")
+    assert any("exactly one batch" in line for line in told.assumptions)
+    assert any("a participant as a whole" in line for line in told.not_protected)
+
+
+def test_shared_noise_holds_only_for_sums() -> None:
+    opened, summed = statement(SHARED), statement(SHARED, scheme="block-dphe")
+    assert opened.guarantee == "none"
+    assert any("only its part of the noise" in line for line in opened.not_protected)
+    assert summed.guarantee == "differential privacy"
+    assert any("at least 10 uploads at the same places" in line for line in summed.assumptions)
+
+
+def test_encrypted_sums_take_single_uploads_from_the_server() -> None:
+    told = statement(Sharing(0.1), scheme="masks")
+    assert "no single upload" in told.who_sees["server"]
+    assert "masks" in told.who_sees["server"]
+    assert told.guarantee == "none"  # a sum without noise is still not differentially private
+
+
+def test_repeatable_noise_voids_the_statement_and_no_noise_is_none() -> None:
+    assert statement(Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0)), source=seeded_bytes(1)).void
+    assert statement(Sharing(0.1), source=seeded_bytes(1)).randomness == "none"

@@ -1,0 +1,295 @@
+"""The server adds what it accepts, exactly once, and refuses everything else with a sentence and without a trace."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError
+from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing
+from blindsight.learn.selective.messages import Answer, Receipt, Request, Total, Upload
+from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
+from blindsight.learn.selective.sparseupdate import SparseUpdate
+
+Make = Callable[..., ParameterServer]
+Join = Callable[..., Participant]
+SIZE = 78
+
+
+def body(places: list[int], values: list[float], dimension: int = SIZE) -> bytes:
+    update = SparseUpdate(dimension, np.array(places, dtype=np.int64), np.array(values, dtype=np.float32))
+    return encode_sparse(update)
+
+
+def upload(server: ParameterServer, **changes: Any) -> Upload:
+    fields: dict[str, Any] = {"participant": "ann", "sequence": 1, "base": 0, "body": body([3, 5], [0.5, -2.0])}
+    return Upload(server.terms.digest, **(fields | changes))
+
+
+def test_uploads_are_added_and_counted(make_server: Make) -> None:
+    server = make_server()
+    before = server.parameters
+    first, second = upload(server), upload(server, participant="bob", body=body([5, 77], [1.0, 1.0]))
+    receipt = decode(server.receive(encode(first)), Receipt)
+    assert (receipt.participant, receipt.sequence, receipt.version) == ("ann", 1, 1)
+    server.receive(encode(second))
+    server.receive(encode(upload(server, sequence=2, base=1)))
+    change = np.zeros(SIZE, dtype=np.float32)
+    change[[3, 5, 77]] = [1.0, -3.0, 1.0]
+    counts = np.zeros(SIZE, dtype=int)
+    counts[[3, 5, 77]] = [2, 3, 1]
+    np.testing.assert_allclose(server.parameters - before, change, atol=1e-6)
+    np.testing.assert_array_equal(server.counters, counts)
+    assert server.version == 3
+
+
+def answered(server: ParameterServer, version: int) -> SparseUpdate:
+    answer = decode(server.answer(encode(Request(server.terms.digest, "cem", version))), Answer)
+    assert answer.version == server.version
+    return decode_sparse(answer.body, SIZE, max_values=SIZE)
+
+
+def test_the_most_updated_parameters_are_handed_out(make_server: Make, make_terms: Callable[..., Any]) -> None:
+    server = make_server(terms=make_terms(download=5 / SIZE))
+    assert answered(server, -1).indices.tolist() == list(range(SIZE))  # at first, all
+    server.receive(encode(upload(server, body=body([3, 40, 60, 70], [1.0] * 4))))
+    server.receive(encode(upload(server, sequence=2, body=body([70], [1.0]))))
+    news = answered(server, 0)
+    assert news.indices.tolist() == [0, 3, 40, 60, 70]  # among those never updated, the first
+    np.testing.assert_array_equal(news.values, server.parameters[news.indices])
+
+
+@pytest.mark.parametrize("download", [1e-9, 0.1, 0.5, 0.99, 1.0])
+def test_exactly_the_asked_fraction_is_handed_out(
+    make_server: Make, make_terms: Callable[..., Any], download: float
+) -> None:
+    server = make_server(terms=make_terms(download=download))
+    server.receive(encode(upload(server)))
+    news = answered(server, 0)
+    assert news.indices.size == max(1, int(download * SIZE))
+    kept = server.counters[news.indices]
+    others = np.delete(server.counters, news.indices)
+    assert not others.size or kept.min() >= others.max()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "another run": ({"terms": bytes(32)}, "stranger", "another run, or to a network of another shape"),
+    "a stranger": ({"participant": "eve"}, "stranger", "'eve' does not take part"),
+    "a gap": ({"sequence": 3}, "damaged", "upload 2 of 'ann' is due; got 3"),
+    "an old number": ({"sequence": 1}, "duplicate", "an upload 1 of 'ann' was added before"),
+    "no number": ({"sequence": 0}, "duplicate", "upload 0 of 'ann' was added before"),
+    "the future": ({"base": 9}, "damaged", "there is no version 9 to build on"),
+    "before the beginning": ({"base": -1}, "damaged", "there is no version -1"),
+    "too old": ({"base": 0}, "late", "parameters 2 uploads old; at most 1 are accepted. Download and train again."),
+    "too many values": ({"body": body([1, 2, 3], [1.0] * 3)}, "oversized", "at most 2 values; got 3"),
+    "too many bytes": ({"body": bytes(9000)}, "oversized", "bytes; at most"),
+    "no update": ({"body": b"\7"}, "damaged", "sparse update"),
+    "another dimension": ({"body": body([SIZE + 1], [1.0], SIZE + 2)}, "damaged", "beyond its 78 parameters"),
+    "beyond float32": ({"body": body([1, 2], [3e38, 1.0])}, "not finite", "would make parameters infinite"),
+}
+
+
+@pytest.fixture
+def begun(make_server: Make, make_terms: Callable[..., SelectiveTerms]) -> ParameterServer:
+    """A server that has added one upload each of ann and bob, and is strict."""
+    server = make_server(terms=make_terms(max_values=2, max_staleness=1))
+    server.receive(encode(upload(server, body=body([1], [2e38]))))
+    server.receive(encode(upload(server, participant="bob", base=1)))
+    return server
+
+
+def state(server: ParameterServer) -> tuple[bytes, bytes, int]:
+    return server.parameters.tobytes(), server.counters.tobytes(), server.version
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_may_not_be_added_is_refused_counted_and_changes_nothing(begun: ParameterServer, case: str) -> None:
+    changes, reason, sentence = REFUSED[case]
+    before = state(begun)
+    fitting = upload(begun, sequence=2, base=2)
+    with pytest.raises(MessageError, match=sentence):
+        begun.receive(encode(replace(fitting, **changes)))
+    assert begun.refusals == {reason: 1}
+    assert state(begun) == before
+    begun.receive(encode(fitting))  # it goes on
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_refused(begun: ParameterServer, poison: float) -> None:
+    good = upload(begun, sequence=2, base=2, body=body([3, 5], [0.5, -2.0]))
+    bad = replace(good, body=good.body.replace(struct.pack("<f", -2.0), struct.pack("<f", poison)))
+    before = state(begun)
+    with pytest.raises(MessageError, match="not finite"):
+        begun.receive(encode(bad))
+    assert begun.refusals.total() == 1
+    assert state(begun) == before
+
+
+def test_the_very_same_upload_counts_once(begun: ParameterServer) -> None:
+    blob = encode(upload(begun, sequence=2, base=2))
+    begun.receive(blob)
+    before = state(begun)
+    for _ in range(2):
+        with pytest.raises(MessageError, match="this very upload 2 of 'ann' was added before"):
+            begun.receive(blob)
+    assert begun.refusals == {"duplicate": 2}
+    assert state(begun) == before
+
+
+damages = st.one_of(
+    st.tuples(st.just("cut"), st.integers(0, 2**20), st.just(0)),
+    st.tuples(st.just("flip"), st.integers(0, 2**20), st.integers(1, 255)),
+    st.tuples(st.just("append"), st.just(0), st.integers(0, 255)),
+)
+
+
+def damaged(blob: bytes, damage: tuple[str, int, int]) -> bytes:
+    kind, where, what = damage
+    if kind == "cut":
+        return blob[: where % len(blob)]
+    if kind == "append":
+        return blob + bytes([what])
+    spot = where % len(blob)
+    return blob[:spot] + bytes([blob[spot] ^ what]) + blob[spot + 1 :]
+
+
+@given(damage=damages)
+@example(damage=("cut", 0, 0))
+def test_damaged_bytes_change_nothing(damage: tuple[str, int, int]) -> None:
+    terms = SelectiveTerms(run="test", participants=("ann",), layout="none", dimension=SIZE, max_values=2)
+    server = ParameterServer(terms, np.zeros(SIZE, dtype=np.float32))
+    before = state(server)
+    blob = damaged(encode(upload(server)), damage)
+    with pytest.raises(MessageError):
+        server.receive(blob)
+    with pytest.raises(MessageError):
+        server.answer(damaged(encode(Request(terms.digest, "ann", -1)), ("flip", damage[1], damage[2] or 1)))
+    assert server.refusals.total() == 2
+    assert state(server) == before
+
+
+@given(forged=st.binary(max_size=40), spot=st.integers(0, 20))
+def test_bytes_with_a_valid_checksum_are_an_update_or_change_nothing(forged: bytes, spot: int) -> None:
+    terms = SelectiveTerms(run="test", participants=("ann",), layout="none", dimension=SIZE, max_values=2)
+    server = ParameterServer(terms, np.zeros(SIZE, dtype=np.float32))
+    before = state(server)
+    good = body([3, 5], [0.5, -2.0])
+    try:
+        server.receive(encode(upload(server, body=good[:spot] + forged + good[spot + len(forged) :])))
+    except MessageError:
+        assert server.refusals.total() == 1
+        assert state(server) == before
+    else:
+        assert server.version == 1
+        assert server.counters.sum() <= 2
+        assert np.isfinite(server.parameters).all()
+
+
+@given(blob=st.binary(max_size=200))
+def test_garbage_changes_nothing(blob: bytes) -> None:
+    terms = SelectiveTerms(run="test", participants=("ann",), layout="none", dimension=SIZE)
+    server = ParameterServer(terms, np.zeros(SIZE, dtype=np.float32))
+    for door in (server.receive, server.receive_total, server.answer):
+        with pytest.raises(MessageError):
+            door(blob)
+    assert server.refusals.total() == 3
+    assert server.version == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        ({"participant": "eve"}, "'eve' does not take part"),
+        ({"terms": bytes(32)}, "another run"),
+        ({"version": 3}, "no version 3; the newest is 2"),
+        ({"version": -2}, "no version -2"),
+    ],
+)
+def test_wrong_requests_are_refused(begun: ParameterServer, request_: dict[str, Any], sentence: str) -> None:
+    fields: dict[str, Any] = {"terms": begun.terms.digest, "participant": "ann", "version": 0}
+    with pytest.raises(MessageError, match=sentence):
+        begun.answer(encode(Request(**(fields | request_))))
+    assert begun.refusals.total() == 1
+
+
+def total(server: ParameterServer, **changes: Any) -> bytes:
+    fields: dict[str, Any] = {"turn": 1, "participants": ("ann", "bob"), "body": body([1], [1.0])}
+    return encode(Total(server.terms.digest, **(fields | changes)))
+
+
+def test_where_sums_are_agreed_on_nothing_else_is_opened(make_server: Make, make_terms: Callable[..., Any]) -> None:
+    server = make_server(terms=make_terms(together=2))
+    with pytest.raises(MessageError, match="only sums of at least 2 uploads are opened"):
+        server.receive(encode(upload(server)))
+    with pytest.raises(MessageError, match="a sum of 1 uploads"):
+        server.receive_total(total(server, participants=("ann",)))
+    for names in (("ann", "ann"), ("ann", "eve")):
+        with pytest.raises(MessageError, match="each of its participants once"):
+            server.receive_total(total(server, participants=names))
+    server.receive_total(total(server))
+    with pytest.raises(MessageError, match="turn 1 comes after that of turn 1"):
+        server.receive_total(total(server))
+    assert server.refusals == {"alone": 2, "stranger": 2, "duplicate": 1}
+    assert (server.version, server.turn, server.counters.sum()) == (1, 1, 1)
+
+
+def test_doors_are_not_mixed_up(make_server: Make) -> None:
+    server = make_server()
+    with pytest.raises(MessageError, match=r"expected a message selective/upload"):
+        server.receive(total(server))
+    with pytest.raises(MessageError, match=r"expected a message selective/total"):
+        server.receive_total(encode(upload(server)))
+
+
+def test_what_the_server_sees_can_be_recorded(make_server: Make, join: Join) -> None:
+    seen: list[bytes] = []
+    server = make_server(record=seen.append)
+    ann = join(server, sharing=Sharing(0.1))
+    sent = ann.train()
+    server.receive(sent)
+    assert [type(decode(blob, Request, Upload)) for blob in seen] == [Request, Upload]
+    assert seen[-1] == sent
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"download": 0.0}, r"download must be in \(0, 1\]; got 0.0"),
+        ({"download": 1.1}, r"download must be in \(0, 1\]; got 1.1"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"participants": ()}, "1 to 65536 participants"),
+        ({"participants": ("ann", "ann")}, "a name of its own"),
+        ({"participants": ("",)}, "1 to 64 characters; got 0"),
+        ({"max_values": 79}, r"max_values must be in 1 ... 78; got 79"),
+        ({"max_staleness": -1}, "max_staleness must be at least 0"),
+        ({"together": 4}, "together must be in 1 ... 3"),
+    ],
+)
+def test_terms_on_which_nobody_could_learn_are_refused(
+    make_terms: Callable[..., SelectiveTerms], changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make_terms(**changes)
+
+
+def test_a_model_too_large_for_a_message_is_refused() -> None:
+    with pytest.raises(InputError, match="1 to 53686272 parameters; got 138357544"):
+        SelectiveTerms(run="vgg", participants=("ann",), layout="", dimension=138_357_544)
+
+
+@pytest.mark.parametrize("changes", [{}, {"max_values": 5, "max_staleness": 0, "download": 0.25, "together": 3}])
+def test_terms_survive_the_wire(make_terms: Callable[..., SelectiveTerms], changes: dict[str, Any]) -> None:
+    terms = make_terms(**changes)
+    assert SelectiveTerms.from_bytes(terms.to_bytes()) == terms
+
+
+@pytest.mark.parametrize("initial", [np.zeros(3, np.float32), np.zeros(SIZE), np.full(SIZE, np.nan, np.float32)])
+def test_wrong_initial_parameters_are_refused(make_terms: Callable[..., SelectiveTerms], initial: Any) -> None:
+    with pytest.raises(InputError, match="a row of 78 finite float32"):
+        ParameterServer(make_terms(), initial)

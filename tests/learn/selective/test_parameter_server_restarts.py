@@ -1,0 +1,383 @@
+"""Whatever moment the server is killed at, no acknowledged upload is lost and none is added twice."""
+
+import errno
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blindsight
+from blindsight.crypto.wire import encode
+from blindsight.errors import CorruptFileError, MessageError, StorageError
+from blindsight.learn.selective import ParameterServer, SelectiveTerms
+from blindsight.learn.selective.messages import Total, Upload
+from blindsight.learn.selective.sparsecodec import encode_sparse
+from blindsight.learn.selective.sparseupdate import SparseUpdate
+
+SIZE = 60
+TERMS = SelectiveTerms(run="test", participants=("ann", "bob"), layout="none", dimension=SIZE)
+INITIAL = np.random.default_rng(0).normal(size=SIZE).astype(np.float32)
+OFTEN = 700  # bytes: a snapshot after every second or third upload
+
+State = tuple[int, bytes, bytes]
+
+
+def uploads(count: int) -> list[bytes]:
+    """Uploads of two participants in turn, with a few random values each."""
+    rng = np.random.default_rng(5)
+    made = []
+    for number in range(count):
+        places = np.sort(rng.choice(SIZE, 8, replace=False))
+        update = SparseUpdate(SIZE, places, rng.normal(size=8).astype(np.float32))
+        name, sequence = TERMS.participants[number % 2], number // 2 + 1
+        made.append(encode(Upload(TERMS.digest, name, sequence, number, encode_sparse(update))))
+    return made
+
+
+def state(server: ParameterServer) -> State:
+    return server.version, server.parameters.tobytes(), server.counters.tobytes()
+
+
+@pytest.fixture(scope="module")
+def sent() -> list[bytes]:
+    return uploads(8)
+
+
+@pytest.fixture(scope="module")
+def expected(sent: list[bytes]) -> list[State]:
+    """The state before the first upload and after each, of a server that nothing happens to."""
+    server = ParameterServer(TERMS, INITIAL)
+    states = [state(server)]
+    for upload in sent:
+        server.receive(upload)
+        states.append(state(server))
+    return states
+
+
+def begun(folder: Path, upload: list[bytes], **options: Any) -> ParameterServer:
+    server = ParameterServer(TERMS, INITIAL, folder=folder, **options)
+    for blob in upload:
+        server.receive(blob)
+    return server
+
+
+def resumed(folder: Path, **options: Any) -> tuple[State, ParameterServer]:
+    server = ParameterServer.resume(folder, **options)
+    return state(server), server
+
+
+def finish(server: ParameterServer, sent: list[bytes]) -> None:
+    """Send everything anew; what was added already is refused."""
+    for number, upload in enumerate(sent, start=1):
+        if number > server.version:
+            server.receive(upload)
+        else:
+            with pytest.raises(MessageError, match="was added before"):
+                server.receive(upload)
+
+
+@pytest.mark.parametrize("journal_bytes", [None, OFTEN, 1])
+def test_a_server_resumes_between_any_two_uploads(
+    tmp_path: Path, sent: list[bytes], expected: list[State], journal_bytes: int | None
+) -> None:
+    begun(tmp_path / "it", [], journal_bytes=journal_bytes).close()
+    for number, upload in enumerate(sent):
+        found, server = resumed(tmp_path / "it", journal_bytes=journal_bytes)
+        assert found == expected[number]
+        server.receive(upload)
+        with pytest.raises(MessageError, match="this very upload"):
+            server.receive(upload)
+        server.close()
+    assert resumed(tmp_path / "it")[0] == expected[-1]
+
+
+class Camera:
+    """Copies the folder before and after everything done to a file in it: each copy is a moment to be killed at."""
+
+    def __init__(self, folder: Path, album: Path) -> None:
+        self.folder, self.album = folder, album
+        self.acknowledged = 0
+        self.moments: list[tuple[int, Path]] = []
+
+    def shoot(self) -> None:
+        copy = self.album / str(len(self.moments))
+        shutil.copytree(self.folder, copy)
+        self.moments.append((self.acknowledged, copy))
+
+    def watching(self, act: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **options: Any) -> Any:
+            self.shoot()
+            try:
+                return act(*arguments, **options)
+            finally:
+                self.shoot()
+
+        return watched
+
+
+def test_a_kill_at_any_moment_loses_and_doubles_nothing(
+    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    camera = Camera(tmp_path / "server", tmp_path / "album")
+    server = begun(camera.folder, [], journal_bytes=OFTEN)
+    with monkeypatch.context() as patch:
+        for module, name in ((os, "write"), (os, "fsync"), (os, "ftruncate"), (Path, "replace")):
+            patch.setattr(module, name, camera.watching(getattr(module, name)))
+        for upload in sent:
+            server.receive(upload)
+            camera.acknowledged += 1
+    snapshots = {(folder / "snapshot.npz").read_bytes() for _, folder in camera.moments}
+    assert len(snapshots) >= 3  # or the moments around them were not seen
+    for acknowledged, folder in camera.moments:
+        found, again = resumed(folder)
+        assert found in expected[acknowledged : acknowledged + 2]
+        finish(again, sent)
+        assert state(again) == expected[-1]
+        again.close()
+        assert resumed(folder)[0] == expected[-1]
+
+
+def test_a_kill_while_the_server_is_made_leaves_none_or_a_whole_one(
+    tmp_path: Path, expected: list[State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    camera = Camera(tmp_path / "server", tmp_path / "album")
+    with monkeypatch.context() as patch:
+        for module, name in ((os, "write"), (os, "fsync"), (Path, "replace")):
+            patch.setattr(module, name, camera.watching(getattr(module, name)))
+        begun(camera.folder, [])
+    made = []
+    for _, folder in camera.moments:
+        try:
+            found, _ = resumed(folder)
+            made.append(True)
+        except StorageError:
+            found = state(begun(folder, []))
+            made.append(False)
+        assert found == expected[0]
+    assert made == sorted(made)
+    assert set(made) == {False, True}
+
+
+def test_the_journal_may_end_at_any_byte(tmp_path: Path, sent: list[bytes], expected: list[State]) -> None:
+    begun(tmp_path / "it", sent[:3]).close()
+    journal = tmp_path / "it" / "journal"
+    whole = journal.read_bytes()
+    for length in range(len(whole) - len(sent[2]), len(whole)):
+        journal.write_bytes(whole[:length])
+        found, server = resumed(tmp_path / "it")
+        assert found == expected[2]
+        server.receive(sent[2])
+        server.close()
+        assert journal.read_bytes() == whole
+    assert resumed(tmp_path / "it")[0] == expected[3]
+
+
+class Child:
+    """A server in another process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("killed_server.py")), str(folder), str(OFTEN)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(Path(blindsight.__file__).parents[1])},
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+
+    def send(self, sent: list[bytes]) -> None:
+        """Send all at once, not waiting for answers."""
+        self.stdin.write(b"".join(struct.pack(">Q", len(upload)) + upload for upload in sent))
+        self.stdin.flush()
+
+    def killed_after(self, answers: int) -> list[str]:
+        """Kill it, in the middle of whatever it does, when so many answers have come; return all that it gave."""
+        lines = [self.stdout.readline() for _ in range(answers)]
+        self.process.kill()  # SIGKILL
+        lines += self.stdout.readlines()
+        assert self.process.wait() == -9
+        self.stdin.close()
+        self.stdout.close()
+        return [line.decode().strip() for line in lines if line.endswith(b"\n")]
+
+
+def kill_and_resume(folder: Path, kills: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sent = uploads(20 * kills)
+    plain = ParameterServer(TERMS, INITIAL)
+    begun(folder, [], journal_bytes=OFTEN).close()
+    done = 0
+    for _ in range(kills):
+        child = Child(folder)
+        child.send(sent[done : done + 20])
+        answers = child.killed_after(int(rng.integers(1, 15)))
+        added = [int(line.removeprefix("added ")) for line in answers]
+        assert added == list(range(done + 1, done + 1 + len(added)))
+        server = ParameterServer.resume(folder)
+        assert done + len(added) <= server.version <= done + 20
+        for upload in sent[done : server.version]:
+            plain.receive(upload)
+        done = server.version
+        assert state(server) == state(plain)
+        server.close()
+
+
+def test_a_killed_server_resumes(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path / "server", kills=2, seed=1)
+
+
+@pytest.mark.slow
+def test_a_server_killed_many_times_resumes(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path / "server", kills=12, seed=2)
+
+
+@contextmanager
+def full_disk(monkeypatch: pytest.MonkeyPatch, *, after: int = 0) -> Iterator[None]:
+    """Let nothing be written through to the disk, after so many times that it works."""
+    calls = 0
+    works = os.fsync
+
+    def fail(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        works(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        yield
+
+
+def test_on_a_full_disk_nothing_is_acknowledged(
+    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = begun(tmp_path / "it", sent[:2])
+    with full_disk(monkeypatch), pytest.raises(StorageError, match=r"cannot append to .*journal: the disk is full"):
+        server.receive(sent[2])
+    assert state(server) == expected[2]
+    server.receive(sent[2])  # there is room again
+    server.close()
+    assert resumed(tmp_path / "it")[0] == expected[3]
+
+
+def test_a_disk_too_full_for_a_snapshot_loses_nothing(
+    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = begun(tmp_path / "it", sent[:2], journal_bytes=1)
+    for upload in sent[2:4]:
+        with full_disk(monkeypatch, after=1):
+            server.receive(upload)  # the upload itself still fitted
+    server.receive(sent[4])
+    server.close()
+    found, _ = resumed(tmp_path / "it")
+    assert found == state(server) == expected[5]
+
+
+def test_no_room_for_a_new_server_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with full_disk(monkeypatch), pytest.raises(StorageError, match="the disk is full"):
+        begun(tmp_path / "it", [])
+
+
+def test_an_interrupted_write_stops_the_server_and_not_the_run(
+    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    server = begun(tmp_path / "it", sent[:2])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            server.receive(sent[2])
+    assert state(server) == expected[2]
+    with pytest.raises(StorageError, match="a write was interrupted"):
+        server.receive(sent[2])
+    server.close()
+    found, again = resumed(tmp_path / "it")
+    assert found == expected[3]  # it had reached the disk
+    finish(again, sent)
+    assert state(again) == expected[-1]
+
+
+def test_one_server_at_a_time_works_in_a_folder(tmp_path: Path, sent: list[bytes], expected: list[State]) -> None:
+    server = begun(tmp_path / "it", sent[:1])
+    with pytest.raises(StorageError, match="another server works in"):
+        ParameterServer.resume(tmp_path / "it")
+    server.close()
+    again = ParameterServer.resume(tmp_path / "it")
+    with pytest.raises(StorageError, match="the server was closed"):
+        server.receive(sent[1])
+    again.receive(sent[1])
+    assert state(server) == expected[1]
+    assert state(again) == expected[2]
+    again.close()
+    with pytest.raises(StorageError, match="exists already"):
+        begun(tmp_path / "it", [])
+    assert resumed(tmp_path / "it")[0] == expected[2]
+
+
+def test_sums_survive_too(tmp_path: Path) -> None:
+    terms = SelectiveTerms(run="sums", participants=("ann", "bob"), layout="", dimension=SIZE, together=2, max_values=1)
+    server = ParameterServer(terms, INITIAL, folder=tmp_path / "it")
+    everything = encode_sparse(SparseUpdate(SIZE, np.arange(SIZE), np.ones(SIZE, dtype=np.float32)))
+    for turn in (1, 2):
+        server.receive_total(encode(Total(terms.digest, turn, ("ann", "bob"), everything)))
+    server.close()
+    found, again = resumed(tmp_path / "it")
+    assert found == state(server)
+    assert again.turn == 2
+
+
+def test_only_the_owner_may_read_the_folder(tmp_path: Path, sent: list[bytes]) -> None:
+    begun(tmp_path / "it", sent[:3], journal_bytes=OFTEN).close()
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "it").iterdir()} == {0o600}
+    assert (tmp_path / "it").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "it" / "journal").chmod(0o640)
+    with pytest.raises(StorageError, match="chmod 600"):
+        ParameterServer.resume(tmp_path / "it")
+
+
+@pytest.mark.parametrize("name", ["snapshot.npz", "journal"])
+def test_altered_files_are_refused_and_left_alone(tmp_path: Path, sent: list[bytes], name: str) -> None:
+    begun(tmp_path / "it", sent[:3]).close()
+    path = tmp_path / "it" / name
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    for altered in (b"", b"garbage" * 200, whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]):
+        path.write_bytes(altered)
+        with pytest.raises(CorruptFileError, match=name):
+            ParameterServer.resume(tmp_path / "it")
+        assert path.read_bytes() == altered
+    path.write_bytes(whole)
+    assert resumed(tmp_path / "it")[1].version == 3
+
+
+def test_files_of_different_servers_are_not_mixed(tmp_path: Path, sent: list[bytes]) -> None:
+    begun(tmp_path / "one", sent[:3], journal_bytes=1).close()
+    begun(tmp_path / "two", sent[:1]).close()
+    shutil.copy(tmp_path / "one" / "journal", tmp_path / "two" / "journal")
+    with pytest.raises(CorruptFileError, match=r"journal does not continue snapshot\.npz"):
+        ParameterServer.resume(tmp_path / "two")
+    shutil.copy(tmp_path / "two" / "snapshot.npz", tmp_path / "one" / "journal")
+    with pytest.raises(CorruptFileError, match="journal was altered"):
+        ParameterServer.resume(tmp_path / "one")
+    with pytest.raises(StorageError, match="does not exist"):
+        ParameterServer.resume(tmp_path / "none")
+
+
+def test_receiving_writes_no_more_than_the_upload(tmp_path: Path, sent: list[bytes]) -> None:
+    server = begun(tmp_path / "it", [])
+    files = {path: path.read_bytes() for path in (tmp_path / "it").iterdir()}
+    server.receive(sent[0])
+    changed = {path.name: path.read_bytes() for path, before in files.items() if path.read_bytes() != before}
+    assert changed == {"journal": files[tmp_path / "it" / "journal"] + sent[0]}

@@ -1,0 +1,455 @@
+"""A participant shares what it says and no more, forgets nothing on the way, and stops when its budget is spent."""
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from blindsight.crypto.wire import decode, encode
+from blindsight.dp import Ledger
+from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError, UnknownNameError
+from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing
+from blindsight.learn.selective.change import change_between
+from blindsight.learn.selective.messages import Answer, Receipt, Upload
+from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
+from blindsight.learn.selective.sparsecodec import decode_sparse
+from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
+from blindsight.rng import seeded_bytes
+
+Make = Callable[..., ParameterServer]
+Join = Callable[..., Participant]
+SIZE = 78
+
+
+def sent(upload: bytes) -> SparseUpdate:
+    return decode_sparse(decode(upload, Upload).body, SIZE, max_values=SIZE)
+
+
+def download(participant: Participant, server: ParameterServer) -> None:
+    participant.take(server.answer(participant.request()))
+
+
+# --- as plain training ---
+
+
+def test_sharing_everything_is_plain_training_bit_for_bit(
+    make_server: Make, join: Join, make_trainer: Callable[..., Any], make_photos: Callable[..., Any]
+) -> None:
+    server = make_server()
+    ann = join(server, sharing=Sharing(1.0), batches=50, random_state=3)
+    rng, trainer = np.random.default_rng(3), make_trainer()
+    parameters = trainer.initial()
+    inputs, labels = make_photos(50 * 4, sum(b"ann"))
+    for batch in range(50):
+        rows = slice(4 * batch, 4 * batch + 4)
+        parameters = trainer.train(parameters, inputs[rows], labels[rows], int(rng.integers(2**63)))
+        download(ann, server)
+        ann.settle(server.receive(ann.train()))
+        assert server.parameters.tobytes() == parameters.tobytes() == ann.parameters.tobytes()
+    assert server.version == 50
+    assert (server.counters == 50).all()
+
+
+finite = st.floats(-(2.0**60), 2.0**60, width=32)
+
+
+@given(arrays(np.float32, 20, elements=finite), arrays(np.float32, 20, elements=finite))
+def test_a_step_of_descent_is_always_met(before: Vector, step: Vector) -> None:
+    after = before - step
+    assert (before + change_between(before, after)).tobytes() == after.tobytes()
+
+
+@given(arrays(np.float32, 50, elements=st.floats(-2, 2, width=32)), st.integers(0, 2**32))
+def test_any_result_is_met_where_a_number_leads_there(before: Vector, seed: int) -> None:
+    after = np.random.default_rng(seed).choice([0.5, 1.0, 2.0, 0.1, -0.7], 50).astype(np.float32)
+    change = change_between(before, after)
+    missed = np.flatnonzero(before + change != after)
+    near = change[missed]
+    for toward in (-np.inf, np.inf):
+        for _ in range(3):
+            near = np.nextafter(near, np.float32(toward))
+            assert (before[missed] + near != after[missed]).all()
+
+
+def test_where_the_rounded_difference_misses_its_neighbour_is_taken() -> None:
+    before, after = np.float32([-0.5 - 2.0**-24]), np.float32([1.0])
+    assert before + (after - before) != after
+    assert before + change_between(before, after) == after
+
+
+# --- what is shared ---
+
+
+@pytest.mark.parametrize(("share", "count"), [(1.0, 78), (0.1, 7), (0.01, 1)])
+def test_as_many_values_are_uploaded_as_asked_for(make_server: Make, join: Join, share: float, count: int) -> None:
+    ann = join(make_server(), sharing=Sharing(share))
+    before = ann.parameters
+    update = sent(ann.train())
+    change = np.abs(ann.parameters - before)
+    assert update.indices.size == count
+    assert np.abs(update.values).min() >= np.delete(change, update.indices).max(initial=0) - 1e-7
+
+
+def test_a_bound_is_kept_and_half_is_half(make_server: Make, join: Join) -> None:
+    server = make_server()
+    whole = join(server, sharing=Sharing(1.0, bound=0.01)).train()
+    half = join(server, "bob", Sharing(1.0, bound=0.01, half=True)).train()
+    assert np.abs(sent(whole).values).max() == np.float32(0.01)
+    assert len(decode(half, Upload).body) < 0.52 * len(decode(whole, Upload).body)
+    server.receive(half)
+
+
+def test_downloads_overwrite_and_the_rest_stays(make_server: Make, make_terms: Callable[..., Any], join: Join) -> None:
+    server = make_server(terms=make_terms(download=0.1))
+    ann, bob = join(server, sharing=Sharing(0.1)), join(server, "bob", Sharing(0.1))
+    server.receive(bob.train())
+    ann.settle(server.receive(ann.train()))
+    own = ann.parameters
+    download(ann, server)
+    updated = server.counters > 0
+    most = np.argsort(-server.counters, kind="stable")[:7]
+    np.testing.assert_array_equal(ann.parameters[most], server.parameters[most])
+    others = np.setdiff1d(np.arange(SIZE), most)
+    np.testing.assert_array_equal(ann.parameters[others], own[others])
+    assert updated.sum() > 7  # so that there was something not to be downloaded
+
+
+def test_it_trains_when_enough_has_gathered(make_server: Make, join: Join, make_photos: Callable[..., Any]) -> None:
+    server = make_server()
+    ann = join(server, batches=0)
+    inputs, labels = make_photos(9, 1)
+    assert not ann.ready
+    with pytest.raises(InputError, match="'ann' has gathered 0 photos; it trains on 4"):
+        ann.train()
+    ann.gather(inputs[:3], labels[:3])
+    assert not ann.ready
+    ann.gather(inputs[3:], labels[3:])
+    for left in (5, 1):
+        assert ann.ready
+        ann.settle(server.receive(ann.train()))
+        assert ann.waiting == left
+    assert not ann.ready
+
+
+def test_each_photo_is_used_once_in_order(make_server: Make, join: Join, make_trainer: Callable[..., Any]) -> None:
+    trainer, seen = make_trainer(), []
+    train = trainer.train
+
+    def watch(parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
+        seen.append((inputs, labels))
+        return train(parameters, inputs, labels, seed)
+
+    trainer.train = watch
+    server = make_server()
+    ann = join(server, batches=0, trainer=trainer)
+    photos, labels = np.random.default_rng(2).random((8, 5, 5)), np.arange(8) % 3
+    original = photos.copy()
+    ann.gather(photos, labels)
+    photos[:] = 0  # the caller may reuse its memory
+    for _ in range(2):
+        ann.settle(server.receive(ann.train()))
+    np.testing.assert_array_equal(np.concatenate([batch for batch, _ in seen]), original)
+    np.testing.assert_array_equal(np.concatenate([marks for _, marks in seen]), labels)
+
+
+# --- residuals ---
+
+
+def test_with_residuals_all_is_sent_in_the_end(make_server: Make, join: Join) -> None:
+    server = make_server()
+    ann = join(server, sharing=Sharing(0.1, bound=0.01, half=True, residual=True), batches=30)
+    start, total = server.parameters, np.zeros(SIZE)
+    for _ in range(30):
+        before = ann.parameters
+        upload = ann.train()
+        total += ann.parameters - before
+        ann.settle(server.receive(upload))
+        moved = server.parameters - start
+        held = ann._residual
+        assert held is not None
+        np.testing.assert_allclose(moved + held, total, atol=1e-5)
+    assert np.abs(held).max() > 0.01  # the bound mattered
+
+
+def test_without_residuals_what_was_not_sent_is_not_sent_later(make_server: Make, join: Join) -> None:
+    server = make_server()
+    ann = join(server, sharing=Sharing(0.1), batches=2)
+    ann.settle(server.receive(ann.train()))
+    before = ann.parameters
+    update = sent(ann.train())
+    change = ann.parameters - before
+    np.testing.assert_allclose(update.values, change[update.indices], atol=1e-6)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_a_refused_upload_is_sent_later_if_there_is_a_memory(make_server: Make, join: Join, residual: bool) -> None:
+    server = make_server()
+    ann = join(server, sharing=Sharing(1.0, residual=residual), batches=2)
+    first, second = ann.parameters, None
+    lost = sent(ann.train()).values
+    ann.withdraw()
+    second = ann.parameters
+    np.testing.assert_allclose(second - first, lost, atol=1e-6)
+    update = sent(ann.train()).values
+    change = ann.parameters - second
+    np.testing.assert_allclose(update, change + lost if residual else change, atol=1e-6)
+    ann.settle(server.receive(ann.resend()))
+
+
+def test_noise_is_not_taken_back(make_server: Make, join: Join) -> None:
+    server = make_server()
+    noise = ParticipantGaussian(clip=100.0, noise_multiplier=1.0)
+    ann = join(server, sharing=Sharing(1.0, noise=noise, residual=True), source=seeded_bytes(1))
+    before = ann.parameters
+    upload = ann.train()
+    assert np.abs(sent(upload).values - (ann.parameters - before)).max() > 10
+    ann.settle(server.receive(upload))
+    assert ann._residual is not None
+    np.testing.assert_allclose(ann._residual, 0, atol=1e-6)
+
+
+# --- uploads under way ---
+
+
+def test_a_lost_receipt_is_made_up_for_by_the_next_download(make_server: Make, join: Join) -> None:
+    server = make_server()
+    ann = join(server, sharing=Sharing(0.1, residual=True), batches=2)
+    server.receive(ann.train())
+    assert not ann.ready
+    with pytest.raises(MessageError, match="this very upload 1 of 'ann' was added before"):
+        server.receive(ann.resend())
+    with pytest.raises(InputError, match="an upload of 'ann' is under way"):
+        ann.train()
+    download(ann, server)
+    assert ann.ready
+    with pytest.raises(InputError, match="no upload of 'ann' is under way"):
+        ann.resend()
+    ann.settle(server.receive(ann.train()))
+    assert server.version == 2
+
+
+def test_a_lost_upload_stays_under_way_and_can_be_sent_again(make_server: Make, join: Join) -> None:
+    server = make_server()
+    ann = join(server, sharing=Sharing(1.0))
+    lost = ann.train()
+    own = ann.parameters
+    download(ann, server)
+    assert ann.resend() == lost
+    ann.settle(server.receive(ann.resend()))
+    np.testing.assert_array_equal(server.parameters, own)
+
+
+def test_of_a_withdrawn_upload_and_its_successor_only_one_is_added(make_server: Make, join: Join) -> None:
+    server = make_server()
+    ann = join(server, sharing=Sharing(1.0, residual=True), batches=3)
+    delayed = ann.train()
+    ann.withdraw()
+    successor = ann.train()
+    server.receive(delayed)  # it was only late
+    with pytest.raises(MessageError, match="an upload 1 of 'ann' was added before"):
+        server.receive(successor)
+    download(ann, server)
+    assert ann.ready
+    unsent, before = sent(successor).values, ann.parameters
+    upload = ann.train()
+    np.testing.assert_allclose(sent(upload).values, ann.parameters - before + unsent, atol=1e-6)
+    ann.settle(server.receive(upload))
+    assert server.version == 2
+
+
+def test_a_restarted_participant_goes_on_with_its_numbers(make_server: Make, join: Join) -> None:
+    server = make_server()
+    for version in (1, 2, 3):
+        ann = join(server)
+        ann.settle(server.receive(ann.train()))
+        assert server.version == version
+
+
+def test_strange_messages_change_nothing(make_server: Make, join: Join, make_terms: Callable[..., Any]) -> None:
+    server, other = make_server(), make_server(terms=make_terms(run="other"))
+    ann, bob = join(server), join(server, "bob")
+    answer = decode(server.answer(ann.request()), Answer)
+    receipt = decode(server.receive(bob.train()), Receipt)
+    download(ann, server)
+    ann.train()
+    before = ann.parameters.tobytes()
+    for message, sentence in (
+        (server.answer(bob.request()), "not for 'ann' in this run"),
+        (other.answer(join(other).request()), "not for 'ann' in this run"),
+        (encode(answer), "version 0; 1 is here already"),
+        (encode(replace(answer, version=1, sequence=2)), "speaks of upload 2; 0 was the last"),
+        (encode(replace(answer, version=1, body=b"\0")), "sparse update"),
+        (encode(receipt), "expected a message selective/answer"),
+        (b"", "cut short"),
+    ):
+        with pytest.raises(MessageError, match=sentence):
+            ann.take(message)
+    for message, sentence in (
+        (encode(receipt), "not for 'ann'"),
+        (encode(replace(receipt, participant="ann")), "for another upload"),
+        (encode(answer), "expected a message selective/receipt"),
+    ):
+        with pytest.raises(MessageError, match=sentence):
+            ann.settle(message)
+    assert ann.parameters.tobytes() == before
+    ann.settle(server.receive(ann.resend()))
+
+
+def test_the_first_answer_must_be_whole(make_server: Make, join: Join, make_trainer: Callable[..., Any]) -> None:
+    server = make_server()
+    ann = Participant("ann", server.terms, make_trainer(), Sharing(1.0))
+    with pytest.raises(InputError, match="'ann' has no parameters yet"):
+        ann.train()
+    part = replace(decode(server.answer(ann.request()), Answer), body=decode(join(server).train(), Upload).body)
+    with pytest.raises(MessageError, match="must hold all parameters"):
+        ann.take(encode(part))
+    assert ann.version == -1
+
+
+# --- the budget ---
+
+
+def honest(ledger: Ledger, *, epsilon: float = 4.0) -> dict[str, Any]:
+    ledger.set_budget("test: ann", unit="person", neighbours="add/remove", epsilon=epsilon, delta=1e-5)
+    noise = ParticipantGaussian(clip=1.0, noise_multiplier=2.0)
+    return {"sharing": Sharing(1.0, noise=noise), "ledger": ledger, "source": seeded_bytes(1)}
+
+
+def test_training_stops_when_the_budget_is_spent_and_nothing_is_lost(
+    tmp_path: Path, make_server: Make, join: Join
+) -> None:
+    server, ledger = make_server(), Ledger(tmp_path / "ledger")
+    ann = join(server, batches=20, **honest(ledger))
+    assert ann.scope == "test: ann"
+    uploads = 0
+    while ann.ready:
+        before = ann.parameters.tobytes(), ann.waiting, server.version
+        try:
+            upload = ann.train()
+        except BudgetExceededError as error:
+            sentence = str(error)
+        else:
+            ann.settle(server.receive(upload))
+            uploads += 1
+    assert ann.spent
+    assert "may spend epsilon 4" in sentence
+    assert 1 <= uploads < 20
+    assert (ann.parameters.tobytes(), ann.waiting, server.version) == before
+    assert len(Ledger(tmp_path / "ledger").spends("test: ann", "person")) == uploads
+    assert ledger.spent("test: ann", "person", delta=1e-5).epsilon <= 4.0
+    with pytest.raises(BudgetExceededError, match="is spent: it trains no more"):
+        ann.train()
+    download(ann, server)  # it still learns from the others
+
+
+def test_the_cost_is_on_record_before_anything_leaves(tmp_path: Path, make_server: Make, join: Join) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ann = join(make_server(), **honest(ledger))
+    ann.train()
+    (spend,) = Ledger(tmp_path / "ledger").spends("test: ann", "person")
+    assert (spend.loss.kind, spend.purpose) == ("gaussian", "upload 1")
+
+
+def test_failed_training_costs_nothing(make_server: Make, join: Join, make_trainer: Callable[..., Any]) -> None:
+    ledger, trainer = Ledger(), make_trainer()
+    trainer.train = lambda parameters, inputs, labels, seed: parameters * np.float32(np.nan)
+    ann = join(make_server(), trainer=trainer, **honest(ledger))
+    before = ann.parameters.tobytes()
+    with pytest.raises(InputError, match="the training of 'ann' diverged"):
+        ann.train()
+    assert (ann.parameters.tobytes(), ann.waiting, ann.ready) == (before, 4, True)
+    assert ledger.spends("test: ann", "person") == ()
+
+
+def test_noise_per_record_is_charged_once_as_batches_are_disjoint(
+    make_server: Make, join: Join, make_trainer: Callable[..., Any]
+) -> None:
+    noise, ledger, server = RecordGaussian(clip=1.0, noise_multiplier=2.0), Ledger(), make_server()
+    trainer = make_trainer(record_noise=noise, epochs=3)
+    ann = join(server, sharing=Sharing(0.1, noise=noise), trainer=trainer, ledger=ledger, batches=3)
+    while ann.ready:
+        ann.settle(server.receive(ann.train()))
+    (spend,) = ledger.spends("test: ann", "record")
+    assert spend.loss.count == 3  # as often as a photo is used
+
+
+def test_noise_per_record_must_be_in_the_training(make_server: Make, join: Join) -> None:
+    with pytest.raises(PrivacyError, match="this trainer adds none, or another"):
+        join(make_server(), sharing=Sharing(0.1, noise=RecordGaussian(clip=1.0, noise_multiplier=2.0)))
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [Sharing(0.1), Sharing(0.1, bound=0.1, noise=Laplace(1.0)), Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))],
+)
+def test_a_ledger_does_not_count_what_is_not_proven(make_server: Make, join: Join, sharing: Sharing) -> None:
+    with pytest.raises(PrivacyError, match="nothing is proven of what is shared this way"):
+        join(make_server(), sharing=sharing, ledger=Ledger())
+
+
+def test_laplace_noise_is_counted_value_by_value(make_server: Make, join: Join) -> None:
+    ledger = Ledger()
+    sharing = Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0))
+    join(make_server(), sharing=sharing, ledger=ledger, source=seeded_bytes(1)).train()
+    assert ledger.spent("test: ann", "person", delta=0.0).epsilon == pytest.approx(7)
+
+
+# --- who may join ---
+
+
+def test_shared_noise_is_no_protection_of_single_uploads(
+    make_server: Make, join: Join, make_terms: Callable[..., Any]
+) -> None:
+    sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=1.0, among=3))
+    for together in (1, 2):
+        with pytest.raises(PrivacyError, match=f"sums of {together} may be opened. Agree on together=3"):
+            join(make_server(terms=make_terms(together=together)), sharing=sharing)
+    with pytest.raises(PrivacyError, match="only sums of 3 uploads may be opened"):
+        join(make_server(terms=make_terms(together=3)), sharing=sharing).train()
+
+
+def test_another_network_is_refused(make_terms: Callable[..., Any], make_trainer: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="names or shapes are not those of the run's, which has 78"):
+        Participant("ann", make_terms(), make_trainer(names=("weights", "bias")), Sharing(0.1))
+
+
+def test_strangers_and_greedy_participants_are_refused(
+    make_terms: Callable[..., SelectiveTerms], make_trainer: Callable[..., Any]
+) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'ann'"):
+        Participant("anne", make_terms(), make_trainer(), Sharing(0.1))
+    with pytest.raises(InputError, match=r"the terms allow 5 values in an upload; a share of 0\.1 of 78"):
+        Participant("ann", make_terms(max_values=5), make_trainer(), Sharing(0.1))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "sentence"),
+    [
+        (np.zeros((2, 5, 5)), [0], "a label per photo"),
+        (np.zeros(4), [0] * 4, "a label per photo"),
+        (np.full((1, 5, 5), np.nan), [0], "must be finite"),
+        (np.zeros((1, 4, 5)), [0], r"the shape \(5, 5\) as before; got \(4, 5\)"),
+    ],
+)
+def test_useless_photos_are_refused(make_server: Make, join: Join, inputs: Any, labels: Any, sentence: str) -> None:
+    ann = join(make_server())
+    with pytest.raises(InputError, match=sentence):
+        ann.gather(inputs, labels)
+    assert ann.waiting == 4
+
+
+def test_a_participant_keeps_its_secrets(make_server: Make, join: Join) -> None:
+    ann = join(make_server())
+    ann.train()
+    assert repr(ann) == "<Participant, hidden>"
+    assert repr(ann._under_way) == "<_UnderWay, hidden>"
+    with pytest.raises(PrivacyError, match="cannot be pickled"):
+        pickle.dumps(ann)

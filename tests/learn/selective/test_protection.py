@@ -1,0 +1,215 @@
+"""Protecting a change: exact counts, the honest order of steps, nothing lost, sentences for what cannot be meant."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError
+from blindsight.learn.selective import noise as noise_module
+from blindsight.learn.selective.noise import Laplace, Noise, ParticipantGaussian, PublishedLaplace, RecordGaussian
+from blindsight.learn.selective.protection import Sharing, protect, remainder
+from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
+from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
+from blindsight.rng import ByteSource, seeded_bytes
+
+GAUSSIAN = ParticipantGaussian(clip=1.0, noise_multiplier=0.5)
+EVERY_WAY = [
+    Sharing(0.1),
+    Sharing(0.1, select="random", bound=0.2, half=True),
+    Sharing(0.1, select="threshold", threshold=0.3),
+    Sharing(0.1, bound=0.2, noise=PublishedLaplace(1.0)),
+    Sharing(0.1, select="random", bound=0.2, noise=Laplace(1.0)),
+    Sharing(0.1, select="threshold", bound=0.2, threshold=0.1, noise=Laplace(8.0), half=True),
+    Sharing(0.1, noise=GAUSSIAN, half=True),
+    Sharing(0.1, select="random", bound=0.2, noise=GAUSSIAN),
+    Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 0.5, among=5)),
+    Sharing(0.1, noise=RecordGaussian(1.0, 0.5)),
+]
+
+
+def change_of(size: int, seed: int = 1) -> Vector:
+    return np.random.default_rng(seed).normal(scale=0.3, size=size).astype(np.float32)
+
+
+def shared(change: Vector, sharing: Sharing, seed: int = 1) -> SparseUpdate:
+    return protect(change, sharing, rng=np.random.default_rng(seed), source=seeded_bytes(seed))
+
+
+@pytest.mark.parametrize("sharing", EVERY_WAY, ids=str)
+def test_every_way_gives_few_finite_values_that_can_be_written(sharing: Sharing) -> None:
+    change = change_of(1003)
+    before = change.copy()
+    update = shared(change, sharing)
+    assert update.indices.size == 100 or (sharing.select == "threshold" and 0 < update.indices.size <= 100)
+    assert update.values.dtype == np.float32
+    again = decode_sparse(encode_sparse(update, half=sharing.half), 1003, max_values=100)
+    assert np.array_equal(again.dense(), update.dense())
+    left = remainder(change, update, sharing)
+    assert left.dtype == np.float32
+    unsent = np.setdiff1d(np.arange(1003), update.indices)
+    assert np.array_equal(left[unsent], change[unsent])
+    assert np.array_equal(change, before)  # the caller's vector is left alone
+
+
+@pytest.mark.parametrize("sharing", EVERY_WAY, ids=str)
+def test_huge_changes_stay_finite(sharing: Sharing) -> None:
+    change = np.full(40, 3e38, dtype=np.float32)
+    assert np.isfinite(shared(change, sharing).values).all()
+
+
+@pytest.mark.parametrize(
+    ("share", "dimension", "count"),
+    [(0.1, 5124, 512), (0.29, 100, 29), (1.0, 7, 7), (0.01, 10, 1), (1 / 3, 9, 3), (0.7, 10, 7), (1e-9, 5, 1)],
+)
+def test_counts_are_at_most_the_share_and_one_at_least(share: float, dimension: int, count: int) -> None:
+    assert Sharing(share).count(dimension) == count
+
+
+def test_sharing_everything_without_noise_changes_no_bit() -> None:
+    change = np.array([1e-45, -0.0, 3e38, -1.5, 0.1], dtype=np.float32)
+    update = shared(change, Sharing(1.0))
+    assert update.dense().tobytes() == change.tobytes()
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=30), st.floats(0.01, 1), st.booleans())
+def test_what_is_sent_and_what_remains_make_the_change(values: list[float], share: float, half: bool) -> None:
+    change = np.array(values, dtype=np.float32)
+    sharing = Sharing(share, bound=1.0, residual=True, half=half)
+    update = shared(change, sharing)
+    left = remainder(change, update, sharing)
+    assert np.abs(update.values).max() <= 1
+    assert (left + update.dense()).tolist() == pytest.approx(change.tolist(), rel=1e-6)
+
+
+def test_error_feedback_sends_all_in_the_end() -> None:
+    sharing = Sharing(0.05, residual=True, half=True)
+    rng, held, sent = np.random.default_rng(1), np.zeros(200, dtype=np.float32), np.zeros(200)
+    changes = [change_of(200, seed) for seed in range(30)]
+    for change in changes + [np.zeros(200, dtype=np.float32)] * 60:
+        wanted = change + held
+        update = protect(wanted, sharing, rng=rng)
+        sent += update.dense()
+        held = remainder(wanted, update, sharing)
+    assert sent == pytest.approx(np.sum(changes, axis=0, dtype=np.float64), abs=1e-4)
+
+
+@pytest.mark.parametrize("sharing", [way for way in EVERY_WAY if way.select == "random" and way.noise], ids=str)
+def test_remainder_holds_no_noise(sharing: Sharing) -> None:
+    change = change_of(300)
+    rests = []
+    for seed in (1, 2):
+        update = protect(change, sharing, rng=np.random.default_rng(5), source=seeded_bytes(seed))
+        rests.append(remainder(change, update, sharing))
+    assert np.array_equal(*rests)  # the same places and other noise leave the same
+
+
+def test_gaussian_remainder_is_what_shortening_took() -> None:
+    change = np.full(4, 1.0, dtype=np.float32)  # of length 2, shortened to 1
+    left = remainder(change, shared(change, Sharing(1.0, noise=GAUSSIAN)), Sharing(1.0, noise=GAUSSIAN))
+    assert left == pytest.approx([0.5] * 4, abs=1e-6)
+    random = Sharing(0.5, select="random", noise=GAUSSIAN)  # two of them have length 1.41
+    update = shared(change, random)
+    left = remainder(change, update, random)
+    assert left[update.indices] == pytest.approx([1 - math.sqrt(0.5)] * 2, abs=1e-6)
+
+
+# --- the order of the steps ---
+
+
+class Recorder:
+    """Stands in for the sampler: remembers for how many values noise was drawn, and adds none."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, scale: int, size: int, source: ByteSource) -> NDArray[np.int64]:
+        self.sizes.append(size)
+        return np.zeros(size, dtype=np.int64)
+
+
+@pytest.mark.parametrize(("select", "noised"), [("largest", 1000), ("random", 100)])
+def test_largest_adds_noise_to_all_and_random_to_what_is_sent(
+    monkeypatch: pytest.MonkeyPatch, select: str, noised: int
+) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(noise_module, "discrete_gaussian", recorder)
+    change = change_of(1000)
+    update = shared(change, Sharing(0.1, select=select, noise=GAUSSIAN))  # type: ignore[arg-type]
+    assert recorder.sizes == [noised]
+    length = float(np.linalg.norm(change if select == "largest" else change[update.indices]))
+    assert update.values == pytest.approx(change[update.indices] / max(length, 1.0), abs=1e-6)
+
+
+def test_largest_of_the_noisy_values_are_sent() -> None:
+    everything = shared(change_of(500), Sharing(1.0, noise=GAUSSIAN)).values
+    update = shared(change_of(500), Sharing(0.1, noise=GAUSSIAN))
+    assert sorted(np.abs(update.values)) == sorted(np.abs(everything))[-50:]
+    quiet = np.argsort(-np.abs(change_of(500)))[:50]
+    assert set(update.indices.tolist()) != set(quiet.tolist())  # not those of the change itself
+
+
+@pytest.mark.parametrize("noise", [GAUSSIAN, Laplace(1.0)])
+def test_random_places_do_not_depend_on_the_change(noise: Noise) -> None:
+    sharing = Sharing(0.1, select="random", bound=0.2, noise=noise)
+    assert np.array_equal(shared(change_of(300, 1), sharing).indices, shared(change_of(300, 2), sharing).indices)
+
+
+def test_shared_noise_of_all_participants_meets_at_the_same_places() -> None:
+    sharing = Sharing(0.2, select="random", noise=ParticipantGaussian(1.0, 1.0, among=3))
+    updates = [
+        protect(change_of(50, seed), sharing, rng=np.random.default_rng(9), source=seeded_bytes(seed))
+        for seed in range(3)
+    ]
+    assert len({tuple(update.indices.tolist()) for update in updates}) == 1
+
+
+def test_noise_of_the_operating_system_is_the_default() -> None:
+    sharing = Sharing(1.0, noise=GAUSSIAN)
+    first, second = (protect(change_of(20), sharing, rng=np.random.default_rng(1)).values for _ in range(2))
+    assert (first != second).all()
+
+
+def test_record_noise_is_left_to_training() -> None:
+    change = change_of(100)
+    plain = shared(change, Sharing(0.3))
+    record = shared(change, Sharing(0.3, noise=RecordGaussian(1.0, 2.0)))
+    assert np.array_equal(plain.dense(), record.dense())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"share": 0.0}, r"must be in \(0, 1\]; got 0.0"),
+        ({"share": 1.2}, r"must be in \(0, 1\]"),
+        ({"share": math.nan}, r"must be in \(0, 1\]"),
+        ({"share": True}, r"must be in \(0, 1\]"),
+        ({"select": "largst"}, "Did you mean 'largest'"),
+        ({"bound": 0.0}, "bound must be positive"),
+        ({"bound": -0.1}, "bound must be positive"),
+        ({"bound": math.inf}, "bound must be positive"),
+        ({"select": "threshold"}, "Give both"),
+        ({"threshold": 0.1}, "Give both"),
+        ({"select": "threshold", "threshold": -1.0}, "threshold must be finite"),
+        ({"select": "threshold", "threshold": 0.2, "bound": 0.1}, "no value reaches"),
+        ({"noise": Laplace(1.0)}, "Name the bound"),
+        ({"noise": PublishedLaplace(1.0), "select": "random"}, "Name the bound"),
+        ({"noise": 1.0}, "noise must be one of the kinds"),
+        ({"noise": GAUSSIAN, "select": "threshold", "threshold": 0.1}, "proof is for Laplace"),
+        ({"noise": ParticipantGaussian(1.0, 1.0, among=2)}, "the same places for all"),
+        ({"noise": ParticipantGaussian(1.0, 1.0, among=2), "share": 1.0, "half": True}, "without half"),
+    ],
+)
+def test_what_cannot_be_meant_gets_a_sentence(arguments: dict[str, object], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Sharing(**({"share": 0.1} | arguments))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", [[], [[1.0]], [math.nan], [1.0, math.inf]])
+def test_what_is_no_change_is_refused(change: list[object]) -> None:
+    with pytest.raises(InputError, match="one row of finite numbers"):
+        shared(np.array(change, dtype=np.float32), Sharing(0.5))

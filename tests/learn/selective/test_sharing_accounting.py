@@ -1,0 +1,220 @@
+"""What sharing costs: the papers' count against composition, the library and closed forms as oracles."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy import stats
+
+from blindsight.dp.gaussian import gaussian_epsilon
+from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss
+from blindsight.errors import InputError
+from blindsight.learn.selective.accounting import (
+    SharingCost,
+    compose_sharing,
+    figure,
+    neighbouring,
+    protected_unit,
+    upload_loss,
+)
+from blindsight.learn.selective.noise import (
+    Laplace,
+    ParticipantGaussian,
+    PublishedLaplace,
+    RecordGaussian,
+    calibrate_participant,
+    calibrate_record,
+)
+from blindsight.learn.selective.protection import Sharing
+
+LAPLACE = Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0))
+PUBLISHED = Sharing(0.1, select="random", bound=0.1, noise=PublishedLaplace(1.0))
+THRESHOLD = Sharing(0.1, select="threshold", threshold=0.01, bound=0.1, noise=Laplace(1.0))
+GAUSSIAN = Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0))
+RECORD = Sharing(0.1, noise=RecordGaussian(1.0, 2.0))
+
+
+def run(sharing: Sharing, *, uploads: int = 74, delta: float = 1e-5, **others: object) -> SharingCost:
+    return compose_sharing(sharing, dimension=5124, uploads=uploads, delta=delta, **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "loss"),
+    [
+        (LAPLACE, LaplaceLoss(1.0, count=512)),
+        (THRESHOLD, BoundedLoss(1.0, count=512)),
+        (Sharing(1.0, bound=0.1, noise=Laplace(0.5)), LaplaceLoss(0.5, count=5124)),  # all places: nothing is chosen
+        (GAUSSIAN, GaussianLoss(5.0)),
+        (Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10)), GaussianLoss(5.0)),
+        (RECORD, GaussianLoss(2.0, count=3)),
+        (Sharing(0.1), None),
+        (PUBLISHED, None),
+        (Sharing(0.1, select="threshold", threshold=0.01, bound=0.1, noise=PublishedLaplace(1.0)), None),
+        (Sharing(0.1, bound=0.1, noise=Laplace(1.0)), None),  # largest places are told without noise
+    ],
+)
+def test_loss_of_an_upload_in_every_mode(sharing: Sharing, loss: Loss | None) -> None:
+    assert upload_loss(sharing, dimension=5124, steps=3) == loss
+    assert run(sharing, steps=3).proven == (loss is not None)
+
+
+def test_units_and_relations() -> None:
+    assert [protected_unit(sharing) for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["person", "person", "record"]
+    assert [neighbouring(sharing) for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["replace", "add/remove", "add/remove"]
+
+
+# --- the papers' modes ---
+
+
+@pytest.mark.parametrize("sharing", [LAPLACE, PUBLISHED])
+def test_epsilon_one_per_parameter_and_upload_is_tens_of_thousands_per_participant(sharing: Sharing) -> None:
+    cost = run(sharing)
+    assert cost.counted == 1.0
+    assert cost.upload is not None
+    assert cost.participant is not None
+    assert cost.upload.basic == 512
+    assert cost.participant.basic == 512 * 74 == 37_888
+    # The mean loss of Laplace noise is epsilon + e^-epsilon - 1, and most of the rest is its central limit.
+    mean = 37_888 * math.exp(-1)
+    second = integrate_square_of_laplace_loss()
+    spread = math.sqrt(37_888 * (second - math.exp(-2)))
+    limit = mean + spread * stats.norm.isf(1e-5)
+    assert cost.participant.pld == pytest.approx(limit, rel=2e-3)
+    assert cost.participant.pld < cost.participant.rdp < cost.participant.basic
+
+
+def integrate_square_of_laplace_loss() -> float:
+    """E[L^2] of the loss L of Laplace noise with epsilon = 1, by a fine sum."""
+    x = np.linspace(-40, 41, 2_000_001)
+    loss = np.abs(x - 1) - np.abs(x)
+    return float(np.trapezoid(loss**2 * np.exp(-np.abs(x)) / 2, x))
+
+
+def test_one_upload_agrees_with_the_library() -> None:
+    cost = run(LAPLACE)
+    oracle = pld.from_laplace_mechanism(1.0, value_discretization_interval=1e-3).self_compose(512)
+    assert cost.upload is not None
+    assert cost.upload.pld == pytest.approx(oracle.get_epsilon_for_delta(1e-5), rel=2e-3)
+
+
+def test_threshold_composes_as_randomised_response_does() -> None:
+    cost = compose_sharing(THRESHOLD, dimension=100, uploads=3, delta=1e-5)  # 30 releases that each lose +-1
+    assert cost.participant is not None
+    assert cost.participant.basic == 30
+    heads = np.arange(31)
+    losses = 2.0 * heads - 30
+    chances = stats.binom.pmf(heads, 30, math.e / (1 + math.e))
+
+    def delta(epsilon: float) -> float:
+        return float((chances * -np.expm1(np.minimum(epsilon - losses, 0.0))).sum())
+
+    assert delta(cost.participant.pld) <= 1e-5
+    assert delta(cost.participant.pld * 0.999) > 1e-5
+
+
+def test_nothing_is_proven_where_places_or_values_are_open() -> None:
+    for sharing in (Sharing(0.1), PUBLISHED, Sharing(0.1, bound=0.1, noise=Laplace(1.0))):
+        assert run(sharing).epsilon == math.inf
+
+
+@pytest.mark.parametrize("uploads", [10**3, 10**4, 10**5])
+def test_millions_of_values_still_get_a_figure_below_their_sum(uploads: int) -> None:
+    cost = run(LAPLACE, uploads=uploads)
+    assert cost.participant is not None
+    assert 0.36 * 512 * uploads < cost.epsilon < 0.45 * cost.participant.basic
+    assert cost.rows()[2].accountant in {"pld", "rdp"}  # the row tells by which accountant
+
+
+def test_pure_figures_need_no_delta() -> None:
+    cost = run(LAPLACE, uploads=2, delta=0.0)
+    assert cost.epsilon == 1024
+
+
+# --- the honest modes ---
+
+
+def test_gaussian_uploads_compose_in_closed_form() -> None:
+    cost = run(GAUSSIAN, uploads=49)
+    assert cost.epsilon == pytest.approx(gaussian_epsilon(5.0 / 7, 1e-5), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_calibrated_noise_costs_what_it_was_made_for(epsilon: float) -> None:
+    participant = calibrate_participant(epsilon=epsilon, delta=1e-5, uploads=74, clip=0.3)
+    assert 0.9999 * epsilon < run(Sharing(0.1, noise=participant)).epsilon <= epsilon
+    shared = calibrate_participant(epsilon=epsilon, delta=1e-5, uploads=74, clip=0.3, among=10)
+    assert 0.9999 * epsilon < run(Sharing(0.1, select="random", noise=shared)).epsilon <= epsilon
+    record = calibrate_record(epsilon=epsilon, delta=1e-5, steps=2, clip=0.3)
+    assert 0.9999 * epsilon < run(Sharing(0.1, noise=record), steps=2).epsilon <= epsilon
+
+
+def test_shared_noise_pays_for_its_coarse_grid() -> None:
+    alone = run(Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0)))
+    among = run(Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10)))
+    assert alone.epsilon < among.epsilon < alone.epsilon + 1e-6
+
+
+def test_photo_pays_once_under_record_noise_however_many_uploads_follow() -> None:
+    few, many = run(RECORD, uploads=1), run(RECORD, uploads=1000)
+    assert few.epsilon == many.epsilon == pytest.approx(gaussian_epsilon(2.0, 1e-5))
+    assert many.participant is None  # all photos of a participant together are not protected
+    assert run(RECORD, steps=4).epsilon == pytest.approx(gaussian_epsilon(1.0, 1e-5))
+
+
+def test_photo_pays_for_all_uploads_unless_each_training_starts_afresh() -> None:
+    stale, fresh = run(GAUSSIAN), run(GAUSSIAN, fresh_start=True)
+    assert stale.record == stale.participant
+    assert fresh.record == fresh.upload
+    remembered = run(Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0), residual=True), fresh_start=True)
+    assert remembered.record == remembered.participant
+
+
+# --- what is shown ---
+
+
+def test_table_goes_from_one_parameter_to_a_participant() -> None:
+    rows = run(LAPLACE).rows()
+    assert [row.what for row in rows] == [
+        "one parameter in one upload, as the papers count",
+        "one upload",
+        "a participant, over 74 uploads",
+        "a photo that is in one batch",
+    ]
+    assert [row.basic for row in rows] == [1.0, 512.0, 37_888.0, 37_888.0]
+    assert all(row.composed <= row.basic for row in rows)
+    assert run(PUBLISHED).rows()[2].what == "a participant, over 74 uploads, at best"
+    assert [row.basic for row in run(RECORD).rows()][1] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("sharing", "words"),
+    [
+        (Sharing(0.1), "no noise"),
+        (PUBLISHED, "37,888 per participant (14,616 at delta = 1e-05), and not even that is proven."),
+        (LAPLACE, "37,888 per participant (14,616 at delta = 1e-05)."),
+        (GAUSSIAN, "74 uploads come to epsilon = "),
+        (RECORD, "a participant with many photos is not protected"),
+    ],
+)
+def test_sentence_of_every_mode(sharing: Sharing, words: str) -> None:
+    assert words in run(sharing).sentence()
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.1 + 0.2, 1.0, 3.14159, 99.999, 37_888.0, 14_615.29])
+def test_figures_are_never_rounded_down(epsilon: float) -> None:
+    assert epsilon * (1 - 1e-5) <= float(figure(epsilon).replace(",", "")) <= epsilon * 1.01 + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("sharing", "wrong", "sentence"),
+    [
+        (LAPLACE, {"uploads": 0}, "uploads must be a whole number"),
+        (RECORD, {"steps": 0}, "steps must be a whole number"),
+        (LAPLACE, {"delta": 1.0}, "delta must be in"),
+        (GAUSSIAN, {"delta": 0.0}, "above 0 for Gaussian"),
+    ],
+)
+def test_bad_runs_get_a_sentence(sharing: Sharing, wrong: dict[str, float], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        run(sharing, **wrong)  # type: ignore[arg-type]

@@ -1,0 +1,82 @@
+"""Plans of days: each photo once, everyone with something to learn."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blindsight.errors import InputError
+from blindsight.learn.timeline import DayPlan, plan_days
+
+LABELS = np.arange(600) % 4
+
+
+@given(st.integers(1, 8), st.integers(1, 9), st.floats(0.1, 0.6), st.integers(0, 9))
+def test_each_photo_is_taken_once_and_days_are_even(participants, days, initial, seed):
+    plan = plan_days(LABELS, participants=participants, days=days, initial=initial, random_state=seed)
+    taken = np.concatenate([plan.initial, *chain.from_iterable(plan.days)])
+    assert sorted(taken) == list(range(600))
+    assert len(plan.initial) == pytest.approx(600 * initial, abs=1)
+    assert len(plan.days) == days
+    sizes = [len(rows) for day in plan.days for rows in day]
+    assert max(sizes) - min(sizes) <= 2
+    assert len(plan.participants) == participants
+    assert plan.uploads(7) == max(len(plan.taken_by(name)) for name in plan.participants) // 7
+
+
+def test_day_zero_has_all_classes_in_proportion():
+    plan = plan_days(LABELS, participants=3, days=4, initial=0.2, random_state=0)
+    assert np.bincount(LABELS[plan.initial]).tolist() == [30, 30, 30, 30]
+
+
+def test_skewed_participants_differ_in_their_classes():
+    def shares(skew):
+        plan = plan_days(LABELS, participants=4, days=5, initial=0.2, random_state=1, skew=skew)
+        counts = [np.bincount(LABELS[plan.taken_by(name)], minlength=4) for name in plan.participants]
+        return np.array([count / count.sum() for count in counts])
+
+    assert np.ptp(shares(None), axis=0).max() < 0.2
+    assert np.ptp(shares(0.3), axis=0).max() > 0.4
+
+
+def test_the_same_seed_makes_the_same_plan():
+    first, second, other = (
+        plan_days(LABELS, participants=3, days=4, initial=0.5, random_state=seed).taken_by("participant 2").tolist()
+        for seed in (0, 0, 1)
+    )
+    assert first == second != other
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"participants": 0}, "at least one participant and one day"),
+        ({"days": 0}, "at least one participant and one day"),
+        ({"initial": 0.0}, r"initial, .*, must be in \(0, 1\); got 0.0"),
+        ({"initial": 1.0}, r"must be in \(0, 1\)"),
+        ({"days": 301}, "nobody takes a photo on day"),
+    ],
+)
+def test_plans_that_cannot_be_are_refused(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        plan_days(LABELS, **{"participants": 1, "days": 4, "initial": 0.5} | options)
+
+
+def test_a_participant_with_one_class_or_nothing_is_refused():
+    one = DayPlan(np.array([0, 1]), ((np.array([2, 3]), np.array([4, 8])),))
+    with pytest.raises(InputError, match="all photos of participant 2 are of class 0"):
+        one.check(LABELS)
+    none = DayPlan(np.array([0, 1]), ((np.array([2, 3]), np.array([], dtype=int)),))
+    with pytest.raises(InputError, match="participant 2 takes no photo in all 1 days"):
+        none.check(LABELS)
+    with pytest.raises(InputError, match="speaks of photo 3; there are only 3"):
+        none.check(LABELS[:3])
+
+
+def test_a_photo_taken_twice_is_refused():
+    with pytest.raises(InputError, match="each photo of a plan is taken once"):
+        DayPlan(np.array([0, 1]), ((np.array([1, 2]),),))
+    with pytest.raises(InputError, match="on every day the same participants"):
+        DayPlan(np.array([0]), ((np.array([1]),), (np.array([2]), np.array([3]))))
