@@ -155,7 +155,7 @@ class NetworkTrainer:
         try:
             with torch.no_grad():
                 outputs = self._module(batch)
-        except RuntimeError as error:
+        except Exception as error:  # whatever the user's module raises
             reason = " ".join(str(error).split())
             raise InputError(f"the network cannot take a batch of shape {tuple(batch.shape)}: {reason}") from error
         shape: tuple[int, ...] = tuple(getattr(outputs, "shape", ()))

@@ -108,7 +108,7 @@ def _read(path: Path, expected: dict[str, Any]) -> dict[str, Any]:
     with storage_errors("read", path, "Pass the path of a file with the weights of VGG16."), path.open("rb") as stream:
         try:
             found = torch.load(stream, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
+        except (RuntimeError, OSError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
             raise CorruptFileError(f"{path} cannot be read as a file of torch weights: save a state_dict.") from error
     if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
         raise InputError(f"{path} holds no weights by name. Save the state_dict of a VGG16.")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from blindsight.learn.selective.accounting import SharingCost, figure
 from blindsight.learn.timeline.figurelines import OURS
@@ -14,6 +15,7 @@ from blindsight.report.plots import INK, SERIES, drawing, to_svg
 
 _WEEK = 7  # days at the end over which lines are compared
 _STYLES = ("-", "--", ":")
+_MARKERS = "osD"
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,21 @@ class SharingResult:
         """How many days were played."""
         return len(self.timeline.photos)
 
+    @property
+    def families(self) -> dict[str, list[PlayedLine]]:
+        """Lines with proven noise that differ in their epsilon alone, the smallest first."""
+        found: dict[str, list[PlayedLine]] = {}
+        for line in self.timeline.lines:
+            if line.epsilon:
+                found.setdefault(line.name.partition(", eps ")[0], []).append(line)
+        return {name: sorted(lines, key=lambda line: line.epsilon or 0.0) for name, lines in found.items()}
+
+    @property
+    def principal(self) -> list[PlayedLine]:
+        """The lines to draw: of each family that with the most epsilon, which has the least noise."""
+        weaker = {line.name for lines in self.families.values() for line in lines[:-1]}
+        return [line for line in self.timeline.lines if line.name not in weaker]
+
     def settled(self, line: PlayedLine) -> float:
         """Return a line's accuracy over the photos of the last week."""
         return self.timeline.mean_accuracy(line.name, max(1, self.days - _WEEK + 1))
@@ -42,7 +59,7 @@ def sharing_chapter(result: SharingResult) -> Chapter:
         Plot(
             _days_plot(result),
             caption="Accuracy on each day's new photos, told apart with the model of the day before. All lines see the "
-            "same photos.",
+            "same photos; of lines that differ in their epsilon alone, the largest is drawn.",
             alt=_days_alt(result),
         ),
         _lines_table(result),
@@ -52,12 +69,13 @@ def sharing_chapter(result: SharingResult) -> Chapter:
             alt=_points_alt(result, result.timeline.lines, lambda line: f"{line.bytes_up[-1] / 1e6:.3g} MB"),
         ),
     ]
-    if proven := [line for line in result.timeline.lines if line.epsilon]:
+    if result.families:
+        proven = [line for lines in result.families.values() for line in lines]
         blocks.append(
             Plot(
-                _epsilon_plot(result, proven),
-                caption="The same against the epsilon that is proven over all days (per photo or per participant, as "
-                "the name says). Dashed: without any noise.",
+                _epsilon_plot(result),
+                caption="The same against the epsilon that is proven over all days, of a photo or of a participant. "
+                "Dashed: top-k with residuals, without noise.",
                 alt=_points_alt(result, proven, lambda line: f"epsilon {figure(line.epsilon or 0)}"),
             )
         )
@@ -76,7 +94,7 @@ def sharing_chapter(result: SharingResult) -> Chapter:
 def _days_plot(result: SharingResult) -> str:
     days = range(1, result.days + 1)
     with drawing(7.6, 4.4) as (figure_, axes):
-        for number, line in enumerate(result.timeline.lines):
+        for number, line in enumerate(result.principal):
             axes.plot(
                 days,
                 line.accuracy,
@@ -93,29 +111,37 @@ def _days_plot(result: SharingResult) -> str:
 
 def _bytes_plot(result: SharingResult) -> str:
     with drawing(7.6, 3.6) as (figure_, axes):
-        shown = [line for line in result.timeline.lines if line.bytes_up[-1]]
-        _scatter(axes, [(line.name, line.bytes_up[-1] / 1e6, result.settled(line)) for line in shown])
-        axes.set_xscale("log")
+        for number, line in enumerate(line for line in result.principal if line.bytes_up[-1]):
+            colour, marker = SERIES[number % len(SERIES)], _MARKERS[number // len(SERIES) % len(_MARKERS)]
+            megabytes = line.bytes_up[-1] / 1e6
+            axes.scatter([megabytes], [result.settled(line)], color=colour, marker=marker, s=60, label=line.name)
+        _logarithmic(axes)
         axes.set_xlabel("megabytes uploaded by all participants in all days")
         axes.set_ylabel("accuracy")
         return to_svg(figure_)
 
 
-def _epsilon_plot(result: SharingResult, proven: Sequence[PlayedLine]) -> str:
+def _epsilon_plot(result: SharingResult) -> str:
     with drawing(7.6, 3.6) as (figure_, axes):
-        _scatter(axes, [(line.name, line.epsilon or math.inf, result.settled(line)) for line in proven])
-        axes.axhline(result.settled(result.timeline.line(OURS)), color=INK, linewidth=1, linestyle="--")
-        axes.set_xscale("log")
+        for number, (name, lines) in enumerate(result.families.items()):
+            epsilons = [line.epsilon or math.inf for line in lines]
+            scores = [result.settled(line) for line in lines]
+            axes.plot(epsilons, scores, color=SERIES[number % len(SERIES)], marker="o", label=name)
+        axes.axhline(
+            result.settled(result.timeline.line("top-k with residuals")), color=INK, linewidth=1, linestyle="--"
+        )
+        _logarithmic(axes)
         axes.set_xlabel("epsilon proven over all days")
         axes.set_ylabel("accuracy")
         return to_svg(figure_)
 
 
-def _scatter(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
-    for number, (name, across, up) in enumerate(points):
-        colour = SERIES[number % len(SERIES)]
-        marker = "osD^vP"[number // len(SERIES) % 6]
-        axes.scatter([across], [up], color=colour, marker=marker, s=60, label=name)
+def _logarithmic(axes: Axes) -> None:
+    """Scale the x axis by its logarithm, with plain numbers on it and the legend beside."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
 
 

@@ -94,7 +94,6 @@ def _attack(case: Case) -> tuple[tuple[float, float, float, float], Vector]:
     total = _FIXED.decode(np.sum(list(encoded.values()), axis=0))
     rest = others_sum(total / len(encoded), _FIXED.decode(encoded[curious]), len(encoded))
     found = case.attack(rest)
-    sample = found.candidates[0].sample if found.candidates else np.zeros_like(case.sample)
     sent = case.updates[case.victim]
     figures = (
         cosine(rest, sent),
@@ -102,7 +101,7 @@ def _attack(case: Case) -> tuple[tuple[float, float, float, float], Vector]:
         found.closest(case.sample),
         abs(cosine(case.samples[curious], case.sample)),
     )
-    return figures, sample
+    return figures, found.nearest(case.sample)
 
 
 def average_findings(leaks: Iterable[AverageLeak]) -> tuple[Finding, ...]:

@@ -64,8 +64,8 @@ def match_gradient(
     """Return pictures of this `shape` whose mean cross-entropy under a torch `model` has this gradient.
 
     `model` must have the parameters at which the gradient was taken; it is not changed. `gradient` is in the order of
-    its trainable parameters; with the cosine, minus an update is as good. Only the
-    entries marked in `uploaded` are compared, all by default. `labels` are read off the gradient if not given.
+    its trainable parameters; with the cosine, minus an update is as good. Only the entries marked in `uploaded` are
+    compared, all by default. `labels` are read off the gradient if not given.
     """
     if objective not in get_args(Objective):
         raise UnknownNameError("objective", objective, get_args(Objective))

@@ -56,6 +56,11 @@ class Recovery:
         """Return the largest |cosine| of any candidate with the true sample; 0 if there is none."""
         return max((abs(cosine(candidate.sample, truth)) for candidate in self.candidates), default=0.0)
 
+    def nearest(self, truth: ArrayLike) -> Vector:
+        """Return the candidate at the smallest angle to the true sample; zeros if there is none."""
+        samples = [np.zeros(np.shape(truth)), *(candidate.sample for candidate in self.candidates)]
+        return max(samples, key=lambda sample: cosine(sample, truth))
+
 
 def cosine(left: ArrayLike, right: ArrayLike) -> float:
     """Return the cosine of the angle between two vectors; 0 if either is zero.

@@ -81,14 +81,14 @@ def attack_schemes(
     needed_trials(rate)  # refuses a rate before anything is played
     for scheme in named:
         for dimension in sorted({case.dimension for case in cases}):
-            alike = [case for case in cases if case.dimension == dimension]
-            recorder = Recorder()
+            alike, recorder = [case for case in cases if case.dimension == dimension], Recorder()
             session = open_session(
                 scheme,
                 users=tuple(alike[0].updates),
                 dimension=dimension,
                 key_bits=key_bits,
                 insecure=insecure,
+                run=f"audit-{generator.integers(2**62):x}",
                 source=source,
                 record=recorder,
             )
@@ -129,7 +129,7 @@ def _attack(
         guesses=len(guesses.rows),
         values=values,
         places=places,
-        sample=found.candidates[0].sample if found.candidates else np.zeros_like(case.sample),
+        sample=found.nearest(case.sample),
         sample_cosine=found.closest(case.sample),
         sample_chance=float(np.median([_recovered(case, guesses, other).closest(case.sample) for other in others])),
     )

@@ -90,7 +90,7 @@ def attack_singles(
         raise InputError(f"singles are those of a sparse scheme, {' or '.join(SPARSE_SCHEMES)}; got {scheme!r}.")
     if not 0 < sparsity < 1:
         raise InputError(f"sparsity must be in (0, 1); got {sparsity}.")
-    generator, names = science(random_state), tuple(f"owner {number}" for number in range(users))
+    names = tuple(f"owner {number}" for number in range(users))
     session = open_session(
         scheme,
         users=names,
@@ -101,20 +101,28 @@ def attack_singles(
         source=source,
     )
     block = session.block if whole_blocks else 1
-    changed = np.repeat(generator.random((users, -(-dimension // block))) >= sparsity, block, axis=1)[:, :dimension]
-    updates = np.where(changed, generator.normal(size=changed.shape), 0.0)
+    updates = _independent_updates((users, dimension), block, sparsity, science(random_state))
     progress("a round of sparse updates", 0, 1)
     total = session.round(dict(zip(names, updates, strict=True)), 0).total
     progress("a round of sparse updates", 1, 1)
-    integers = np.array([session.terms.integers(update) for update in updates])
+    counts = _counts(np.array([session.terms.integers(update) for update in updates]), total)
     return SinglesLeak(
         scheme=scheme,
         users=users,
         sparsity=sparsity,
         minimum=minimum_per_position,
         scattered=block < session.block,
-        **_counts(integers, total),
+        **counts,
     )
+
+
+def _independent_updates(
+    shape: tuple[int, int], block: int, sparsity: float, generator: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return one row per owner, who changes each block of so many weights independently."""
+    users, dimension = shape
+    changed = generator.random((users, -(-dimension // block))) >= sparsity
+    return np.where(np.repeat(changed, block, axis=1)[:, :dimension], generator.normal(size=shape), 0.0)
 
 
 def _counts(integers: NDArray[np.int64], total: NDArray[np.int64]) -> dict[str, int]:

@@ -58,13 +58,6 @@ def study_leakage(
     `victims`, 1 / `false_alarm` and `key_bits`, and with the number of features; a minute is ample for 64 of them.
     """
     generator = science(random_state)
-    unknown = [
-        attack_unknown_settings(
-            private, public, loss=loss, bias=bias, victims=victims, random_state=generator, progress=progress
-        )
-        for loss in get_args(Loss)
-        for bias in (False, True)
-    ]
     batches: tuple[BatchLeak, ...] = ()
     if pictures is not None and labels is not None:
         batches = attack_batches(pictures, labels, random_state=generator, progress=progress)
@@ -76,7 +69,6 @@ def study_leakage(
         random_state=generator,
         progress=progress,
     )
-    averages = attack_averages(private, victims=victims, random_state=generator, progress=progress)
     singles = [
         attack_singles(
             minimum_per_position=minimum,
@@ -87,4 +79,22 @@ def study_leakage(
         )
         for minimum in (1, 2, 3)
     ]
-    return LeakageStudy(tuple(unknown), schemes, averages, tuple(singles), batches)
+    return LeakageStudy(
+        unknown=_unknown(private, public, victims, generator, progress),
+        schemes=schemes,
+        averages=attack_averages(private, victims=victims, random_state=generator, progress=progress),
+        singles=tuple(singles),
+        batches=batches,
+    )
+
+
+def _unknown(
+    private: ArrayLike, public: ArrayLike, victims: int, generator: np.random.Generator, progress: Progress
+) -> tuple[UnknownSettingsLeak, ...]:
+    return tuple(
+        attack_unknown_settings(
+            private, public, loss=loss, bias=bias, victims=victims, random_state=generator, progress=progress
+        )
+        for loss in get_args(Loss)
+        for bias in (False, True)
+    )

@@ -5,9 +5,9 @@ therefore it is corrected where a neighbour of it hits. The numbers that hit lie
 difference, so if there is one, it is the rounded difference or one of its two neighbours.
 
 After one step of gradient descent, after = fl(before - step), there always is one: -step. Training that rounds less
-often than that has results which no float32 number leads to, at parameters that change their sign: several steps at
-once, and the fused multiply-add of torch's optimisers unless the learning rate is a power of two. There the server's
-parameter differs from the trained one by at most half a unit in the last place of the change.
+often has results which no float32 number leads to, at parameters that change their sign or lose more than half of
+their size: several steps at once, and the fused multiply-add of torch's optimisers unless the learning rate is a power
+of two. There the server's parameter differs from the trained one by about half a unit in the last place of the change.
 """
 
 import numpy as np
