@@ -1,4 +1,4 @@
-"""An audit is a list of checks that share a time budget: more time, more runs; too little, and what was left out is said.
+"""An audit is a list of checks with one time budget: more time, more runs; too little, and it says what it left out.
 
 The budget is in minutes of wall time on the machine the estimates come from (two cores); it steers how many runs each
 check makes and which are left out, and is no deadline. The same seed and effort repeat everything but the noise that
@@ -6,13 +6,13 @@ is under attack, which comes from the operating system.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from blindsight.audit.finding import Finding
-from blindsight.audit.inversion.picturerow import PictureRow
+from blindsight.audit.finding import Finding, Verdict
+from blindsight.audit.inversion.pictures import PictureRow
 from blindsight.errors import BlindsightError, InputError
 from blindsight.progress import Progress, silent
 
@@ -38,15 +38,28 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Everything an audit of `subject` found; `notes` tell what was left out or could not be tried, and why."""
+    """Everything an audit of `subject` found, check by check; `notes` tell what was left out or not tried, and why."""
 
     subject: str
-    findings: tuple[Finding, ...]
-    pictures: tuple[PictureRow, ...] = field(repr=False)
+    sections: Mapping[str, Evidence] = field(repr=False)
     notes: tuple[str, ...]
     effort: float
     seed: int
     seconds: float
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The rows of all checks."""
+        return tuple(finding for evidence in self.sections.values() for finding in evidence.findings)
+
+    @property
+    def pictures(self) -> tuple[PictureRow, ...]:
+        """The pictures of all checks."""
+        return tuple(row for evidence in self.sections.values() for row in evidence.pictures)
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many rows have this verdict."""
+        return sum(finding.verdict == verdict for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the pictures, of which the figures are there, as plain data for JSON."""
@@ -54,7 +67,11 @@ class Audit:
             "schema": "blindsight/audit",
             "version": 1,
             "subject": self.subject,
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [
+                {"check": name} | finding.to_dict()
+                for name, evidence in self.sections.items()
+                for finding in evidence.findings
+            ],
             "pictures": [row.to_dict() for row in self.pictures],
             "notes": list(self.notes),
             "effort": self.effort,
@@ -81,26 +98,35 @@ def run_checks(
     begun, said = perf_counter(), list(notes)
     effort, chosen = _plan(checks, 60 * minutes)
     said += [f"{check.name} was left out: {minutes:g} minutes are too short." for check in checks[len(chosen) :]]
-    findings: list[Finding] = []
-    pictures: list[PictureRow] = []
+    sections: dict[str, Evidence] = {}
     for number, check in enumerate(chosen):
         progress(check.name, number, len(chosen))
         try:
-            evidence = check.run(effort)
+            sections[check.name] = check.run(effort)
         except BlindsightError as error:
             said.append(f"{check.name} could not be tried: {error}")
-            continue
-        findings += evidence.findings
-        pictures += evidence.pictures
     return Audit(
         subject=subject,
-        findings=tuple(findings),
-        pictures=tuple(pictures),
+        sections=sections,
         notes=tuple(said),
         effort=effort,
         seed=seed,
         seconds=perf_counter() - begun,
     )
+
+
+def worst_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return, of findings about the same claim, the one that is worst for it, with the number it stands for."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.claim, []).append(finding)
+    return tuple(_worst(group) for group in groups.values())
+
+
+def _worst(group: Sequence[Finding]) -> Finding:
+    gravity: tuple[Verdict, ...] = ("at chance", "not refuted", "as stated", "leaks", "refuted")
+    worst = max(group, key=lambda finding: (gravity.index(finding.verdict), finding.measured.value))
+    return replace(worst, details={**worst.details, "worst of": len(group)})
 
 
 def _plan(checks: Sequence[Check], seconds: float) -> tuple[float, Sequence[Check]]:

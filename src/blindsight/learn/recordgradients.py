@@ -7,7 +7,7 @@ from the operating system's randomness. What an optimiser or a selection makes o
 costs a record one Gaussian release of `noise_multiplier`.
 
 *As computed*, not only on paper. A record's gradient is that of its own loss, from a batch of which it is the only one
-(`torch.func.vmap` over `grad`): no layer can carry anything from one record to another, whatever the module does.
+(`torch.func.vmap` over `grad`): no layer can carry anything from one record of the batch to another.
 Lengths and sums are float64, and records are clipped to (1 - 2^-20) of `clip`, which is more than rounding can add for
 up to 2^15 records and 2^28 parameters.
 
@@ -112,7 +112,7 @@ class RecordGradients:
 
 
 def _check_layers(module: Module) -> None:
-    """Refuse layers whose output for one record is not what it would be in training, among others."""
+    """Refuse layers that normalise by the batch, which a single record is none of."""
     normalisation = load_torch().nn.modules.batchnorm._BatchNorm
     for name, layer in module.named_modules():
         if isinstance(layer, normalisation) and layer.running_mean is None:

@@ -1,10 +1,10 @@
 """What somebody holds of a picture, as vectors that a decoder can turn back: plain update, aggregator's view, sift.
 
-- `plain_samples`: an owner makes one step of SGD with hinge loss on one picture, of a linear classifier with a bias, and
-  sends the new weights in the clear. The features come back exactly (`leakage.linear`), sign and length included.
+- `plain_samples`: an owner makes one step of SGD with hinge loss on one picture, for a linear classifier with a bias,
+  and sends the new weights in the clear. The features come back exactly (`leakage.linear`), sign and length included.
 - `aggregator_samples`: the same updates go through a round of a scheme; the aggregator reads what it received in every
   way that could make sense (`leakage.views`) and takes the reading that looks most like public features. Nobody tells
-  it which one is right, so what comes out says something about the scheme; of `plain` the true features come out.
+  it which one is right, so what comes out speaks of the scheme alone: of `plain` it mostly is the true features.
 - `sifted_rows`: the numbers that a sift lets out; symbols become one-hot rows, since their order means nothing.
 """
 

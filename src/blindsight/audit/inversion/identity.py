@@ -79,10 +79,11 @@ def _rows(pictures: ArrayLike) -> NDArray[np.float32]:
     return rows.reshape(len(rows), -1).astype(np.float32)
 
 
-def _unit(rows: NDArray[np.float32]) -> NDArray[Any]:
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return rows of length 1; rows of zeros stay zeros."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    units: NDArray[np.float32] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return units
 
 
 def _check(known: NDArray[Any], asked: NDArray[Any], names: NDArray[Any], truth: NDArray[Any]) -> None:

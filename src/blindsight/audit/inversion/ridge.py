@@ -42,7 +42,8 @@ class LinearDecoder(Decoder):
 
     def paint(self, rows: Floats) -> Floats:
         """Return the pictures of checked rows as numbers in [0, 255]."""
-        return self.paint_targets((rows - self.centre) @ self.matrix + self.offset)
+        targets: Floats = np.matmul(rows - self.centre, self.matrix) + self.offset
+        return self.paint_targets(targets)
 
     def paint_targets(self, targets: Floats) -> Floats:
         """Return the pictures that predicted targets stand for."""
@@ -103,7 +104,7 @@ class _Solution:
         """Return the prediction of each target from all rows but its own."""
         shrink = self.shrink.astype(np.float32)
         leverage = 1 / len(self.left) + (self.left**2) @ shrink
-        residuals = self.targets - (self.left * shrink) @ self.loadings
+        residuals: Floats = self.targets - np.matmul(self.left * shrink, self.loadings)
         residuals /= np.maximum(1 - leverage, 1e-3)[:, None]
         predicted: Floats = self.targets - residuals + self.decoder.offset
         return predicted

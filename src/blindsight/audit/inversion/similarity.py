@@ -69,7 +69,7 @@ def mean_picture(public: Pictures) -> NDArray[np.uint8]:
 
 
 def _mean_similarity(pictures: Pictures, others: Pictures) -> Floats:
-    x, y = pictures @ LUMINANCE, others @ LUMINANCE
+    x, y = (np.asarray(images @ np.array(LUMINANCE), dtype=np.float64) for images in (pictures, others))
     mean_x, mean_y = _windowed(x), _windowed(y)  # Eq. 14
     variance_x = _windowed(x * x) - mean_x**2  # Eq. 15
     variance_y = _windowed(y * y) - mean_y**2

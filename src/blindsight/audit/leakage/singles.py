@@ -105,7 +105,7 @@ def attack_singles(
     progress("a round of sparse updates", 0, 1)
     total = session.round(dict(zip(names, updates, strict=True)), 0).total
     progress("a round of sparse updates", 1, 1)
-    counts = _counts(np.array([session.terms.integers(update) for update in updates]), total)
+    counts = count_singles(np.array([session.terms.integers(update) for update in updates]), total)
     return SinglesLeak(
         scheme=scheme,
         users=users,
@@ -125,7 +125,7 @@ def _independent_updates(
     return np.where(np.repeat(changed, block, axis=1)[:, :dimension], generator.normal(size=shape), 0.0)
 
 
-def _counts(integers: NDArray[np.int64], total: NDArray[np.int64]) -> dict[str, int]:
+def count_singles(integers: NDArray[np.int64], total: NDArray[np.int64]) -> dict[str, int]:
     """Compare the sum with what everybody sent."""
     contributors = np.count_nonzero(integers, axis=0)
     singles = contributors == 1

@@ -30,4 +30,6 @@ def change_between(before: Vector, after: Vector) -> Vector:
             neighbour = np.nextafter(rounded[missed], np.float32(toward))
             hits = before[missed] + neighbour == after[missed]
             change[missed[hits]] = neighbour[hits]
-    return np.where(change == 0, np.copysign(change, after), change)  # -0.0 + 0.0 would be 0.0
+    zeros = np.flatnonzero(change == 0)
+    change[zeros] = np.copysign(change[zeros], after[zeros])  # -0.0 + 0.0 would be 0.0
+    return change

@@ -163,12 +163,18 @@ class Participant(Secret):
         news = decode_sparse(message.body, self.terms.dimension, max_values=self.terms.dimension)
         if self._local is None and news.indices.size < self.terms.dimension:
             raise MessageError("the first answer must hold all parameters.")
-        local = np.zeros(self.terms.dimension, dtype=np.float32) if self._local is None else self._local.copy()
-        local[news.indices] = news.values
-        self._local, self._version = local, message.version
+        self._local, self._version = self._overwritten(news), message.version
         if message.sequence != self._sequence:
             self._sequence = message.sequence
             self._learn_fate(message.upload)
+
+    def _overwritten(self, news: SparseUpdate) -> Vector:
+        """Return its own parameters with the downloaded ones in their places."""
+        if news.indices.size == self.terms.dimension:
+            return news.values
+        local = self._downloaded().copy()
+        local[news.indices] = news.values
+        return local
 
     def _learn_fate(self, digest: bytes) -> None:
         """Settle the upload under way if it was added; if a withdrawn one of its number was instead, it cannot be."""

@@ -24,7 +24,7 @@ def select_largest(change: NDArray[np.floating], count: int) -> Places:
     sizes = np.abs(change)
     least = np.partition(sizes, change.size - count)[change.size - count]
     above = sizes > least
-    ties = np.flatnonzero(sizes == least)[: count - int(above.sum())]
+    ties = np.flatnonzero(sizes == least)[: count - np.count_nonzero(above)]
     above[ties] = True
     return np.flatnonzero(above)
 

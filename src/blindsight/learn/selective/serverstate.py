@@ -65,6 +65,8 @@ class ServerState:
         >>> state.most_updated(3).indices.tolist()
         [0, 1, 2]
         """
+        if count == len(self.counters):
+            return SparseUpdate(count, np.arange(count), self.parameters.copy())
         indices = select_largest(self.counters.astype(np.float64), count)
         return SparseUpdate(len(self.counters), indices, self.parameters[indices])
 

@@ -74,11 +74,10 @@ def decode_sparse(blob: bytes, dimension: int, *, max_values: int) -> SparseUpda
     values = np.frombuffer(blob, dtype=_TYPES[half], offset=end).astype(np.float32)
     if not np.isfinite(values).all():
         raise MessageError("a sparse update holds a value that is not finite.")
-    present = written if count <= dimension - count else _others(written, dimension)
-    update = SparseUpdate(dimension, present, values)
-    if encode_sparse(update, half=half) != blob:
+    if blob[1:end] != _pack_count(count) + _pack_places(written):  # finite values have one form each
         raise MessageError("a sparse update is not written in the one form it has.")
-    return update
+    present = written if count <= dimension - count else _others(written, dimension)
+    return SparseUpdate(dimension, present, values)
 
 
 def _check_dimension(dimension: int) -> None:
@@ -117,6 +116,8 @@ def _written(present: Places, dimension: int) -> Places:
 
 def _others(places: Places, dimension: int) -> Places:
     """Return all places but these."""
+    if places.size in (0, dimension):
+        return np.arange(dimension - places.size)
     left = np.ones(dimension, dtype=np.bool_)
     left[places] = False
     return np.flatnonzero(left)
@@ -157,6 +158,19 @@ def _unpack_places(body: bytes, count: int, dimension: int) -> Places:
 
 
 def _best_low_bits(gaps: Places) -> int:
-    """Return the k with which Rice's code is shortest; the least of them if several are."""
-    lengths = [gaps.size * k + int((gaps >> k).sum()) for k in range(int(gaps.max()).bit_length() + 1)]
-    return int(np.argmin(lengths))
+    """Return the k with which Rice's code is shortest; the least of them if several are.
+
+    One more low bit costs a bit for each gap and saves half of what was left of it, rounded up. The larger k, the less
+    it saves: so the search for where it stops to pay may begin anywhere, and begins near the logarithm of the mean.
+    """
+    k = int(gaps.mean()).bit_length()
+    while k and not _pays(gaps, k - 1):
+        k -= 1
+    while _pays(gaps, k):
+        k += 1
+    return k
+
+
+def _pays(gaps: Places, low_bits: int) -> bool:
+    """Tell whether one more low bit makes Rice's code shorter."""
+    return int((((gaps >> low_bits) + 1) >> 1).sum()) > gaps.size

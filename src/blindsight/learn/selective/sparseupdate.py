@@ -26,7 +26,7 @@ class SparseUpdate:
                 f"an update has one value for each place; got {self.indices.shape} and {self.values.shape}."
             )
         if self.indices.size and (
-            self.indices[0] < 0 or self.indices[-1] >= self.dimension or (np.diff(self.indices) <= 0).any()
+            self.indices[0] < 0 or self.indices[-1] >= self.dimension or (self.indices[1:] <= self.indices[:-1]).any()
         ):
             raise InputError(f"places must ascend within 0 to {self.dimension - 1}, each once.")
 

@@ -1,0 +1,239 @@
+"""The audit of an index: what its noise is worth, whether it was really added, and what a lost picture is found by.
+
+| mode | epsilon | permanence | the hash function | codes |
+| --- | --- | --- | --- | --- |
+| local | fresh draws of the mechanism; the stored releases | building again | public, holds no record | releases |
+| central | fresh fits of the mechanism | building again | who was in the collection | exact, for the owner alone |
+| open | none is claimed | - | who was in the collection | exact, for whoever has them |
+
+Whatever looks at pictures needs the owner's table and the pictures themselves, and says so where they are not there.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.audit import membership
+from blindsight.audit.checks import Check, Evidence
+from blindsight.audit.epsilon import CONFIDENCE, runs_needed
+from blindsight.audit.finding import Finding
+from blindsight.audit.fits import code_fit, hash_trainer
+from blindsight.audit.linkage import link_recaptured, linkage_finding, uniqueness_finding
+from blindsight.audit.membership import Game
+from blindsight.audit.noisyvalues import central_function
+from blindsight.audit.ofrun import shadows_for, usable_fprs
+from blindsight.audit.rates import rate
+from blindsight.audit.shadow import likelihood_ratio
+from blindsight.audit.storedreleases import anchors_finding, local_mechanism, truth_finding
+from blindsight.audit.subject import Subject
+from blindsight.audit.targets import Plan
+from blindsight.data.dataset import Dataset
+from blindsight.data.features import extract
+from blindsight.errors import InputError
+from blindsight.files import cache_folder
+from blindsight.progress import Progress, silent
+from blindsight.search.building import Wish, build_gallery, read_origin
+from blindsight.search.central import CentralHasher
+from blindsight.search.function import Floats, HashFunction
+from blindsight.search.gallery import Gallery, feature_pipeline
+from blindsight.search.itq import ITQ
+from blindsight.search.kernel import KernelHash
+from blindsight.search.learner import HashLearner
+from blindsight.search.localmode import LocalHasher
+from blindsight.search.origin import Origin, Part
+from blindsight.search.postings import SymbolIndex
+
+_RUNS = 100_000
+_MOST_RUNS = 2_000_000
+_CLIP = 1.0  # of the central mode of galleries
+STATEMENT = "the statement of the index"
+
+
+def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
+    """Return the checks of an index by its mode."""
+    index = IndexAudit(folder, Gallery.load(folder), data, random_state, progress)
+    epsilon = Check("epsilon of the mechanism", 10, index.epsilon)
+    again = Check("building again", 10, index.permanence)
+    linked = Check("finding a picture taken again", 10, index.linkage)
+    members = Check("membership in the hash function", 30, index.members)
+    checks: dict[str, tuple[Check, ...]] = {
+        "local": (epsilon, Check("stored releases", 2, index.truths), again, linked),
+        "central": (epsilon, again, linked, members),
+        "open": (linked, members),
+    }
+    chosen = checks[index.gallery.mode]
+    if isinstance(index.gallery.hasher, KernelHash):
+        chosen = (Check("anchors of the hash function", 2, index.anchors), *chosen)
+    return Plan(f"the {index.gallery.mode} index of {len(index.gallery):,} pictures", chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class IndexAudit:
+    """An index, and the pictures behind it where they can be read."""
+
+    folder: Path
+    gallery: Gallery
+    given: Dataset | None
+    seed: int
+    progress: Progress
+
+    @cached_property
+    def origin(self) -> Origin:
+        """The owner's table."""
+        return read_origin(self.folder)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The pictures."""
+        return self.origin.source.load() if self.given is None else self.given
+
+    def features(self, part: Part) -> Floats:
+        """Return the features of one part of the pictures, in the order of their numbers."""
+        rows = self.origin.rows(self.dataset, part)[1]
+        if not len(rows):
+            return np.empty((0, 1), dtype=np.float32)
+        pipeline = feature_pipeline(self.gallery.features)
+        return extract(self.dataset.take(rows), pipeline, cache=cache_folder(), progress=self.progress)
+
+    @cached_property
+    def indexed(self) -> tuple[NDArray[np.int64], Floats]:
+        """Where the indexed pictures that are still there stand in the index, and their features."""
+        numbers = self.gallery.index.ids
+        mine = self.origin.rows(self.dataset, "indexed")[0]
+        known = np.isin(mine, numbers)
+        if not known.any():
+            raise InputError(f"no picture of the index is in {self.dataset.name} any more. Build it again.")
+        return np.searchsorted(numbers, mine[known]), self.features("indexed")[known]
+
+    def epsilon(self, effort: float) -> Evidence:
+        """Run the mechanism anew, with the parameters of this index, on neighbours that are told apart most easily."""
+        subject = self._subject()
+        needed = runs_needed(subject.claim.epsilon, delta=subject.claim.delta)
+        runs = subject.affordable(max(round(_RUNS * effort), min(needed, _MOST_RUNS)))
+        self.progress(subject.claim.name, 0, None)
+        return Evidence((subject.audit(runs, confidence=CONFIDENCE).finding(),))
+
+    def _subject(self) -> Subject:
+        """Return the mechanism of the index, on trial for what its statement says of one release."""
+        hasher, settings = self.gallery.hasher, self.gallery.settings
+        if isinstance(hasher, LocalHasher):
+            return local_mechanism(hasher, STATEMENT)
+        subject = central_function(settings["epsilon"], settings["delta"])
+        claim = replace(subject.claim, name="central index: its hash function", source=STATEMENT)
+        return replace(subject, claim=claim)
+
+    def truths(self, effort: float) -> Evidence:
+        """Compare what is stored with what is true."""
+        hasher, (places, rows) = self.gallery.hasher, self.indexed
+        assert isinstance(hasher, LocalHasher)
+        return Evidence((truth_finding(hasher, hasher.true_symbols(rows), _held(self.gallery)[places], STATEMENT),))
+
+    def permanence(self, effort: float) -> Evidence:
+        """Build a copy again, twice: the first brings it up to date, the second must change nothing."""
+        settings = self.gallery.settings
+        wish = Wish(
+            self.gallery.mode,
+            settings["epsilon"],
+            settings["delta"] or 0.0,
+            settings["bits"] or 1,
+            features=self.gallery.features,
+        )
+        with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
+            copy = Path(scratch) / "index"
+            copytree(self.folder, copy)
+            first, second = (
+                build_gallery(self.origin.source, wish, copy, cache=cache_folder(), progress=self.progress)
+                for _ in range(2)
+            )
+        return Evidence((_permanence_finding(first, second),))
+
+    def linkage(self, effort: float) -> Evidence:
+        """Look for pictures in the index by taking them again, a little differently."""
+        places, _ = self.indexed
+        numbers, searcher = self.gallery.searcher()
+        rows = self.origin.rows(self.dataset, "indexed")
+        images = self.dataset.take(rows[1][np.isin(rows[0], numbers)]).images
+        if images is None:
+            raise InputError(f"{self.dataset.name} has no pictures, only features: none can be taken again.")
+        linked = link_recaptured(
+            searcher,
+            images,
+            places,
+            feature_pipeline(self.gallery.features),
+            pictures=max(50, round(500 * effort)),
+            random_state=self.seed,
+        )
+        found = [linkage_finding(linked, self.gallery.mode, self.gallery.statement.epsilon)]
+        if isinstance(self.gallery.hasher, HashFunction):
+            found.append(uniqueness_finding(_held(self.gallery), self.gallery.mode))
+        return Evidence(tuple(found))
+
+    def members(self, effort: float) -> Evidence:
+        """Ask the hash function, and shadows of it, which pictures it was learned from."""
+        function, statement = self.gallery.hasher, self.gallery.statement
+        assert isinstance(function, HashFunction)
+        inside, outside = self.indexed[1], self.features("held out")
+        if not len(outside):
+            raise InputError("no picture was held out of this index to compare with. Build it with --hold-out 100.")
+        X = np.concatenate([inside, outside])
+        game = Game(X, np.zeros(len(X), dtype=np.int64), np.arange(len(X)) < len(inside))
+        fprs, scorer = usable_fprs(len(outside)), code_fit(function)
+        by_loss = membership.loss_threshold(scorer, game, fprs=fprs)
+        by_ratio = likelihood_ratio(
+            scorer,
+            game,
+            hash_trainer(self._learner),
+            shadows=shadows_for(effort),
+            fprs=fprs,
+            random_state=self.seed,
+            progress=self.progress,
+        )
+        private = self.gallery.mode == "central"
+        epsilon, source = (statement.epsilon, STATEMENT) if private else (None, "nobody")
+        rows: list[Finding] = []
+        for found in (by_loss, by_ratio):
+            rows += membership.findings(
+                found, "the hash function", source=source, epsilon=epsilon, delta=statement.delta or 0.0
+            )
+        return Evidence(tuple(rows))
+
+    def anchors(self, effort: float) -> Evidence:
+        """Look for the rows that a kernel hash function carries."""
+        assert isinstance(self.gallery.hasher, KernelHash)
+        return Evidence((anchors_finding(self.gallery.hasher, self.indexed[1]),))
+
+    def _learner(self, seed: int) -> HashLearner:
+        """Return what the function of this index was learned by."""
+        function, settings = self.gallery.hasher, self.gallery.settings
+        assert isinstance(function, HashFunction)
+        if self.gallery.mode == "open":
+            return ITQ(function.bits, random_state=seed)
+        return CentralHasher(settings["epsilon"], settings["delta"], _CLIP, function.bits, random_state=seed)
+
+
+def _permanence_finding(first: Gallery, second: Gallery) -> Finding:
+    both, places, again = np.intersect1d(first.index.ids, second.index.ids, return_indices=True)
+    same = _held(first)[places] == _held(second)[again]
+    changed = int(np.sum(~same.reshape(len(both), -1).all(axis=1)))
+    return Finding(
+        claim="building the index again draws nothing anew: noise does not average out",
+        source=STATEMENT,
+        proven="releases (the hash function, in central mode) are kept with the index",
+        measure="share of pictures whose release or code changes when nothing else does",
+        measured=rate(changed, len(both)),
+        verdict="refuted" if changed or first.hasher.digest != second.hasher.digest else "not refuted",
+        attack="a copy of the index is built twice more",
+        details={"pictures": len(both), "same hash function or codebook": first.hasher.digest == second.hasher.digest},
+    )
+
+
+def _held(gallery: Gallery) -> NDArray[Any]:
+    """Return what the index holds of each picture, in the order of their numbers: a release or a code."""
+    index = gallery.index
+    return index.symbols if isinstance(index, SymbolIndex) else index.codes

@@ -1,0 +1,223 @@
+"""The audit of a sift, on pictures it was not made from: verified anew, looked through for hiding places, pooled.
+
+What is audited is what an app would receive: the version that a platform accepted, where there is one, else the sift
+as it was fitted. It is held to the threshold it was verified with, else to the usual one.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from blindsight.audit.checks import Check, Evidence
+from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
+from blindsight.audit.finding import Finding, Interval, Verdict
+from blindsight.audit.inversion import aggregator_samples, four_pictures
+from blindsight.audit.smuggling import hiding_finding, search_hiding_places
+from blindsight.audit.targets import Plan, Target
+from blindsight.data.dataset import Dataset
+from blindsight.data.features import PixelFeatures
+from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import cache_folder, storage_errors
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint
+from blindsight.sift.labels import Labels, label_columns
+from blindsight.sift.lossbench import QUICK
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.stream import FRAMES
+from blindsight.sift.verdict import Verification
+from blindsight.sift.verificationset import VerificationSet
+from blindsight.sift.verify import Verifier
+
+_MODERN_FROM = 0.5  # effort
+_WINDOWS = 40  # fewest of a length that are worth an attack
+_PROBES, _SHOWN = 24, 3
+_SCHEME = "block-dphe"
+
+NEEDS_DATA = (
+    "a sift does not know its pictures, and is attacked by others: name a collection with labels of what it hides "
+    "(--data, and -n for how many)."
+)
+
+
+def plan_sift(target: Target, *, random_state: int, data: Dataset | None, progress: Progress = silent) -> Plan:
+    """Return the checks of a sift on a labelled collection."""
+    given = FittedSift.load(target.file or target.folder, verified=True)
+    if data is None:
+        raise InputError(NEEDS_DATA)
+    label_columns(data, given.policy.private)  # an unknown attribute is named before any work is done
+    accepted = target.file is None or target.file.name == VERIFIED
+    accepted = accepted and (target.folder / VERIFIED).exists()
+    audit = SiftAudit(given, data, accepted, _threshold(target.folder) if accepted else 0.10, random_state, progress)
+    checks = [
+        Check("verification", 60, audit.verification),
+        Check("hiding places", 10, audit.hiding_places),
+        Check("two apps together", 20, audit.pooled),
+        Check("several frames of a person", 30, audit.frames),
+    ]
+    if data.images is not None:
+        checks.append(Check("pictures from a sift", 20, audit.drawings))
+    state = "accepted" if accepted else "not verified"
+    return Plan(f"the sift {given.policy} ({state}) on {len(audit.unseen):,} pictures of {data.name}", tuple(checks))
+
+
+@dataclass(frozen=True, eq=False)
+class SiftAudit:
+    """A sift, and the rows of a collection that neither it nor anybody on its pictures was made from."""
+
+    given: FittedSift
+    data: Dataset
+    accepted: bool
+    threshold: float
+    seed: int
+    progress: Progress
+
+    @cached_property
+    def unseen(self) -> Dataset:
+        """The pictures that may speak about this sift."""
+        return self.data.take(self.given.unseen(self.data))
+
+    @cached_property
+    def rows(self) -> VerificationSet:
+        """Their features and labels."""
+        unseen = self.unseen
+        features = self.given.extract(unseen, cache=cache_folder(), progress=self.progress)
+        labels = {name: unseen.attribute(name) for name in unseen.attribute_names}
+        return VerificationSet(features, labels, unseen.persons, fingerprint(unseen, self.given.pipeline))
+
+    @property
+    def private(self) -> dict[str, Labels]:
+        """What the policy hides, on these rows."""
+        return self.rows.private(self.given.policy.private)
+
+    def verification(self, effort: float) -> Evidence:
+        """Attack it anew, with all attackers or, in a hurry, with the quick ones."""
+        found = self._verifier(effort).verify(
+            (self.given.sift, self.rows.features), self.private, persons=self.rows.persons, progress=self.progress
+        )
+        return Evidence(
+            (self._verdict(found), *(_certificate_finding(found, i) for i in range(len(found.certificates))))
+        )
+
+    def hiding_places(self, effort: float) -> Evidence:
+        """Look where a cheat would hide something."""
+        places = search_hiding_places(
+            self.given.sift.apply(self.rows.features),
+            self.private,
+            self._verifier(effort),
+            QUICK[0],
+            persons=self.rows.persons,
+            progress=self.progress,
+        )
+        return Evidence((hiding_finding(places, str(self.given.policy)),))
+
+    def pooled(self, effort: float) -> Evidence:
+        """Let a second app, whose developer has other pictures, make a sift for the same policy, and pool both."""
+        developer, judged = self.rows.divide(random_state=self.seed)
+        policy, sift = self.given.policy, self.given.sift
+        sides = (label_columns(developer.labels, side) for side in (policy.public, policy.private))
+        scale = not isinstance(self.given.pipeline, PixelFeatures)
+        other = PPLS(max(1, min(sift.width, 5)), scale=scale).fit(developer.features, *sides).sift_
+        pooled = pool_sifts(
+            [sift, replace(other, pipeline=sift.pipeline)],
+            policy.private,
+            judged,
+            replace(self._verifier(effort), attackers=QUICK),
+            progress=self.progress,
+        )
+        return Evidence((pooled_finding(pooled),))
+
+    def frames(self, effort: float) -> Evidence:
+        """Let an app put several frames of a person together."""
+        persons = self.rows.persons
+        counts = np.zeros(1) if persons is None else np.unique(persons, return_counts=True)[1]
+        lengths = [frames for frames in (2, 5, FRAMES) if int(np.sum(counts // frames)) >= _WINDOWS]
+        if persons is None or not lengths:
+            raise InputError(
+                f"{self.data.name} does not have {_WINDOWS} persons with 2 pictures or more that the sift was not made "
+                "from. Name a collection with several pictures of each person."
+            )
+        leaks = average_frames(
+            self.given.sift.apply(self.rows.features),
+            self.private,
+            persons,
+            replace(self._verifier(effort), attackers=QUICK),
+            frames=(1, *lengths),
+            progress=self.progress,
+        )
+        return Evidence(frames_findings(leaks))
+
+    def drawings(self, effort: float) -> Evidence:
+        """Draw pictures from a plain update, from an aggregator's view and from what the sift lets out."""
+        order = science(self.seed).permutation(len(self.unseen))
+        probes, public = self.unseen.take(order[:_PROBES]), self.unseen.take(order[_PROBES:])
+        read = aggregator_samples(
+            self.rows.features[order[:_PROBES]],
+            self.rows.features[order[_PROBES:]],
+            scheme=_SCHEME,
+            random_state=self.seed,
+            progress=self.progress,
+        )
+        drawn = four_pictures(
+            probes,
+            public,
+            pipeline=self.given.pipeline,
+            sift=self.given.sift,
+            aggregator=read,
+            random_state=self.seed,
+            progress=self.progress,
+        )
+        return Evidence(drawn.findings(), tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
+
+    def _verifier(self, effort: float) -> Verifier:
+        attackers = "modern" if effort >= _MODERN_FROM else QUICK
+        return Verifier(attackers, self.threshold, random_state=self.seed, stop_early=False)
+
+    def _verdict(self, found: Verification) -> Finding:
+        """Hold the best attacker against what was said: of an accepted sift, that none beats the threshold."""
+        best, reading = found.best, found.verdict == "reject"
+        low, high = best.interval
+        verdict: Verdict = "not refuted"
+        if reading:
+            verdict = "refuted" if self.accepted else "leaks"
+        return Finding(
+            claim=f"{self.given.policy}: nobody reads what is private {self.threshold:g} better than a blind guess",
+            source="its verification" if self.accepted else "nobody: it was not verified",
+            proven="by certificate, with its confidence" if found.certified else "nothing: it is measured",
+            measure=f"PrivLoss of {best.attribute}, best of {len(found.results)} attacks (allowed: {self.threshold:g})",
+            measured=Interval(best.priv_loss, low - 0.5, high - 0.5, found.setting.confidence),
+            verdict=verdict,
+            attack=f"{best.attacker}, on {found.setting.rows:,} rows it was not made from",
+            details={"verdict of the verifier": found.verdict, "sentence": found.sentence, "limit": found.bound},
+        )
+
+
+def _certificate_finding(found: Verification, number: int) -> Finding:
+    """Return what a certificate says, which is about every attacker there can be."""
+    certificate, allowed = found.certificates[number], found.setting.threshold
+    return Finding(
+        claim=f"nobody, now or later, reads {certificate.attribute} {allowed:g} better than a blind guess",
+        source="a certificate made for this audit",
+        proven=certificate.sentence,
+        measure=f"upper bound on PrivLoss of {certificate.attribute} from {certificate.symbols} symbols",
+        measured=Interval(certificate.estimate, 0.0, certificate.bound, certificate.confidence),
+        verdict="not refuted",
+        attack=f"every attacker ({certificate.method})",
+        details={"within the threshold": certificate.bound <= allowed},
+    )
+
+
+def _threshold(folder: Path) -> float:
+    """Return the threshold that an accepted sift was verified with."""
+    path = folder / EVIDENCE
+    with storage_errors("read", path):
+        text = path.read_bytes()
+    try:
+        return float(json.loads(text)["setting"]["threshold"])
+    except (ValueError, KeyError, TypeError):
+        raise CorruptFileError(
+            f"{path} does not say by which threshold the sift was accepted. Verify it again."
+        ) from None

@@ -1,0 +1,119 @@
+"""The claims of the five documents, each attacked: what is proven of it, what was measured, and what follows.
+
+Everything runs on bundled pictures and on parties made for the audit, with real keys, real messages and noise from the
+operating system. Our own mechanisms stand beside the papers' and are attacked by the same means.
+"""
+
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+
+from blindsight.audit.checks import Audit, Check, Evidence, run_checks, worst_of_each
+from blindsight.audit.collusion.coalitions import attack_round
+from blindsight.audit.collusion.coalitions import findings as coalition_findings
+from blindsight.audit.collusion.played import play
+from blindsight.audit.epsilon import CONFIDENCE
+from blindsight.audit.leakage.study import study_leakage
+from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test
+from blindsight.audit.portraits import portraits
+from blindsight.audit.siftclaims import cheat_findings, published_sift_findings
+from blindsight.audit.subject import OnTrial, audit_subjects, findings
+from blindsight.data import Dataset, load
+from blindsight.errors import PrivacyError
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+
+RUNS = 100_000
+"""Runs of a cheap mechanism at effort 1."""
+
+PUBLIC, PRIVATE = "smiling", "male"
+"""What an app asks for, and what a person hides."""
+
+_FACES = 3000
+_FEATURES = 64
+_OWNERS = 5
+_WEIGHTS = 400  # of the updates that coalitions go after
+_SPARSITY = 0.9
+
+
+def audit_papers(*, minutes: float = 5.0, random_state: int = 0, progress: Progress = silent) -> Audit:
+    """Attack every claim, as thoroughly as the time allows."""
+    progress("drawing faces", 0, None)
+    faces = load("faces", count=_FACES, random_state=random_state, pictures_per_person=5)
+    checks = (
+        Check("the auditor itself", 1, _auditor),
+        Check("private hashing as published", 8, partial(_epsilons, published_hashing())),
+        Check("updates in the clear and under encryption", 22, partial(_updates, random_state, progress)),
+        Check("from an update back to a picture", 10, partial(_pictures, faces, random_state, progress)),
+        Check("coalitions", 6, partial(_coalitions, random_state)),
+        Check("selective sharing", 6, partial(_epsilons, selective_sharing())),
+        Check("private search, ours", 8, partial(_epsilons, (*private_search(), *noise()))),
+        Check("apps that cheat SensorSift's verifier", 20, partial(_cheats, faces, random_state, progress)),
+        Check("sifts as published", 60, partial(_sifts, faces, random_state, progress)),
+    )
+    return run_checks("papers", checks, minutes=minutes, seed=random_state, progress=progress)
+
+
+def _auditor(effort: float) -> Evidence:
+    """Refuse to go on with an auditor that misses a planted violation or cries wolf."""
+    tested = self_test(runs=_runs(effort))
+    if not tested.passed:
+        raise PrivacyError(
+            f"the auditor failed its own test (which happens by chance with probability {1 - CONFIDENCE:g}); no "
+            "epsilon of this audit can be trusted. Run it again."
+        )
+    return Evidence(findings([tested.planted, tested.sound]))
+
+
+def _epsilons(subjects: tuple[OnTrial, ...], effort: float) -> Evidence:
+    return Evidence(findings(audit_subjects(subjects, runs=_runs(effort))))
+
+
+def _runs(effort: float) -> int:
+    return round(RUNS * effort)
+
+
+def _updates(random_state: int, progress: Progress, effort: float) -> Evidence:
+    digits = load("digits")
+    assert digits.images is not None
+    grey = digits.images[..., 0].astype(np.float64) / 255
+    order = science(random_state).permutation(len(grey))
+    rows = grey.reshape(len(grey), -1)[order]
+    half = len(rows) // 2
+    small = find_spec("torch") is not None  # gradients of small batches are matched with torch
+    study = study_leakage(
+        rows[:half],
+        rows[half:],
+        pictures=grey[order[:half]] if small else None,
+        labels=np.asarray(digits.labels)[order[:half]] if small else None,
+        victims=max(10, round(50 * effort)),
+        random_state=random_state,
+        progress=progress,
+    )
+    return Evidence(worst_of_each(study.findings()))
+
+
+def _pictures(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
+    return portraits(faces, public=PUBLIC, private=PRIVATE, random_state=random_state, progress=progress)
+
+
+def _coalitions(random_state: int, effort: float) -> Evidence:
+    rng = science(random_state)
+    updates = {}
+    for number in range(_OWNERS):
+        update = rng.normal(scale=0.1, size=_WEIGHTS)
+        update[rng.permutation(_WEIGHTS)[: int(_SPARSITY * _WEIGHTS)]] = 0
+        updates[f"owner {number + 1}"] = update
+    rows = [row for scheme in ("dphe", "bfv", "masks") for row in attack_round(play(scheme, updates))]
+    return Evidence(coalition_findings(rows))
+
+
+def _cheats(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
+    return Evidence(cheat_findings(faces, public=PUBLIC, private=PRIVATE, random_state=random_state, progress=progress))
+
+
+def _sifts(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
+    return Evidence(
+        published_sift_findings(faces, public=PUBLIC, private=PRIVATE, random_state=random_state, progress=progress)
+    )

@@ -1,0 +1,73 @@
+"""`blindsight audit`: attack a run, an index, a sift or the papers' claims, and say what is proven and measured."""
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
+from blindsight.files import atomic_writer
+
+if TYPE_CHECKING:
+    from blindsight.audit.checks import Audit
+    from blindsight.audit.finding import Finding
+
+PAPERS = "papers"
+
+
+def audit(
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|INDEX|SIFT|papers", help="A folder that Blindsight wrote, or `papers`.")
+    ],
+    data: Annotated[
+        str | None, typer.Option("--data", help="Labelled collection to attack a sift with; see `blindsight data list`.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option("--path", help="Where that collection lies, if read from a path.")] = None,
+    count: Annotated[int | None, typer.Option("-n", "--count", help="At most this many of its pictures.", min=1)] = None,
+    minutes: Annotated[float, typer.Option("--minutes", help="How long it may take, about: more finds more.")] = 3.0,
+    out: Annotated[Path, typer.Option("--out", help="Folder of audit.json and report.html.")] = Path("out/audit"),
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows."""
+    from blindsight.data import load
+
+    with terminal_progress() as progress:
+        if what == PAPERS:
+            from blindsight.audit.papers import audit_papers
+
+            found = audit_papers(minutes=minutes, random_state=seed, progress=progress)
+        else:
+            from blindsight.audit.artefacts import audit_artefact
+
+            judged = None if data is None else load(data, path=path, count=count, random_state=seed, progress=progress)
+            found = audit_artefact(Path(what), data=judged, minutes=minutes, random_state=seed, progress=progress)
+    _write(found, out)
+    tables = [
+        table(f"\n{name[:1].upper()}{name[1:]}", ("claim", "who says so", "proven", "measured", "verdict"), rows)
+        for name, evidence in found.sections.items()
+        if (rows := [_cells(finding) for finding in evidence.findings])
+    ]
+    counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in _VERDICTS)
+    show(found.to_dict(), *tables, "", *found.notes, f"{counts}. Report: {out / 'report.html'}")
+
+
+_VERDICTS = ("refuted", "leaks", "as stated", "not refuted", "at chance")
+
+
+def _cells(finding: "Finding") -> tuple[str, ...]:
+    measured = f"{finding.measured}: {finding.measure}; {finding.attack}"
+    return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
+
+
+def _write(found: "Audit", out: Path) -> None:
+    from blindsight.report import write_report
+    from blindsight.report.auditing import audit_chapter
+
+    facts = {"Command": "blindsight audit", "Subject": found.subject, "Seed": str(found.seed)}
+    title = "The papers' claims, attacked" if found.subject == PAPERS else f"Audit of {found.subject}"
+    write_report(out / "report.html", title, [audit_chapter(found)], facts=facts, private=True)
+    with atomic_writer(out / "audit.json", private=True) as stream:
+        stream.write(json_module.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False).encode())

@@ -1,0 +1,61 @@
+"""The report's chapter on an audit: what was claimed, proven and measured, and what pictures can be drawn from what."""
+
+from blindsight.audit.checks import Audit
+from blindsight.audit.finding import Finding
+from blindsight.audit.inversion.pictures import picture_strip
+from blindsight.report.blocks import Block, Chapter, Picture, Table, Text
+
+_COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
+
+_VERDICTS = (
+    "Refuted: measured beyond the claim, at the stated confidence. Not refuted: measured below it, which proves nothing. "
+    "Leaks: the attack works, though nobody promised that it would not. At chance: no better than guessing. As stated: "
+    "it works exactly as far as the statement of the result admits."
+)
+
+
+def audit_chapter(audit: Audit) -> Chapter:
+    """Show an audit: the pictures first, then one table per check."""
+    blocks: list[Block] = []
+    if audit.pictures:
+        blocks.append(_pictures(audit))
+    for name, evidence in audit.sections.items():
+        if evidence.findings:
+            blocks.append(Table(_COLUMNS, tuple(_cells(row) for row in evidence.findings), caption=_caption(name)))
+    blocks += [Text(note) for note in audit.notes]
+    blocks.append(Text(_VERDICTS))
+    return Chapter(title="Attacked by ourselves", lead=_lead(audit), blocks=tuple(blocks))
+
+
+def _lead(audit: Audit) -> str:
+    told = len(audit.findings)
+    what = "the papers' and ours" if audit.subject == "papers" else f"about {audit.subject}"
+    return (
+        f"{told} claims, {what}, were put to the test in {audit.seconds:.0f} s: {audit.count('refuted')} are refuted, "
+        f"{audit.count('not refuted') + audit.count('at chance')} withstood, {audit.count('leaks')} attacks succeed "
+        f"where nobody promised otherwise, {audit.count('as stated')} as their statements admit."
+    )
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    measured = f"{finding.measure}: {finding.measured}"
+    if finding.measured.confidence < 1:
+        measured += f", {finding.measured.confidence:.4g} sure"
+    return (finding.claim, finding.source, finding.proven, f"{measured}. Attack: {finding.attack}", finding.verdict)
+
+
+def _caption(name: str) -> str:
+    return f"{name[:1].upper()}{name[1:]}."
+
+
+def _pictures(audit: Audit) -> Picture:
+    rows = audit.pictures
+    means = [sum(row.similarity[view] for row in rows) / len(rows) for view in range(3)]
+    return Picture(
+        picture_strip(rows),
+        caption="Original; drawn from one plain update; drawn from what the aggregator really holds; drawn from what a "
+        "sift lets through. Under each its structural similarity with the original (SSIM); beside the original, that "
+        "of the average public picture, which is no reconstruction at all.",
+        alt="Rows of four pictures. Mean SSIM from a plain update "
+        f"{means[0]:.2f}, from what the aggregator holds {means[1]:.2f}, from a sift {means[2]:.2f}.",
+    )
