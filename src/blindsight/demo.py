@@ -11,18 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from blindsight.audit.checks import Audit, run_checks
+from blindsight.audit.papers import PAPERS, glance
 from blindsight.data import Dataset, PixelFeatures, Thumbnails, extract, load
 from blindsight.data.partition import train_test
 from blindsight.dp import Census, Ledger, census
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.contest import round_costs
 from blindsight.learn.study import Study, divide
+from blindsight.learn.timeline.photostudy import PhotoStudy, Training
+from blindsight.learn.timeline.wishes import SharingWish
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Table, write_report
+from blindsight.report.auditing import audit_chapter
 from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
 from blindsight.report.learning import LearningResult, learning_chapter
 from blindsight.report.searching import SearchResult, search_chapter
+from blindsight.report.sharing import SharingResult, sharing_chapter
 from blindsight.report.sifting import sift_chapter
 from blindsight.report.siftresult import sift_demo
 from blindsight.search.contest import contest
@@ -64,8 +70,10 @@ def run_demo(
     ledger = Ledger()
     result, truth = _take_census(dataset, ledger)
     learned = _learn_together(dataset, random_state, cache, progress)
+    shared = _share_selectively(dataset, random_state, cache, progress)
     searched = _search_privately(random_state, progress)
     sifted = sift_demo(dataset, raw, pipeline=pipeline, random_state=random_state, progress=progress)
+    audited = _audit(dataset, random_state, progress)
     chapters = [
         pictures_chapter(dataset, SHOWN),
         features_chapter(
@@ -77,8 +85,10 @@ def run_demo(
         ),
         census_chapter(result, truth, _spent_table(ledger)),
         learning_chapter(learned),
+        sharing_chapter(shared),
         search_chapter(searched),
         sift_chapter(sifted),
+        audit_chapter(audited),
     ]
     seconds = perf_counter() - begun
     findings = {
@@ -88,7 +98,9 @@ def run_demo(
         "census": dict(result.shares),
         "statement": result.statement.to_dict(),
         "learned": {"public": learned.public_score, "rounds": [report.score for report in learned.history]},
+        "shared": {line.name: line.accuracy[-1] for line in shared.timeline.lines},
         "searched": [{"method": r.method, "epsilon": r.epsilon, "score": r.score} for r in searched.rows],
+        "audited": {finding.claim: finding.verdict for finding in audited.findings},
         "seconds": round(seconds, 1),
         "seed": random_state,
     }
@@ -154,6 +166,25 @@ def _learn_together(dataset: Dataset, random_state: int, cache: Path | None, pro
     return LearningResult.of(learner, owners=5, costs=costs)
 
 
+def _share_selectively(dataset: Dataset, random_state: int, cache: Path | None, progress: Progress) -> SharingResult:
+    """Keep a smile detector up to date from ten people's photos for two weeks, with and without proven noise."""
+    study = PhotoStudy.prepare(
+        dataset,
+        PixelFeatures(max_components=LEARNED_COMPONENTS, random_state=random_state),
+        Training(),
+        participants=10,
+        days=14,
+        initial=0.05,
+        attribute="smiling",
+        random_state=random_state,
+        cache=cache,
+        progress=progress,
+    )
+    wish = SharingWish(share=0.1, residual=True, epsilons=(1.0, 2.0, 8.0), delta=1e-5, clip=4.0, upload_clip=0.2)
+    timeline = study.play(wish.lines(study.plan, steps=1), delta=wish.stated_delta, progress=progress)
+    return SharingResult(timeline, wish.cost(study.plan, study.dimension, steps=1), len(study.plan.participants))
+
+
 def _search_privately(random_state: int, progress: Progress) -> SearchResult:
     """Search handwritten digits by every method at four budgets."""
     digits = load("digits")
@@ -161,6 +192,14 @@ def _search_privately(random_state: int, progress: Progress) -> SearchResult:
     study = SearchStudy.prepare(digits, division, Thumbnails())
     rows = contest(study, epsilons=SEARCHED, delta=1e-6, random_state=random_state, progress=progress)
     return SearchResult(digits, study, rows, "a grey thumbnail of unit length", epsilon=4.0)
+
+
+def _audit(dataset: Dataset, random_state: int, progress: Progress) -> Audit:
+    """Attack what the papers claim, as far as that takes seconds; `blindsight audit papers` does the rest."""
+    faces = dataset.take(range(min(len(dataset), 3000)))
+    checks = glance(faces, random_state, progress)
+    rest = "A glance; `blindsight audit papers` attacks encryption, coalitions and our own mechanisms as well."
+    return run_checks(PAPERS, checks, minutes=0.2, seed=random_state, notes=(rest,), progress=progress)
 
 
 def _spent_table(ledger: Ledger) -> Table:

@@ -21,16 +21,17 @@ from numpy.typing import NDArray
 
 from blindsight.audit import membership
 from blindsight.audit.checks import Check, Evidence
-from blindsight.audit.epsilon import CONFIDENCE, runs_needed
+from blindsight.audit.epsilon import runs_needed
 from blindsight.audit.finding import Finding
 from blindsight.audit.fits import code_fit, hash_trainer
+from blindsight.audit.indexmechanisms import central_sums, local_mechanism
 from blindsight.audit.linkage import link_recaptured, linkage_finding, uniqueness_finding
 from blindsight.audit.membership import Game
 from blindsight.audit.noisyvalues import central_function
 from blindsight.audit.ofrun import shadows_for, usable_fprs
 from blindsight.audit.rates import rate
 from blindsight.audit.shadow import likelihood_ratio
-from blindsight.audit.storedreleases import anchors_finding, local_mechanism, truth_finding
+from blindsight.audit.storedreleases import anchors_finding, truth_finding
 from blindsight.audit.subject import Subject
 from blindsight.audit.targets import Plan
 from blindsight.data.dataset import Dataset
@@ -113,20 +114,22 @@ class IndexAudit:
 
     def epsilon(self, effort: float) -> Evidence:
         """Run the mechanism anew, with the parameters of this index, on neighbours that are told apart most easily."""
-        subject = self._subject()
-        needed = runs_needed(subject.claim.epsilon, delta=subject.claim.delta)
-        runs = subject.affordable(max(round(_RUNS * effort), min(needed, _MOST_RUNS)))
-        self.progress(subject.claim.name, 0, None)
-        return Evidence((subject.audit(runs, confidence=CONFIDENCE).finding(),))
+        found = []
+        for subject in self._subjects():
+            self.progress(subject.claim.name, len(found), None)
+            needed = runs_needed(subject.claim.epsilon, delta=subject.claim.delta)
+            runs = subject.affordable(max(round(_RUNS * effort), min(needed, _MOST_RUNS)))
+            found.append(subject.audit(runs).finding())
+        return Evidence(tuple(found))
 
-    def _subject(self) -> Subject:
-        """Return the mechanism of the index, on trial for what its statement says of one release."""
-        hasher, settings = self.gallery.hasher, self.gallery.settings
-        if isinstance(hasher, LocalHasher):
-            return local_mechanism(hasher, STATEMENT)
-        subject = central_function(settings["epsilon"], settings["delta"])
-        claim = replace(subject.claim, name="central index: its hash function", source=STATEMENT)
-        return replace(subject, claim=claim)
+    def _subjects(self) -> tuple[Subject, ...]:
+        """Return what the index was made by, on trial for what its statement says of one release."""
+        if isinstance(self.gallery.hasher, LocalHasher):
+            return (local_mechanism(self.gallery.hasher, STATEMENT),)
+        hasher = self._central_hasher(self.seed)
+        whole = central_function(hasher.epsilon, hasher.delta)
+        claim = replace(whole.claim, name="central index, the function learned from two rows", source=STATEMENT)
+        return central_sums(hasher, STATEMENT), replace(whole, claim=claim)
 
     def truths(self, effort: float) -> Evidence:
         """Compare what is stored with what is true."""
@@ -210,11 +213,14 @@ class IndexAudit:
 
     def _learner(self, seed: int) -> HashLearner:
         """Return what the function of this index was learned by."""
-        function, settings = self.gallery.hasher, self.gallery.settings
-        assert isinstance(function, HashFunction)
-        if self.gallery.mode == "open":
-            return ITQ(function.bits, random_state=seed)
-        return CentralHasher(settings["epsilon"], settings["delta"], _CLIP, function.bits, random_state=seed)
+        if self.gallery.mode == "central":
+            return self._central_hasher(seed)
+        assert isinstance(self.gallery.hasher, HashFunction)
+        return ITQ(self.gallery.hasher.bits, random_state=seed)
+
+    def _central_hasher(self, seed: int) -> CentralHasher:
+        settings = self.gallery.settings
+        return CentralHasher(settings["epsilon"], settings["delta"], _CLIP, settings["bits"], random_state=seed)
 
 
 def _permanence_finding(first: Gallery, second: Gallery) -> Finding:

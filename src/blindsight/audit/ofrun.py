@@ -15,7 +15,7 @@ from blindsight.audit import membership
 from blindsight.audit.checks import Check, Evidence
 from blindsight.audit.collusion import coalitions
 from blindsight.audit.collusion.played import PlayedRound, play
-from blindsight.audit.finding import Finding
+from blindsight.audit.finding import Finding, Verdict
 from blindsight.audit.fits import linear_trainer, margin_fit
 from blindsight.audit.leakage.singles import SinglesLeak, count_singles, single_findings
 from blindsight.audit.rebuiltrun import EncodedRound, PaillierSize, RebuiltRun
@@ -94,8 +94,8 @@ class _RoundAttack:
             **count_singles(encoded.updates, encoded.total),
         )
         rows = single_findings([leak])
-        if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much
-            rows = tuple(replace(row, source="nobody") for row in rows)
+        if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
+            rows = tuple(replace(row, source="nobody", verdict=_unclaimed(row.verdict)) for row in rows)
         return Evidence(rows)
 
     def coalitions(self, effort: float) -> Evidence:
@@ -131,6 +131,10 @@ class _RoundAttack:
             key_bits=size.key_bits,
             insecure=size.key_bits < 2048,
         )
+
+
+def _unclaimed(verdict: Verdict) -> Verdict:
+    return "leaks" if verdict == "as stated" else verdict
 
 
 def _scattered(updates: NDArray[np.int64], block: int) -> bool:

@@ -187,7 +187,7 @@ class SiftAudit:
             claim=f"{self.given.policy}: nobody reads what is private {self.threshold:g} better than a blind guess",
             source="its verification" if self.accepted else "nobody: it was not verified",
             proven="by certificate, with its confidence" if found.certified else "nothing: it is measured",
-            measure=f"PrivLoss of {best.attribute}, best of {len(found.results)} attacks (allowed: {self.threshold:g})",
+            measure=f"PrivLoss of {best.attribute}, best of the attackers (allowed: {self.threshold:g})",
             measured=Interval(best.priv_loss, low - 0.5, high - 0.5, found.setting.confidence),
             verdict=verdict,
             attack=f"{best.attacker}, on {found.setting.rows:,} rows it was not made from",

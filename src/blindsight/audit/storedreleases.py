@@ -1,8 +1,8 @@
-"""The local releases of an index on trial: the mechanism by fresh draws, and the stored releases by the truth.
+"""What an index really holds, compared with the pictures: releases with noise on them, hash functions without rows.
 
 A mechanism may be sound and an index still hold something else: the true symbols, by mistake. So the releases in the
 index are compared with the true symbols, which only the owner of the pictures can compute. Each names its true symbol
-with a known probability, independently, so their number is binomial.
+with a known probability, independently, so their number is binomial. KSH and SDH carry training rows as anchors.
 """
 
 import numpy as np
@@ -11,37 +11,11 @@ from numpy.typing import NDArray
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.finding import Finding
 from blindsight.audit.rates import rate
-from blindsight.audit.scores import known
-from blindsight.audit.subject import Claim, Draw, Subject
 from blindsight.search.function import Floats, check_features
 from blindsight.search.kernel import KernelHash, squared_distances
 from blindsight.search.localmode import LocalHasher
 
 _SAME = 1e-6  # of a row's squared length: what rounding leaves of nothing
-
-
-def local_mechanism(hasher: LocalHasher, source: str) -> Subject:
-    """Return the mechanism of a fitted local hasher: any two symbols are told apart as easily as any others."""
-    design = hasher.design_
-    cells = [int(np.argmax(design.symbol_of_cell == symbol)) for symbol in (0, 1)]
-    first, second = np.log(design.probabilities()[cells])
-
-    def released(symbol: int) -> Draw:
-        return lambda runs, noise: design.release(np.full(runs, symbol, dtype=np.int64), source=noise)
-
-    return Subject(
-        claim=Claim(
-            name=f"local index, {hasher.mechanism_}",
-            epsilon=hasher.mechanism_.loss,
-            delta=0.0,
-            unit="record",
-            source=source,
-            proven=f"epsilon = {hasher.mechanism_.loss:g} per record and release",
-        ),
-        first=released(0),
-        second=released(1),
-        scorer=known(lambda outputs: (first - second)[outputs]),
-    )
 
 
 def truth_finding(hasher: LocalHasher, truth: NDArray[np.int64], released: NDArray[np.int64], source: str) -> Finding:

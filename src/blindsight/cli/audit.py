@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blindsight.audit.finding import Finding
 
 PAPERS = "papers"
+"""What an audit of the documents is called."""
 
 
 def audit(
@@ -21,10 +22,15 @@ def audit(
         str, typer.Argument(metavar="RUN|INDEX|SIFT|papers", help="A folder that Blindsight wrote, or `papers`.")
     ],
     data: Annotated[
-        str | None, typer.Option("--data", help="Labelled collection to attack a sift with; see `blindsight data list`.")
+        str | None,
+        typer.Option("--data", help="Labelled collection to attack a sift with; see `blindsight data list`."),
     ] = None,
-    path: Annotated[Path | None, typer.Option("--path", help="Where that collection lies, if read from a path.")] = None,
-    count: Annotated[int | None, typer.Option("-n", "--count", help="At most this many of its pictures.", min=1)] = None,
+    path: Annotated[
+        Path | None, typer.Option("--path", help="Where that collection lies, if read from a path.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", help="At most this many of its pictures.", min=1)
+    ] = None,
     minutes: Annotated[float, typer.Option("--minutes", help="How long it may take, about: more finds more.")] = 3.0,
     out: Annotated[Path, typer.Option("--out", help="Folder of audit.json and report.html.")] = Path("out/audit"),
     seed: SeedOption = 0,

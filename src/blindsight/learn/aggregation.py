@@ -62,8 +62,8 @@ def open_session(
     Weights are rounded to multiples of 2^-`fraction_bits`, and sums must fit `slot_bits` bits with their sign. A round
     needs `minimum` contributors. The other parameters are for the two sparse schemes: `capacity` weights per shard (a
     tenth of all by default, as in the paper; an update that changes more takes several shards), `key_bits` of the
-    Paillier key (1024 only with `insecure`), positions (in `block-dphe`, whole
-    blocks) that fewer than `minimum_per_position` users changed are withheld, a process `pool` for encryption and `threads` for decryption.
+    Paillier key (1024 only with `insecure`), positions (in `block-dphe` whole blocks) that fewer than
+    `minimum_per_position` users changed are withheld, a process `pool` for encryption and `threads` for decryption.
 
     `record` is called with every message a party receives, `transit` with every message on its way (see `session`).
     """

@@ -105,7 +105,7 @@ def protect(
     """
     if change.ndim != 1 or not change.size or not np.isfinite(change).all():
         raise InputError("a change is one row of finite numbers; got another shape, NaN or infinity.")
-    places, values = _released(change.astype(np.float64), sharing, rng, source)
+    places, values = _released(change, sharing, rng, source)
     return SparseUpdate(change.size, places, _rounded(values, half=sharing.half))
 
 
@@ -134,21 +134,22 @@ def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
     return left
 
 
-def _released(change: Floats, sharing: Sharing, rng: np.random.Generator, source: ByteSource) -> tuple[Places, Floats]:
+def _released(change: Vector, sharing: Sharing, rng: np.random.Generator, source: ByteSource) -> tuple[Places, Floats]:
     """Return the places and values that are uploaded, before they are rounded."""
     noise = sharing.noise
-    if isinstance(noise, Laplace | PublishedLaplace):
-        return _with_laplace(change, sharing, noise, rng, source)
-    bounded = _bounded(change, sharing.bound)
-    if isinstance(noise, ParticipantGaussian):
-        if sharing.select == "random":
-            places = _places(change, sharing, rng)
-            return places, noise.release(bounded[places], source)
-        bounded = noise.release(bounded, source)
-        places = _places(bounded, sharing, rng)
-    else:
+    if noise is None or isinstance(noise, RecordGaussian):
         places = _places(change, sharing, rng)
-    return places, bounded[places]
+        return places, _bounded(change[places].astype(np.float64), sharing.bound)
+    exact = change.astype(np.float64)
+    if isinstance(noise, Laplace | PublishedLaplace):
+        return _with_laplace(exact, sharing, noise, rng, source)
+    bounded = _bounded(exact, sharing.bound)
+    if sharing.select == "random":
+        places = _places(exact, sharing, rng)
+        return places, noise.release(bounded[places], source)
+    noisy = noise.release(bounded, source)
+    places = _places(noisy, sharing, rng)
+    return places, noisy[places]
 
 
 def _with_laplace(
@@ -169,11 +170,11 @@ def _with_laplace(
     )
 
 
-def _places(change: Floats, sharing: Sharing, rng: np.random.Generator) -> Places:
+def _places(change: Vector | Floats, sharing: Sharing, rng: np.random.Generator) -> Places:
     """Choose without noise: by size, at random, or at random among those that reach the threshold."""
     count = sharing.count(change.size)
     if sharing.threshold is not None:
-        return select_above(change, sharing.threshold, count, rng)
+        return select_above(change.astype(np.float64), sharing.threshold, count, rng)
     return select_random(change, count, rng) if sharing.select == "random" else select_largest(change, count)
 
 

@@ -25,6 +25,7 @@ LARGEST_DIMENSION = 2**31
 """The most parameters a vector may have; sums of gaps, forged ones too, then stay within 64 bits."""
 
 _TYPES = (np.dtype("<f4"), np.dtype("<f2"))
+_OTHER_FORM = "a sparse update is not written in the one form it has."
 _COUNT_BYTES = 5  # of the variable-length count: below 2^35
 
 Places = NDArray[np.int64]
@@ -74,8 +75,6 @@ def decode_sparse(blob: bytes, dimension: int, *, max_values: int) -> SparseUpda
     values = np.frombuffer(blob, dtype=_TYPES[half], offset=end).astype(np.float32)
     if not np.isfinite(values).all():
         raise MessageError("a sparse update holds a value that is not finite.")
-    if blob[1:end] != _pack_count(count) + _pack_places(written):  # finite values have one form each
-        raise MessageError("a sparse update is not written in the one form it has.")
     present = written if count <= dimension - count else _others(written, dimension)
     return SparseUpdate(dimension, present, values)
 
@@ -102,6 +101,8 @@ def _unpack_count(blob: bytes) -> tuple[int, int]:
     for i, byte in enumerate(blob[1 : 1 + _COUNT_BYTES]):
         count |= (byte & 127) << 7 * i
         if byte < 128:
+            if blob[1 : i + 2] != _pack_count(count):
+                raise MessageError(_OTHER_FORM)
             return count, i + 2
     raise MessageError("a sparse update does not tell how many values it has.")
 
@@ -128,10 +129,13 @@ def _pack_places(places: Places) -> bytes:
         return b""
     gaps = np.diff(places, prepend=-1) - 1
     low_bits = _best_low_bits(gaps)
-    low = (gaps[:, None] >> np.arange(low_bits)) & 1
-    unary = np.zeros(int((gaps >> low_bits).sum()) + gaps.size, dtype=np.uint8)
-    unary[np.cumsum((gaps >> low_bits) + 1) - 1] = 1
-    return bytes([low_bits]) + np.packbits(low.astype(np.uint8).ravel()).tobytes() + np.packbits(unary).tobytes()
+    low = np.empty((gaps.size, low_bits), dtype=np.uint8)
+    for bit in range(low_bits):
+        low[:, bit] = (gaps >> bit) & 1
+    ends = np.cumsum((gaps >> low_bits) + 1)
+    unary = np.zeros(ends[-1], dtype=np.uint8)
+    unary[ends - 1] = 1
+    return bytes([low_bits]) + np.packbits(low).tobytes() + np.packbits(unary).tobytes()
 
 
 def _unpack_places(body: bytes, count: int, dimension: int) -> Places:
@@ -145,13 +149,16 @@ def _unpack_places(body: bytes, count: int, dimension: int) -> Places:
     unary_bits = 8 * (len(body) - split)
     if low_bits > dimension.bit_length() or not count <= unary_bits < count + (dimension >> low_bits) + 8:
         raise MessageError("a sparse update has too few or too many bytes for its places.")
-    low = np.unpackbits(np.frombuffer(body[1:split], dtype=np.uint8), count=count * low_bits)
+    low = np.unpackbits(np.frombuffer(body[1:split], dtype=np.uint8))
     ones = np.flatnonzero(np.unpackbits(np.frombuffer(body[split:], dtype=np.uint8)))
     if ones.size != count:
         raise MessageError("a sparse update has more or fewer places than values.")
     gaps = (np.diff(ones, prepend=-1) - 1) << low_bits
-    gaps += low.reshape(count, low_bits) @ (1 << np.arange(low_bits, dtype=np.int64))
-    places = np.cumsum(gaps + 1) - 1
+    for bit in range(low_bits):
+        gaps |= low[bit : count * low_bits : low_bits].astype(np.int64) << bit
+    if low[count * low_bits :].any() or unary_bits - ones[-1] > 8 or low_bits != _best_low_bits(gaps):
+        raise MessageError(_OTHER_FORM)
+    places: Places = np.cumsum(gaps + 1) - 1
     if places[-1] >= dimension:
         raise MessageError(f"a sparse update names a place beyond its {dimension} parameters.")
     return places

@@ -26,6 +26,8 @@ from blindsight.learn.timeline.play import OnDay, play_days, train_initial
 from blindsight.learn.timeline.timeline import Timeline
 from blindsight.progress import Progress, silent
 
+_HEAD_RATE = 0.05
+
 Model = Literal["head", "cnn"]
 Optimiser = Literal["sgd", "rmsprop", "adam"]
 
@@ -157,7 +159,7 @@ def trainer_maker(training: Training, public: NDArray[Any], classes: int, random
     if training.model == "head" and training.optimiser == "sgd":
         scales = Standardiser.fit(public)
         return partial(
-            SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=0.01 if rate is None else rate
+            SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=_HEAD_RATE if rate is None else rate
         )
     from blindsight.learn.networks import head, small_cnn
     from blindsight.learn.networktrainer import NetworkTrainer
