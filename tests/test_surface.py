@@ -16,6 +16,9 @@ PACKAGES = [
     "blindsight.report",
     "blindsight.crypto",
     "blindsight.learn",
+    "blindsight.learn.selective",
+    "blindsight.learn.timeline",
+    "blindsight.audit",
     "blindsight.search",
     "blindsight.sift",
 ]

@@ -180,7 +180,7 @@ def _share_selectively(dataset: Dataset, random_state: int, cache: Path | None, 
         cache=cache,
         progress=progress,
     )
-    wish = SharingWish(share=0.1, residual=True, epsilons=(1.0, 2.0, 8.0), delta=1e-5, clip=4.0, upload_clip=0.2)
+    wish = SharingWish(share=0.1, epsilons=(1.0, 2.0, 8.0), delta=1e-5, clip=4.0, upload_clip=0.2)
     timeline = study.play(wish.lines(study.plan, steps=1), delta=wish.stated_delta, progress=progress)
     return SharingResult(timeline, wish.cost(study.plan, study.dimension, steps=1), len(study.plan.participants))
 

@@ -62,6 +62,14 @@ def atomic_writer(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
             raise
 
 
+def check_writable(folder: Path) -> None:
+    """Refuse a folder, made if need be, into which nothing can be written; to be asked before anything is computed."""
+    with storage_errors("write into", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename or a new file in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -29,11 +29,15 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Check:
-    """One attack or group of attacks. `seconds` is what it takes at effort 1; its runs grow with the effort."""
+    """One attack or group of attacks. `seconds` is what it takes at effort 1; its runs grow with the effort.
+
+    Without a `vital` one the others are worth nothing: its error ends the audit.
+    """
 
     name: str
     seconds: float
     run: Callable[[float], Evidence]
+    vital: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +97,7 @@ def run_checks(
 
     A check that cannot be done (an extra is missing, too few samples) leaves a note and does not stop the others.
     """
-    if not 0 < minutes < math.inf:
-        raise InputError(f"the time budget must be positive; got {minutes} minutes.")
+    check_minutes(minutes)
     begun, said = perf_counter(), list(notes)
     effort, chosen = _plan(checks, 60 * minutes)
     said += [f"{check.name} was left out: {minutes:g} minutes are too short." for check in checks[len(chosen) :]]
@@ -104,6 +107,8 @@ def run_checks(
         try:
             sections[check.name] = check.run(effort)
         except BlindsightError as error:
+            if check.vital:
+                raise
             said.append(f"{check.name} could not be tried: {error}")
     return Audit(
         subject=subject,
@@ -113,6 +118,12 @@ def run_checks(
         seed=seed,
         seconds=perf_counter() - begun,
     )
+
+
+def check_minutes(minutes: float) -> None:
+    """Refuse a time budget in which nothing can be done, before anything is."""
+    if not 0 < minutes < math.inf:
+        raise InputError(f"the time budget must be positive; got {minutes} minutes.")
 
 
 def worst_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:

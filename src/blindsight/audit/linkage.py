@@ -20,6 +20,7 @@ from blindsight.audit.finding import Finding, Verdict
 from blindsight.audit.rates import rate
 from blindsight.data.features import FeaturePipeline
 from blindsight.rng import science
+from blindsight.search.codes import blocks
 from blindsight.search.gallery import Mode
 from blindsight.search.rankings import Searcher
 
@@ -27,6 +28,8 @@ NOISE, LIGHT = 8.0, 0.05
 """Deviation of the noise on a pixel (of 255), and of the light."""
 
 CONFIDENCE = 0.999
+
+_ROWS = 128  # pictures whose distances to all entries are in memory at once
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,14 @@ def link_recaptured(
     """Take so many of the pictures again and name each; `places` are their true places in the index."""
     generator = science(random_state)
     chosen = generator.permutation(len(images))[:pictures]
-    distances = searcher.distances(pipeline.transform(recapture(images[chosen], generator)))
-    nearest = distances == distances.min(axis=1, keepdims=True)
-    named = np.argmax(np.where(nearest, generator.random(distances.shape), -1), axis=1)
-    return Linkage(int(np.sum(named == places[chosen])), len(chosen), searcher.items)
+    right = 0
+    for span in blocks(len(chosen), _ROWS):
+        some = chosen[span]
+        distances = searcher.distances(pipeline.transform(recapture(images[some], generator)))
+        nearest = distances == distances.min(axis=1, keepdims=True)
+        named = np.argmax(np.where(nearest, generator.random(distances.shape), -1), axis=1)
+        right += int(np.sum(named == places[some]))
+    return Linkage(right, len(chosen), searcher.items)
 
 
 def linkage_finding(linked: Linkage, mode: Mode, epsilon: float | None) -> Finding:

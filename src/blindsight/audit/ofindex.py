@@ -59,18 +59,19 @@ STATEMENT = "the statement of the index"
 def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
     """Return the checks of an index by its mode."""
     index = IndexAudit(folder, Gallery.load(folder), data, random_state, progress)
-    epsilon = Check("epsilon of the mechanism", 10, index.epsilon)
-    again = Check("building again", 10, index.permanence)
-    linked = Check("finding a picture taken again", 10, index.linkage)
-    members = Check("membership in the hash function", 30, index.members)
+    pictures = len(index.gallery)
+    epsilon = Check("epsilon of the mechanism", 1 if index.gallery.mode == "local" else 8, index.epsilon)
+    again = Check("building again", 1 + 2e-3 * pictures, index.permanence)
+    linked = Check("finding a picture taken again", 1 + 2e-4 * pictures, index.linkage)
+    members = Check("membership in the hash function", 2 + 2e-3 * pictures, index.members)
     checks: dict[str, tuple[Check, ...]] = {
-        "local": (epsilon, Check("stored releases", 2, index.truths), again, linked),
+        "local": (epsilon, Check("stored releases", 1 + 1e-3 * pictures, index.truths), again, linked),
         "central": (epsilon, again, linked, members),
         "open": (linked, members),
     }
     chosen = checks[index.gallery.mode]
     if isinstance(index.gallery.hasher, KernelHash):
-        chosen = (Check("anchors of the hash function", 2, index.anchors), *chosen)
+        chosen = (Check("anchors of the hash function", 1, index.anchors), *chosen)
     return Plan(f"the {index.gallery.mode} index of {len(index.gallery):,} pictures", chosen)
 
 
@@ -158,10 +159,9 @@ class IndexAudit:
 
     def linkage(self, effort: float) -> Evidence:
         """Look for pictures in the index by taking them again, a little differently."""
-        places, _ = self.indexed
-        numbers, searcher = self.gallery.searcher()
-        rows = self.origin.rows(self.dataset, "indexed")
-        images = self.dataset.take(rows[1][np.isin(rows[0], numbers)]).images
+        places, searcher = self.indexed[0], self.gallery.searcher()[1]
+        numbers, rows = self.origin.rows(self.dataset, "indexed")
+        images = self.dataset.take(rows[np.isin(numbers, self.gallery.index.ids)]).images
         if images is None:
             raise InputError(f"{self.dataset.name} has no pictures, only features: none can be taken again.")
         linked = link_recaptured(
@@ -169,7 +169,7 @@ class IndexAudit:
             images,
             places,
             feature_pipeline(self.gallery.features),
-            pictures=max(50, round(500 * effort)),
+            pictures=min(2000, max(50, round(500 * effort))),
             random_state=self.seed,
         )
         found = [linkage_finding(linked, self.gallery.mode, self.gallery.statement.epsilon)]

@@ -26,6 +26,7 @@ from blindsight.audit.shadow import FEWEST_SHADOWS, likelihood_ratio
 from blindsight.audit.targets import Plan
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.data.dataset import Dataset
+from blindsight.errors import BlindsightError
 from blindsight.learn.aggregation import SPARSE_SCHEMES
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.recording import RecordedRound
@@ -43,20 +44,21 @@ HOW_TO_RECORD = (
 def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
     """Return the checks of a run; one without a recording is told how to get one, and its model is still attacked."""
     run = RebuiltRun.load(folder, data=data, progress=progress)
-    members = Check("membership in the model", 40, lambda effort: _members(run, effort, random_state))
+    members = Check(
+        "membership in the model", _seconds_of_shadows(run), lambda effort: _members(run, effort, random_state)
+    )
     if run.recorded is None:
         return Plan(run.name, (members,), (HOW_TO_RECORD,))
     attack = _RoundAttack(run.recorded, random_state, progress)
     checks = [
-        Check("the aggregator's recorded view", 5, attack.recorded_view),
-        Check("weights of single owners in the sum", 1, attack.singles),
-        Check("coalitions", 20, attack.coalitions),
+        Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
+        Check("weights of single owners in the sum", 0.5, attack.singles),
+        Check("coalitions", attack.seconds_to_play, attack.coalitions),
         members,
-        Check("pictures from updates", 20, lambda effort: draw_owners(run, random_state)),
+        Check("pictures from updates", 5, lambda effort: draw_owners(run, random_state)),
     ]
     if attack.sparse:
-        again = Check("the aggregator's view with its set-up", 5, attack.replayed_view)
-        checks.insert(1, again)
+        checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_read, attack.replayed_view))
     return Plan(run.name, tuple(checks))
 
 
@@ -71,6 +73,20 @@ class _RoundAttack:
     def sparse(self) -> bool:
         """Whether the aggregator was told secrets at set-up, which a recording leaves out."""
         return self._recorded.scheme in SPARSE_SCHEMES
+
+    @property
+    def seconds_to_read(self) -> float:
+        """About what it takes to test all guesses of all owners' updates."""
+        owners = len(self._recorded.sent)
+        return 0.5 + 2e-8 * self._recorded.total.size * owners**2 / _FALSE_ALARM
+
+    @property
+    def seconds_to_play(self) -> float:
+        """About what a round with every coalition takes; ciphertexts of Paillier decide."""
+        if self._size is None:
+            return 1.0
+        ciphertexts = self._size.ciphertexts * len(self._recorded.sent)
+        return 2.0 + 0.015 * ciphertexts * (self._size.key_bits / 2048) ** 2.5
 
     def recorded_view(self, effort: float) -> Evidence:
         """Read the messages as they came."""
@@ -157,6 +173,15 @@ def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
     return Evidence(
         tuple(row for found in (by_loss, by_ratio) for row in membership.findings(found, "the model", source="nobody"))
     )
+
+
+def _seconds_of_shadows(run: RebuiltRun) -> float:
+    """Return about what the shadow models take; where there are no data to train them, that comes out soon enough."""
+    try:
+        rows = len(run.dataset)
+    except BlindsightError:
+        rows = 0
+    return 1.0 + 1e-8 * _SHADOWS * rows * run.model.weights.size
 
 
 def usable_fprs(others: int) -> tuple[float, ...]:

@@ -52,16 +52,17 @@ def plan_sift(target: Target, *, random_state: int, data: Dataset | None, progre
     accepted = target.file is None or target.file.name == VERIFIED
     accepted = accepted and (target.folder / VERIFIED).exists()
     audit = SiftAudit(given, data, accepted, _threshold(target.folder) if accepted else 0.10, random_state, progress)
+    rows = len(audit.unseen)
     checks = [
-        Check("verification", 60, audit.verification),
-        Check("hiding places", 10, audit.hiding_places),
-        Check("two apps together", 20, audit.pooled),
-        Check("several frames of a person", 30, audit.frames),
+        Check("verification", 2 + 4e-3 * rows, audit.verification),
+        Check("hiding places", 1 + 1e-3 * rows, audit.hiding_places),
+        Check("two apps together", 1 + 1e-3 * rows, audit.pooled),
+        Check("several frames of a person", 2 + 4e-3 * rows, audit.frames),
     ]
     if data.images is not None:
-        checks.append(Check("pictures from a sift", 20, audit.drawings))
+        checks.append(Check("pictures from a sift", 5, audit.drawings))
     state = "accepted" if accepted else "not verified"
-    return Plan(f"the sift {given.policy} ({state}) on {len(audit.unseen):,} pictures of {data.name}", tuple(checks))
+    return Plan(f"the sift {given.policy} ({state}) on {rows:,} pictures of {data.name}", tuple(checks))
 
 
 @dataclass(frozen=True, eq=False)

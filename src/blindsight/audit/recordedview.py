@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from blindsight.audit.finding import Finding, Interval, Verdict
 from blindsight.audit.leakage.chance import ChanceTest, needed_trials, places_test
 from blindsight.audit.leakage.recovery import RECOVERED
-from blindsight.audit.leakage.views import OwnerGuesses, guesses_from_view
+from blindsight.audit.leakage.views import guesses_from_view
 from blindsight.errors import InputError
 from blindsight.rng import science
 
@@ -65,17 +65,15 @@ def attack_view(
         raise InputError("every owner of the recorded round sent zeros: there is nothing to find out.")
     generator, rate = science(random_state), false_alarm / (2 * len(updates))
     needed_trials(rate)
-    guessed = {owner: guesses_from_view(received, owner, update.size) for owner, update in updates.items()}
-    rows, truths = _without_common(guessed, updates)
+    common = _common(received, updates)
     leaks = []
-    for owner, guesses in guessed.items():
-        places = None
+    for owner, update in updates.items():
+        guesses, places = guesses_from_view(received, owner, update.size), None
         if guesses.places is not None:
-            places = places_test(
-                guesses.places, updates[owner], block=guesses.block, generator=generator, false_alarm=rate
-            )
-        values = _signs_test(rows[owner], truths[owner], guesses.block, generator, rate)
-        leaks.append(OwnerLeak(owner, len(guesses.rows), values, places))
+            places = places_test(guesses.places, update, block=guesses.block, generator=generator, false_alarm=rate)
+        rows, truth = (guesses.rows - common[0], update - common[1]) if common else (guesses.rows, update)
+        values = _signs_test(rows, truth, guesses.block, generator, rate)
+        leaks.append(OwnerLeak(owner, len(rows), values, places))
     return tuple(leaks)
 
 
@@ -103,17 +101,19 @@ def view_finding(leaks: Sequence[OwnerLeak], scheme: str, attack: str) -> Findin
     )
 
 
-def _without_common(
-    guessed: Mapping[str, OwnerGuesses], updates: Mapping[str, Vector]
-) -> tuple[dict[str, NDArray[np.float64]], dict[str, Vector]]:
-    """Return guesses and updates less their means over the owners, where both still say something."""
-    rows = {owner: guesses.rows for owner, guesses in guessed.items()}
-    middle = np.mean(list(updates.values()), axis=0)
-    truths = {owner: update - middle for owner, update in updates.items()}
-    if len({guesses.shape for guesses in rows.values()}) > 1 or not all(truth.any() for truth in truths.values()):
-        return rows, dict(updates)
-    common = np.mean(list(rows.values()), axis=0)
-    return {owner: guesses - common for owner, guesses in rows.items()}, truths
+def _common(received: Sequence[bytes], updates: Mapping[str, Vector]) -> tuple[NDArray[np.float64], Vector] | None:
+    """Return the means over the owners of guesses and updates; None where one of them would not make sense."""
+    middle: Vector = np.mean(list(updates.values()), axis=0)
+    if any(np.array_equal(update, middle) for update in updates.values()):
+        return None  # nobody differs from the others
+    total: NDArray[np.float64] | None = None
+    for owner, update in updates.items():  # of one owner at a time are guesses in memory
+        rows = guesses_from_view(received, owner, update.size).rows
+        if total is not None and total.shape != rows.shape:
+            return None
+        total = rows if total is None else total + rows
+    assert total is not None
+    return total / len(updates), middle
 
 
 def _signs_test(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
-from blindsight.files import atomic_writer
+from blindsight.errors import InputError
+from blindsight.files import atomic_writer, check_writable
 
 if TYPE_CHECKING:
     from blindsight.audit.checks import Audit
@@ -38,8 +39,13 @@ def audit(
     debug: DebugOption = False,
 ) -> None:
     """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows."""
+    from blindsight.audit.checks import check_minutes
     from blindsight.data import load
 
+    if what == PAPERS and data is not None:
+        raise InputError("the papers are audited on bundled pictures; got --data. Leave it out.")
+    check_minutes(minutes)
+    check_writable(out)
     with terminal_progress() as progress:
         if what == PAPERS:
             from blindsight.audit.papers import audit_papers

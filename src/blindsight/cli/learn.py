@@ -1,7 +1,6 @@
 """`blindsight learn`: owners train together, and nobody sees their data or their updates."""
 
 import json as json_module
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,7 +9,7 @@ import typer
 from blindsight.cli.selective import learn_selective
 from blindsight.cli.terminal import DebugOption, JsonOption, LiveTable, SeedOption, show, table, terminal_progress
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.files import atomic_writer, cache_folder, storage_errors
+from blindsight.files import atomic_writer, cache_folder, check_writable
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from blindsight.learn.classifier import FederatedClassifier
@@ -224,10 +223,7 @@ def learn_compare(
 def _prepare(out: Path, scheme: str, key_bits: int, sparsity: float) -> None:
     """Refuse wishes that cannot be met, and a folder that cannot be written, before anything is computed."""
     _check_wishes(scheme, key_bits, sparsity)
-    with storage_errors("write into", out):
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
+    check_writable(out)
 
 
 def _check_wishes(scheme: str, key_bits: int, sparsity: float) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from blindsight.cli.terminal import DebugOption, JsonOption, LiveTable, SeedOption, show, table, terminal_progress
 from blindsight.errors import InputError
-from blindsight.files import atomic_writer, cache_folder
+from blindsight.files import atomic_writer, cache_folder, check_writable
 
 if TYPE_CHECKING:
     from blindsight.learn.timeline.photostudy import PhotoStudy
@@ -70,7 +70,7 @@ def learn_selective(
         float | None, typer.Option("--upload-clip", help="Longest upload, for participant noise.")
     ] = None,
     epsilons: Annotated[str, typer.Option("--epsilons", help="Also play lines with proven noise at these.")] = "",
-    out: Annotated[Path, typer.Option("--out", help="Folder of model, statement and report.")] = Path("out/selective"),
+    out: Annotated[Path, typer.Option("--out", help="Folder of statement and report.")] = Path("out/selective"),
     seed: SeedOption = 0,
     json: JsonOption = False,
     debug: DebugOption = False,
@@ -98,10 +98,12 @@ def learn_selective(
         upload_clip=upload_clip,
         epsilons=_numbers(epsilons),
     )
+    extractor = pipeline(features, components=components, random_state=seed)
+    check_writable(out)
     with terminal_progress() as progress:
         study = PhotoStudy.prepare(
             load(data, path=path, count=count, random_state=seed, progress=progress),
-            pipeline(features, components=components, random_state=seed),
+            extractor,
             training,
             participants=participants,
             days=days,

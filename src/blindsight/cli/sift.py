@@ -3,7 +3,6 @@
 import csv
 import io
 import math
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +12,7 @@ import typer
 from blindsight.cli.siftshow import show_comparison, show_fit, show_matrix, show_verification
 from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, terminal_progress
 from blindsight.errors import InputError
-from blindsight.files import atomic_writer, cache_folder, storage_errors
+from blindsight.files import atomic_writer, cache_folder, check_writable, storage_errors
 
 if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should not wait for
     from numpy.typing import NDArray
@@ -97,7 +96,7 @@ def fit(
     verifier = _verifier("quick", threshold, confidence, seed)
     made_by = _pipeline(features, dimensions, seed)
     learner = _learner(method, components, privacy, made_by, (threshold, confidence), seed)
-    _check_writable(out)
+    check_writable(out)
     with terminal_progress() as progress:
         dataset = _collection(data, path, count, seed, progress)
         _check_policy(asked, dataset, threshold)
@@ -448,13 +447,6 @@ def _write_released(out: Path, dataset: "Dataset", released: "NDArray[Any]", sif
         lines.writerow(["picture", *(f"z{i + 1}" for i in range(released.shape[1]))])
         lines.writerows([name, *row] for name, row in zip(names, released.tolist(), strict=True))
         stream.write(text.getvalue().encode())
-
-
-def _check_writable(out: Path) -> None:
-    with storage_errors("write into", out):
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
 
 
 def _names(text: str) -> list[str]:

@@ -9,8 +9,8 @@ _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
 
 _VERDICTS = (
     "Refuted: measured beyond the claim, at the stated confidence. Not refuted: measured below it, which proves "
-    "nothing. Leaks: the attack works, though nobody promised that it would not. At chance: no better than guessing. As stated: "
-    "it works exactly as far as the statement of the result admits."
+    "nothing. Leaks: the attack works, though nobody promised that it would not. At chance: no better than guessing. "
+    "As stated: it works exactly as far as the statement of the result admits."
 )
 
 

@@ -6,8 +6,8 @@ four convolutions, adds what they say and spreads the cells out again (sub-pixel
 sees pictures only, so it works for features of any kind and pictures of any size, and needs few public pictures:
 trained straight from embedding to pixels, the same budget gave a worse picture than the linear decoder alone.
 
-It learns from pictures that the linear decoder makes of rows it was not fitted to (`fit_and_leave_out`): its pictures
-of its own training rows are sharper than any that it will show later. The loss is the mean absolute error plus
+It learns from pictures that the linear decoder makes of persons it was not fitted to (`fit_and_leave_out`): those of
+its own training rows are sharper than any that it will show later. The loss is the mean absolute error plus
 1 - SSIM over uniform windows (of 8 x 8 pixels, every 4), since a squared error would blur again what is uncertain.
 
 Needs the extra `deep`. The same `random_state` gives the same decoder on the same machine.
@@ -29,6 +29,7 @@ from blindsight.torchbridge import Module, Tensor, load_torch, seeded
 
 _CELL = 4  # pixels on each side that become channels
 _WINDOW = 8
+_PIECE = 64  # pixels on each side of what is learned from at once: larger pictures take no longer
 _ROWS = 64  # pictures that go through the network at once where no gradient is needed
 _LEAK = 0.1  # slope of the activation below zero
 _DECAY = 1e-2
@@ -65,8 +66,8 @@ class ConvolutionalInversion:
     device: str = "cpu"
     progress: Progress = silent
 
-    def fit(self, features: ArrayLike, images: Pictures) -> ConvolutionalDecoder:
-        """Learn from public pictures and their features, row by row."""
+    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> ConvolutionalDecoder:
+        """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one."""
         if min(self.steps, self.batch, self.channels) < 1 or not self.learning_rate > 0:
             raise InputError(
                 "steps, batch and channels must be at least 1 and learning_rate positive; got "
@@ -74,7 +75,7 @@ class ConvolutionalInversion:
             )
         load_torch()  # before the linear decoder takes its time
         generator = science(self.random_state)
-        linear, drafts = RidgeInversion().fit_and_leave_out(features, images)
+        linear, drafts = RidgeInversion().fit_and_leave_out(features, images, persons)
         with seeded(generator, self.device):
             module = _network(self.channels).to(self.device)
             self._train(module, drafts, images, generator)
@@ -89,8 +90,9 @@ class ConvolutionalInversion:
         )
         for step in range(self.steps):
             rows = order[step * self.batch : (step + 1) * self.batch]
-            redrawn = _redrawn(module, _tensor(drafts[rows], self.device))
-            loss = _loss(redrawn, _tensor(images[rows], self.device))
+            cut = _cut(images.shape, generator)
+            redrawn = _redrawn(module, _tensor(drafts[rows][:, *cut], self.device))
+            loss = _loss(redrawn, _tensor(images[rows][:, *cut], self.device))
             if not math.isfinite(loss.item()):
                 raise InputError(f"the training diverged. Use a learning_rate below {self.learning_rate}.")
             optimiser.zero_grad()
@@ -98,6 +100,12 @@ class ConvolutionalInversion:
             optimiser.step()
             schedule.step()
             self.progress("training the decoder", step + 1, self.steps)
+
+
+def _cut(shape: tuple[int, ...], generator: np.random.Generator) -> tuple[slice, slice]:
+    """Return where to cut a piece of at most 64 x 64 pixels out of pictures; whole cells from its border."""
+    tops = [_CELL * int(generator.integers(max(0, side - _PIECE) // _CELL + 1)) for side in shape[1:3]]
+    return slice(tops[0], tops[0] + _PIECE), slice(tops[1], tops[1] + _PIECE)
 
 
 def _network(channels: int) -> Module:

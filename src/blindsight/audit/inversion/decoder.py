@@ -39,8 +39,8 @@ class Decoder(ABC):
 class Inversion(Protocol):
     """A way to learn a decoder."""
 
-    def fit(self, features: ArrayLike, images: Pictures) -> Decoder:
-        """Learn from public pictures and their features, row by row."""
+    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> Decoder:
+        """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one."""
         ...
 
 

@@ -1,4 +1,8 @@
-"""Four pictures side by side: the original, and what a plain update, the aggregator's view and a sift show of it."""
+"""Four pictures side by side: the original, and what a plain update, the aggregator's view and a sift show of it.
+
+A decoder of faces draws faces, whatever it is given: from noise it draws a ghost that is nobody. Whether a picture is a
+likeness is for the figures to say, not for the eye alone.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ from blindsight.errors import InputError
 VIEWS = ("plain", "aggregator", "sift")
 """Who holds something of a picture: whoever gets a plain update, the aggregator of a scheme, an app with a sift."""
 
-_CAPTIONS = {"plain": "from a plain update", "aggregator": "from what the aggregator holds", "sift": "from the sift"}
+_CAPTIONS = {"plain": "plain update", "aggregator": "aggregator", "sift": "sift"}
 
 Picture = NDArray[np.uint8]
 """(height, width, 3)."""
@@ -52,5 +56,5 @@ def picture_strip(rows: Sequence[PictureRow], *, scale: int | None = None) -> Im
 
 
 def _captions(row: PictureRow) -> list[str]:
-    shown = [f"{_CAPTIONS[view]}: {score:.2f}" for view, score in zip(VIEWS, row.similarity, strict=True)]
-    return [f"original (SSIM 1; average face {row.blind:.2f})", *shown]
+    shown = [f"{_CAPTIONS[view]}: SSIM {score:.2f}" for view, score in zip(VIEWS, row.similarity, strict=True)]
+    return [f"original (blind {row.blind:.2f})", *shown]

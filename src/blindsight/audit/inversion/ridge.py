@@ -8,12 +8,15 @@ The regression runs in units that features can know. `PixelFeatures` takes each 
 these are predicted apart: a target is the picture less its own mean over its own standard deviation, and two numbers
 more, its mean and the logarithm of its standard deviation.
 
-The penalty is chosen by generalised cross-validation (Golub, Heath & Wahba, Technometrics 1979), which needs a single
-singular value decomposition X = U S V' for all penalties; so do the pictures that each row would get from a decoder
-learned without it, y_i - e_i / (1 - h_i), where h_i is the leverage of row i and e_i its residual. A further stage that
-learns to improve pictures must learn from these: the decoder's own pictures of its training rows are too good.
+The penalty is chosen by cross-validation that leaves out one person at a time (one picture, where nobody said who is on
+them): other pictures of the same person would make weak penalties look good, and the faces to come are of strangers.
+With X = U S V' and the hat matrix H = 1/n + U S^2 / (S^2 + penalty) U', the errors on the rows g of a person left out
+are (I - H_gg)^-1 e_g, where e are the residuals of the fit to all rows: one decomposition serves all penalties. It also
+gives the picture of every row by a decoder that never saw its person. A further stage that learns to improve pictures
+must learn from these: the decoder's own pictures of its training rows are too good.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +26,13 @@ from scipy.linalg import svd
 from blindsight.audit.inversion.decoder import Decoder, Floats, Pictures, check_pairs
 from blindsight.errors import InputError
 
-_PENALTIES = 10.0 ** np.arange(-8, 1.5, 0.5)  # in units of the largest squared singular value
+_PENALTIES = 10.0 ** np.arange(-7, 1.5, 0.5)  # in units of the largest squared singular value
+_COLUMNS = 512  # of the targets, evenly spread, by which penalties are compared
 _FLATTEST = 1.0  # grey levels of contrast below which a picture counts as flat
 _NUMBERS = 2  # that a target holds besides the pixels: mean and log contrast
+
+Groups = Sequence[NDArray[np.int64]]
+"""Rows that are left out together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,55 +66,70 @@ class RidgeInversion:
 
     penalty: float | None = None
 
-    def fit(self, features: ArrayLike, images: Pictures) -> LinearDecoder:
-        """Learn from public pictures and their features, row by row."""
-        return self._solve(features, images).decoder
+    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> LinearDecoder:
+        """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one."""
+        return self.fit_and_leave_out(features, images, persons)[0]
 
-    def fit_and_leave_out(self, features: ArrayLike, images: Pictures) -> tuple[LinearDecoder, Floats]:
-        """Return the decoder, and for each row its picture by the decoder learned from all rows but that one."""
-        solution = self._solve(features, images)
-        return solution.decoder, solution.decoder.paint_targets(solution.left_out())
-
-    def _solve(self, features: ArrayLike, images: Pictures) -> "_Solution":
+    def fit_and_leave_out(
+        self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None
+    ) -> tuple[LinearDecoder, Floats]:
+        """Return the decoder, and the picture of each row by a decoder that saw all rows but those of its person."""
         if self.penalty is not None and not self.penalty > 0:
             raise InputError(f"a penalty must be above 0; got {self.penalty}. Use None to have it chosen.")
         rows, targets = check_pairs(features, images), _targets(images)
+        groups = _groups(persons, len(rows))
         centre, offset = rows.mean(axis=0), targets.mean(axis=0)
+        contrasts = (float(np.exp(targets[:, -1].min())), float(np.exp(targets[:, -1].max())))
+        targets -= offset
         left, singular, right = svd(rows - centre, full_matrices=False, check_finite=False)
         kept = singular > 1e-6 * max(float(singular[0]), 1e-30)
-        left, squares, right = left[:, kept], singular[kept].astype(np.float64) ** 2, right[kept]
-        targets -= offset
-        loadings: Floats = left.T @ targets
-        penalty = squares[:1].sum() * (self.penalty or _best_penalty(squares, loadings, targets))
-        shrink = squares / (squares + penalty) if squares.size else squares
-        weights = (shrink / np.sqrt(squares)).astype(np.float32)
-        contrasts = np.exp((targets[:, -1] + offset[-1])[[targets[:, -1].argmin(), targets[:, -1].argmax()]])
+        hat = _Hat(left[:, kept], singular[kept].astype(np.float64) ** 2)
+        penalty = self.penalty or hat.best_penalty(targets, groups)
+        weights = (hat.shrink(penalty) / singular[kept]).astype(np.float32)
+        matrix: Floats = np.matmul(right[kept].T * weights, hat.left.T @ targets)
         shape = (images.shape[1], images.shape[2], 3)
-        decoder = LinearDecoder(
-            rows.shape[1], shape, centre, (right.T * weights) @ loadings, offset, (contrasts[0], contrasts[1])
-        )
-        return _Solution(decoder, left, shrink, loadings, targets)
+        decoder = LinearDecoder(rows.shape[1], shape, centre, matrix, offset, contrasts)
+        return decoder, decoder.paint_targets(targets - hat.errors(targets, penalty, groups) + offset)
 
 
 @dataclass(frozen=True, eq=False)
-class _Solution:
-    """A fitted decoder with what it was fitted to: `left` = U, `shrink` = S^2 / (S^2 + penalty), `loadings` = U' Y."""
+class _Hat:
+    """The fitted values of a ridge regression as a function of its targets: `left` = U, `squares` = S^2."""
 
-    decoder: LinearDecoder
     left: Floats
-    shrink: NDArray[np.float64]
-    loadings: Floats
-    targets: Floats
-    """Less their mean."""
+    squares: NDArray[np.float64]
 
-    def left_out(self) -> Floats:
-        """Return the prediction of each target from all rows but its own."""
-        shrink = self.shrink.astype(np.float32)
-        leverage = 1 / len(self.left) + (self.left**2) @ shrink
-        residuals: Floats = self.targets - np.matmul(self.left * shrink, self.loadings)
-        residuals /= np.maximum(1 - leverage, 1e-3)[:, None]
-        predicted: Floats = self.targets - residuals + self.decoder.offset
-        return predicted
+    def shrink(self, penalty: float) -> Floats:
+        """Return S^2 / (S^2 + penalty), with the penalty in units of the largest square."""
+        strength = penalty * self.squares[:1].sum()
+        factors: Floats = (self.squares / (self.squares + strength)).astype(np.float32)
+        return factors
+
+    def errors(self, targets: Floats, penalty: float, groups: Groups) -> Floats:
+        """Return the error in each target (of mean zero) of a fit to all rows but those of its group."""
+        shrunk = self.left * self.shrink(penalty)
+        errors: Floats = targets - np.matmul(shrunk, self.left.T @ targets)
+        for rows in groups:
+            unseen = (1 + 1e-6) * np.eye(len(rows), dtype=np.float32) - shrunk[rows] @ self.left[rows].T
+            errors[rows] = np.linalg.solve(unseen - np.float32(1 / len(targets)), errors[rows])
+        return errors
+
+    def best_penalty(self, targets: Floats, groups: Groups) -> float:
+        """Return the penalty with the smallest squared error on groups left out."""
+        some = targets[:, :: -(-targets.shape[1] // _COLUMNS)]
+        scores = [np.sum(self.errors(some, float(penalty), groups) ** 2) for penalty in _PENALTIES]
+        return float(_PENALTIES[int(np.argmin(scores))])
+
+
+def _groups(persons: ArrayLike | None, count: int) -> Groups:
+    """Return the rows of each person; each row by itself if nobody said who is on them."""
+    names = np.arange(count) if persons is None else np.asarray(persons)
+    if names.shape != (count,):
+        raise InputError(f"every public picture needs its person; got {names.shape} persons of {count} pictures.")
+    starts = np.unique(np.sort(names), return_index=True)[1]
+    if len(starts) < 2:
+        raise InputError("public pictures must be of 2 persons or more: one is left out at a time.")
+    return np.split(np.argsort(names, kind="stable"), starts[1:])
 
 
 def _targets(images: Pictures) -> Floats:
@@ -117,15 +139,3 @@ def _targets(images: Pictures) -> Floats:
     pixels -= brightness
     contrast = np.maximum(pixels.std(axis=1, keepdims=True), _FLATTEST)
     return np.hstack([pixels / contrast, brightness / 255, np.log(contrast)])
-
-
-def _best_penalty(squares: NDArray[np.float64], loadings: Floats, targets: Floats) -> float:
-    """Return the penalty with the smallest generalised cross-validation score, in units of the largest square."""
-    n, told = len(targets), np.einsum("ij,ij->i", loadings, loadings, dtype=np.float64)
-    untold = float(np.einsum("ij,ij->", targets, targets, dtype=np.float64)) - told.sum()
-    scores = []
-    for penalty in _PENALTIES * squares[:1].sum():
-        missed = penalty / (squares + penalty)
-        freedom = 1 + np.sum(1 - missed)
-        scores.append((untold + missed**2 @ told) / max(1 - freedom / n, 1e-9) ** 2)
-    return float(_PENALTIES[int(np.argmin(scores))])

@@ -23,11 +23,11 @@ def change_between(before: Vector, after: Vector) -> Vector:
     [0.0, 1.5]
     """
     with np.errstate(over="ignore"):
-        rounded = after - before
-        change = rounded.copy()
+        change = after - before
         missed = np.flatnonzero(before + change != after)
+        rounded = change[missed]
         for toward in (np.inf, -np.inf):
-            neighbour = np.nextafter(rounded[missed], np.float32(toward))
+            neighbour = np.nextafter(rounded, np.float32(toward))
             hits = before[missed] + neighbour == after[missed]
             change[missed[hits]] = neighbour[hits]
     zeros = np.flatnonzero(change == 0)

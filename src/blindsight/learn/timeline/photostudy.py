@@ -89,6 +89,8 @@ class PhotoStudy:
         The fraction `initial` of the photos is public. `skew` gives participants different shares of the classes.
         """
         dataset, labels, answers = answered(dataset, classes, attribute)
+        if len(np.unique(labels)) < 2:
+            raise DataError(f"all photos of {dataset.name} have the same answer: there is nothing to tell apart.")
         plan = plan_days(
             labels, participants=participants, days=days, initial=initial, skew=skew, random_state=random_state
         )
@@ -136,6 +138,8 @@ def answered(
 ) -> tuple[Dataset, NDArray[np.int64], tuple[str, ...]]:
     """Return the photos that have an answer, their classes counted from 0, and what these are called."""
     if attribute is not None:
+        if classes:
+            raise InputError("an attribute is learned, or classes; got both. Name one of them.")
         known = dataset.attribute(attribute)
         kept = dataset.take(known >= 0)
         return kept, kept.attribute(attribute).astype(np.int64), (f"not {attribute}", attribute)
@@ -143,6 +147,8 @@ def answered(
         raise DataError(f"{dataset.name} has no classes. Name an attribute to learn.")
     if not classes:
         return dataset, dataset.labels, dataset.label_names
+    if len(set(classes)) < max(2, len(classes)):
+        raise InputError(f"a model tells two classes apart at least, each named once; got {', '.join(classes)}.")
     for name in classes:
         if name not in dataset.label_names:
             raise UnknownNameError("class", name, dataset.label_names)

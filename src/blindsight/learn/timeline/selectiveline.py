@@ -35,8 +35,10 @@ from blindsight.statement import PrivacyStatement
 
 OrderName = Literal["round-robin", "random", "asynchronous"]
 
+LEAST_TOGETHER = 3
+"""So many an encrypted sum has at least."""
+
 _FRACTION_BITS = 20  # of changes added up under encryption, unless shared noise needs its own
-_LEAST_TOGETHER = 3  # so many an encrypted sum has at least
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class SelectiveLine:
             batch=setting.batch,
             download=self.download,
             max_staleness=self.max_staleness,
-            together=1 if self.encrypted is None else max(_LEAST_TOGETHER, among),
+            together=1 if self.encrypted is None else max(LEAST_TOGETHER, among),
         )
 
 

@@ -17,7 +17,7 @@ from blindsight.learn.selective.protection import Selection, Sharing
 from blindsight.learn.timeline.dayplan import DayPlan
 from blindsight.learn.timeline.figurelines import OURS, honest_lines, unproven_lines
 from blindsight.learn.timeline.line import Line
-from blindsight.learn.timeline.selectiveline import OrderName, SelectiveLine
+from blindsight.learn.timeline.selectiveline import LEAST_TOGETHER, OrderName, SelectiveLine
 
 NoiseName = Literal["none", "published", "laplace", "participant", "record"]
 
@@ -53,20 +53,23 @@ class SharingWish:
     epsilons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse wishes that leave something out, before a photo is read."""
+        """Refuse wishes that leave something out or contradict themselves, before a photo is read."""
         if self.noise not in get_args(NoiseName):
             raise UnknownNameError("noise", self.noise, get_args(NoiseName))
         if self.scheme is not None and self.scheme not in SCHEMES:
             raise UnknownNameError("aggregation scheme", self.scheme, SCHEMES)
         if (self.noise == "none") != (self.epsilon is None):
             raise InputError("noise goes with an epsilon, and an epsilon with noise. Give both or neither.")
-        for value in self.epsilons:
-            if not value > 0:
-                raise InputError(f"every epsilon must be positive; got {value}.")
+        if not 0 < self.download <= 1:
+            raise InputError(f"download must be in (0, 1]; got {self.download}.")
+        if self.scheme is not None and self.order != "round-robin":
+            raise InputError("encrypted sums are of all who are ready, in no order. Leave the order out.")
         self._check_needs()
         if self.delta is not None and not 0 < self.delta < 1:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
-        self._sharing(PublishedLaplace(1.0) if self.noise == "published" else None)
+        self._check_epsilons()
+        least = self._sharing(self._noise(uploads=1, among=1 if self.scheme is None else 2, steps=1))
+        SelectiveLine(OURS, least, order=self.order)
 
     def _check_needs(self) -> None:
         """Noise with a proof needs numbers that nobody else can choose; without it they would mean nothing."""
@@ -83,6 +86,16 @@ class SharingWish:
             if getattr(self, name) is not None:
                 raise InputError(f"{name} is for noise with a proof, of which there is none here. Leave it out.")
 
+    def _check_epsilons(self) -> None:
+        """Each makes lines of its own, for which its noise must exist."""
+        if len({f"{epsilon:g}" for epsilon in self.epsilons}) < len(self.epsilons):
+            raise InputError("each of the epsilons makes lines of its own; got one of them twice.")
+        for epsilon in self.epsilons:
+            assert self.clip is not None
+            assert self.upload_clip is not None
+            calibrate_record(epsilon=epsilon, delta=self.stated_delta, steps=1, clip=self.clip)
+            calibrate_participant(epsilon=epsilon, delta=self.stated_delta, uploads=1, clip=self.upload_clip)
+
     @property
     def stated_delta(self) -> float:
         """The delta at which epsilons are stated."""
@@ -90,7 +103,10 @@ class SharingWish:
 
     def sharing(self, plan: DayPlan, *, steps: int) -> Sharing:
         """Return the sharing with as much noise as the plan's uploads, or the steps on each photo, need."""
-        return self._sharing(self._noise(plan, steps))
+        among = 1 if self.scheme is None else len(plan.participants)
+        if self.scheme is not None and among < LEAST_TOGETHER:
+            raise InputError(f"an encrypted sum needs {LEAST_TOGETHER} participants at least; got {among}.")
+        return self._sharing(self._noise(uploads=max(1, plan.uploads(BATCH)), among=among, steps=steps))
 
     def lines(self, plan: DayPlan, *, steps: int) -> tuple[Line, ...]:
         """Return the line of this wish and those to compare it with."""
@@ -123,7 +139,7 @@ class SharingWish:
             steps=steps,
         )
 
-    def _noise(self, plan: DayPlan, steps: int) -> Noise | None:
+    def _noise(self, *, uploads: int, among: int, steps: int) -> Noise | None:
         if self.epsilon is None:
             return None
         if self.noise in ("published", "laplace"):
@@ -135,9 +151,9 @@ class SharingWish:
         return calibrate_participant(
             epsilon=self.epsilon,
             delta=self.stated_delta,
-            uploads=max(1, plan.uploads(BATCH)),
+            uploads=uploads,
             clip=self.upload_clip,
-            among=1 if self.scheme is None else len(plan.participants),
+            among=among,
         )
 
     def _sharing(self, noise: Noise | None) -> Sharing:
