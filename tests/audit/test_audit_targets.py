@@ -39,20 +39,20 @@ def audited(path: Path):
 
 
 def test_what_is_not_there_or_no_artefact(tmp_path):
-    with pytest.raises(InputError, match="nowhere is not there. Give the folder that `blindsight learn encrypted`"):
+    with pytest.raises(InputError, match="nowhere is not there"):
         audited(tmp_path / "nowhere")
     with pytest.raises(InputError, match="holds nothing that can be audited"):
         audited(written(tmp_path / "empty", "notes.txt", "hello"))
-    with pytest.raises(InputError, match="notes.txt is a file, and no sift"):
+    with pytest.raises(InputError, match=r"notes.txt is a file, and no sift"):
         audited(tmp_path / "empty" / "notes.txt")
-    with pytest.raises(InputError, match="a model without run.json.*of clusters"):
+    with pytest.raises(InputError, match=r"a model without run.json.*of clusters"):
         audited(written(tmp_path / "clusters", "model.npz", ""))
 
 
 def test_two_artefacts_in_one_folder(tmp_path):
     folder = written(tmp_path / "both", "run.json", json.dumps(RUN))
     written(folder, "gallery.json", "{}")
-    with pytest.raises(InputError, match="holds a run and a index. Keep each"):
+    with pytest.raises(InputError, match="more than one thing: run, index"):
         recognise(folder)
 
 

@@ -36,7 +36,7 @@ from blindsight.audit.subject import Subject
 from blindsight.audit.targets import Plan
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import extract
-from blindsight.errors import InputError
+from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import cache_folder
 from blindsight.progress import Progress, silent
 from blindsight.search.building import Wish, build_gallery, read_origin
@@ -59,6 +59,8 @@ STATEMENT = "the statement of the index"
 def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
     """Return the checks of an index by its mode."""
     index = IndexAudit(folder, Gallery.load(folder), data, random_state, progress)
+    if index.gallery.mode != "open" and index.gallery.settings.keys() != {"epsilon", "delta", "bits"}:
+        raise CorruptFileError(f"{folder} does not say with which epsilon, delta and bits it was made. Build it again.")
     pictures = len(index.gallery)
     epsilon = Check("epsilon of the mechanism", 1 if index.gallery.mode == "local" else 8, index.epsilon)
     again = Check("building again", 1 + 2e-3 * pictures, index.permanence)
@@ -115,7 +117,7 @@ class IndexAudit:
 
     def epsilon(self, effort: float) -> Evidence:
         """Run the mechanism anew, with the parameters of this index, on neighbours that are told apart most easily."""
-        found = []
+        found: list[Finding] = []
         for subject in self._subjects():
             self.progress(subject.claim.name, len(found), None)
             needed = runs_needed(subject.claim.epsilon, delta=subject.claim.delta)

@@ -15,8 +15,11 @@ from blindsight.audit import membership
 from blindsight.audit.checks import Check, Evidence
 from blindsight.audit.collusion import coalitions
 from blindsight.audit.collusion.played import PlayedRound, play
-from blindsight.audit.finding import Finding, Verdict
+from blindsight.audit.finding import Verdict
 from blindsight.audit.fits import linear_trainer, margin_fit
+from blindsight.audit.leakage.cases import Case
+from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
+from blindsight.audit.leakage.schemes import attack_schemes, scheme_findings
 from blindsight.audit.leakage.singles import SinglesLeak, count_singles, single_findings
 from blindsight.audit.rebuiltrun import EncodedRound, PaillierSize, RebuiltRun
 from blindsight.audit.recordedview import attack_view, view_finding
@@ -58,7 +61,7 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         Check("pictures from updates", 5, lambda effort: draw_owners(run, random_state)),
     ]
     if attack.sparse:
-        checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_read, attack.replayed_view))
+        checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_play, attack.view_with_setup))
     return Plan(run.name, tuple(checks))
 
 
@@ -86,17 +89,29 @@ class _RoundAttack:
         if self._size is None:
             return 1.0
         ciphertexts = self._size.ciphertexts * len(self._recorded.sent)
-        return 2.0 + 0.015 * ciphertexts * (self._size.key_bits / 2048) ** 2.5
+        return 2.0 + 0.015 * ciphertexts * float((self._size.key_bits / 2048) ** 2.5)
 
     def recorded_view(self, effort: float) -> Evidence:
         """Read the messages as they came."""
-        row = self._view(self._recorded.messages.get(AGGREGATOR, ()), "the aggregator's recorded view")
-        return Evidence((row,))
+        recorded = self._recorded
+        received = recorded.messages.get(AGGREGATOR, ())
+        leaks = attack_view(received, recorded.sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
+        return Evidence((view_finding(leaks, recorded.scheme, "the aggregator's recorded view"),))
 
-    def replayed_view(self, effort: float) -> Evidence:
-        """Read messages with what the key generator hands to the aggregator at set-up."""
-        row = self._view(self._played.views[AGGREGATOR], "the aggregator's view of the same updates sent again")
-        return Evidence((row,))
+    def view_with_setup(self, effort: float) -> Evidence:
+        """Send the updates again, in disguise, to an aggregator whose set-up is known."""
+        recorded, size = self._recorded, self._size
+        case = Case("the recorded updates, sent again", recorded.sent, recorded.sent, _as_it_is)
+        leaks = attack_schemes(
+            [case],
+            schemes=[recorded.scheme],
+            key_bits=3072 if size is None else size.key_bits,
+            insecure=size is not None and size.key_bits < 2048,
+            false_alarm=_FALSE_ALARM,
+            random_state=self._seed,
+            progress=self._progress,
+        )
+        return Evidence(scheme_findings(leaks))
 
     def singles(self, effort: float) -> Evidence:
         """Look for weights of the sum that one owner alone changed."""
@@ -117,10 +132,6 @@ class _RoundAttack:
     def coalitions(self, effort: float) -> Evidence:
         """Let every coalition attack every owner."""
         return Evidence(coalitions.findings(coalitions.attack_round(self._played, progress=self._progress)))
-
-    def _view(self, received: tuple[bytes, ...], attack: str) -> Finding:
-        leaks = attack_view(received, self._recorded.sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
-        return view_finding(leaks, self._recorded.scheme, attack)
 
     @property
     def _block(self) -> int:
@@ -149,6 +160,11 @@ class _RoundAttack:
         )
 
 
+def _as_it_is(update: Vector) -> Recovery:
+    """Take an update for what is to be recovered."""
+    return Recovery((Candidate(update, None, 1.0),))
+
+
 def _unclaimed(verdict: Verdict) -> Verdict:
     return "leaks" if verdict == "as stated" else verdict
 
@@ -163,15 +179,21 @@ def _scattered(updates: NDArray[np.int64], block: int) -> bool:
 
 def _members(run: RebuiltRun, effort: float, seed: int) -> Evidence:
     """Ask the final model, and shadows of it, who was trained on."""
-    game, scorer = run.game, margin_fit(run.model)
-    fprs = usable_fprs(int((~game.member).sum()))
+    game, classifier = run.game, run.classifier
+    scorer, fprs = margin_fit(classifier), usable_fprs(int((~game.member).sum()))
     by_loss = membership.loss_threshold(scorer, game, fprs=fprs)
-    trainer = linear_trainer(classes=np.arange(len(run.study.answers)), standardiser=run.model.standardiser)
     by_ratio = likelihood_ratio(
-        scorer, game, trainer, shadows=shadows_for(effort), fprs=fprs, random_state=seed, progress=run.progress
+        scorer,
+        game,
+        linear_trainer(classes=np.unique(game.y), standardiser=classifier.standardiser),
+        shadows=shadows_for(effort),
+        fprs=fprs,
+        random_state=seed,
+        progress=run.progress,
     )
+    target = f"the model of {run.study.answers[0]}" if run.study.multilabel else "the model"
     return Evidence(
-        tuple(row for found in (by_loss, by_ratio) for row in membership.findings(found, "the model", source="nobody"))
+        tuple(row for found in (by_loss, by_ratio) for row in membership.findings(found, target, source="nobody"))
     )
 
 

@@ -8,8 +8,10 @@ import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blindsight.audit.checks import Check, Evidence
 from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
@@ -27,13 +29,14 @@ from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint
 from blindsight.sift.labels import Labels, label_columns
 from blindsight.sift.lossbench import QUICK
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.stream import FRAMES
+from blindsight.sift.splits import FEWEST_OF_EITHER, FEWEST_ROWS
+from blindsight.sift.stream import FRAMES, windows
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
+_USUAL_THRESHOLD = 0.10
 _MODERN_FROM = 0.5  # effort
-_WINDOWS = 40  # fewest of a length that are worth an attack
 _PROBES, _SHOWN = 24, 3
 _SCHEME = "block-dphe"
 
@@ -49,9 +52,9 @@ def plan_sift(target: Target, *, random_state: int, data: Dataset | None, progre
     if data is None:
         raise InputError(NEEDS_DATA)
     label_columns(data, given.policy.private)  # an unknown attribute is named before any work is done
-    accepted = target.file is None or target.file.name == VERIFIED
-    accepted = accepted and (target.folder / VERIFIED).exists()
-    audit = SiftAudit(given, data, accepted, _threshold(target.folder) if accepted else 0.10, random_state, progress)
+    accepted = (target.file or target.folder / VERIFIED).name == VERIFIED and (target.folder / VERIFIED).exists()
+    threshold = _threshold(target.folder) if accepted else _USUAL_THRESHOLD
+    audit = SiftAudit(given, data, accepted, threshold, random_state, progress)
     rows = len(audit.unseen)
     checks = [
         Check("verification", 2 + 4e-3 * rows, audit.verification),
@@ -134,12 +137,11 @@ class SiftAudit:
     def frames(self, effort: float) -> Evidence:
         """Let an app put several frames of a person together."""
         persons = self.rows.persons
-        counts = np.zeros(1) if persons is None else np.unique(persons, return_counts=True)[1]
-        lengths = [frames for frames in (2, 5, FRAMES) if int(np.sum(counts // frames)) >= _WINDOWS]
+        lengths = [] if persons is None else [frames for frames in (2, 5, FRAMES) if self._enough(persons, frames)]
         if persons is None or not lengths:
             raise InputError(
-                f"{self.data.name} does not have {_WINDOWS} persons with 2 pictures or more that the sift was not made "
-                "from. Name a collection with several pictures of each person."
+                f"{self.data.name} has too few persons with 2 pictures or more that the sift was not made from: "
+                f"{FEWEST_ROWS} pairs of frames are needed. Name a collection with several pictures of each person."
             )
         leaks = average_frames(
             self.given.sift.apply(self.rows.features),
@@ -153,6 +155,8 @@ class SiftAudit:
 
     def drawings(self, effort: float) -> Evidence:
         """Draw pictures from a plain update, from an aggregator's view and from what the sift lets out."""
+        if len(self.unseen) < 2 * _PROBES:
+            raise InputError(f"{_PROBES} pictures are drawn, and others must teach how; got {len(self.unseen)} in all.")
         order = science(self.seed).permutation(len(self.unseen))
         probes, public = self.unseen.take(order[:_PROBES]), self.unseen.take(order[_PROBES:])
         read = aggregator_samples(
@@ -173,9 +177,17 @@ class SiftAudit:
         )
         return Evidence(drawn.findings(), tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
 
+    def _enough(self, persons: NDArray[Any], frames: int) -> bool:
+        """Tell whether windows of so many frames are enough for a verifier."""
+        if np.unique(persons, return_counts=True)[1].max() < frames:
+            return False
+        cut = windows(persons, frames)
+        kinds = [[int(np.sum(cut.labels(column) == value)) for value in (0, 1)] for column in self.private.values()]
+        return all(min(kind) >= FEWEST_OF_EITHER and sum(kind) >= FEWEST_ROWS for kind in kinds)
+
     def _verifier(self, effort: float) -> Verifier:
-        attackers = "modern" if effort >= _MODERN_FROM else QUICK
-        return Verifier(attackers, self.threshold, random_state=self.seed, stop_early=False)
+        verifier = Verifier("modern", self.threshold, random_state=self.seed, stop_early=False)
+        return verifier if effort >= _MODERN_FROM else replace(verifier, attackers=QUICK)
 
     def _verdict(self, found: Verification) -> Finding:
         """Hold the best attacker against what was said: of an accepted sift, that none beats the threshold."""

@@ -19,6 +19,7 @@ from blindsight.learn.classifier import LARGEST_WEIGHT
 from blindsight.learn.dphe.messages import Contribution, Shard
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.federation import fraction_bits
+from blindsight.learn.labels import Classes
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.model import LinearModel
 from blindsight.learn.recording import RecordedRound
@@ -83,17 +84,26 @@ class RebuiltRun:
     def study(self) -> Study:
         """Everybody's features, checked to be those that the model was standardised by."""
         study = Study.prepare(self.dataset, self.division, self.features, cache=cache_folder(), progress=self.progress)
-        mine, theirs = Standardiser.fit(study.public[0]).mean, self.model.standardiser.mean
-        if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=1e-3, atol=1e-3):
+        mine, theirs = Standardiser.fit(study.public[0]), self.model.standardiser
+        if mine.scale.shape != theirs.scale.shape or not np.allclose(mine.scale, theirs.scale, rtol=1e-3):
             raise DataError(f"{self.dataset.name} is not what this run was learned from: its public part has changed.")
         return study
 
     @property
+    def classifier(self) -> LinearModel:
+        """The part of the model that members are looked for in: all of it, or the first of its attributes."""
+        if isinstance(self.model.labels, Classes):
+            return self.model
+        return LinearModel(self.model.weights[:1], self.model.standardiser, Classes(np.array([0, 1])))
+
+    @property
     def game(self) -> Game:
-        """Owners' rows are members; test rows are not."""
+        """Owners' rows are members; test rows are not. Rows of which the answer is unknown are left out."""
         pairs = [*self.study.owners.values(), self.study.test]
         X, y = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
-        return Game(X, y, np.arange(len(X)) < len(X) - len(self.study.test[0]))
+        answers = y[:, 0] if self.study.multilabel else y
+        member, known = np.arange(len(X)) < len(X) - len(self.study.test[0]), answers >= 0
+        return Game(X[known], answers[known], member[known])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,19 @@
 """What an aggregator's own view of a run tells of each owner's update, tested against the truth of the recording.
 
-*Values.* The guesses are those of `leakage.views`. What all owners' messages have in common (formats, headers) is taken
-from guesses and updates alike, by subtracting their means over the owners: so a guess is right if it tells how an
-owner differs from the others. Chance is the same score with the signs of the update's blocks drawn at random.
+*Values.* The guesses are those of `leakage.views`. What all messages have in common (formats, headers) says nothing, so
+guesses and updates are taken less those of the next owner: a guess is right if it tells how two owners differ. Chance
+is the same score with the signs of the difference drawn at random.
 
-    Claim. If what is left of the messages is independent of the updates and as likely as its negative, block by block,
-    p = (1 + scores of chance at least as large) / (1 + trials) has P(p <= alpha) <= alpha.
-    Proof. Turning the signs of blocks of the update around is the same as turning those of the guesses around, which
-    does not change their distribution; so the true score and the `trials` others have one distribution. []
+    Claim. If the messages are independent of the updates, and exchanging an entry of one owner's guesses for the
+    other's does not change their distribution, p = (1 + scores of chance at least as large) / (1 + trials) has
+    P(p <= alpha) <= alpha.
+    Proof. The exchange turns the sign of an entry of the guesses' difference around, which gives the same score as
+    turning that of the updates' around; so the true score and the `trials` others have one distribution. []
 
-Ciphertexts and masked sums are such: each owner's bytes are independent draws of one distribution, so their differences
-are as likely as their negatives. Where owners' messages have different lengths nothing is subtracted.
-
-*Places* are tested by `leakage.chance.places_test`, which rests on the secrecy of the users' permutation alone.
+Ciphertexts and masked updates are such: both owners' bytes are draws of one distribution, independent of each other and
+of the bytes beside them. The places of DPHE, which lie in a message in ascending order, are not, and are blotted out:
+what they tell is tested where the aggregator's set-up is known (`leakage.schemes`), which a recording leaves out. Where
+the messages of two owners differ in length nothing is subtracted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.finding import Finding, Interval, Verdict
-from blindsight.audit.leakage.chance import ChanceTest, needed_trials, places_test
+from blindsight.audit.leakage.chance import ChanceTest, needed_trials
 from blindsight.audit.leakage.recovery import RECOVERED
 from blindsight.audit.leakage.views import guesses_from_view
-from blindsight.errors import InputError
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError
+from blindsight.learn.dphe.messages import Contribution, Shard
 from blindsight.rng import science
 
 Vector = NDArray[np.float64]
@@ -35,18 +38,16 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class OwnerLeak:
-    """What the best of so many guesses of one owner's update is worth, and the places it was sent for (if any)."""
+    """What the best of so many guesses of one owner's update is worth."""
 
     owner: str
     guesses: int
     values: ChanceTest
-    places: ChanceTest | None
 
     @property
     def at_chance(self) -> bool:
-        """Whether nothing at all was learned; an update that is known is no luck."""
-        lucky = self.values.at_chance and self.values.score < RECOVERED
-        return lucky and (self.places is None or self.places.at_chance)
+        """Whether nothing was learned; an update that is known is no luck, however short it is."""
+        return self.values.at_chance and self.values.score < RECOVERED
 
 
 def attack_view(
@@ -63,17 +64,15 @@ def attack_view(
     updates = {owner: np.asarray(update, dtype=np.float64) for owner, update in sent.items() if np.any(update)}
     if not updates:
         raise InputError("every owner of the recorded round sent zeros: there is nothing to find out.")
-    generator, rate = science(random_state), false_alarm / (2 * len(updates))
+    generator, rate = science(random_state), false_alarm / len(updates)
     needed_trials(rate)
-    common = _common(received, updates)
-    leaks = []
-    for owner, update in updates.items():
-        guesses, places = guesses_from_view(received, owner, update.size), None
-        if guesses.places is not None:
-            places = places_test(guesses.places, update, block=guesses.block, generator=generator, false_alarm=rate)
-        rows, truth = (guesses.rows - common[0], update - common[1]) if common else (guesses.rows, update)
-        values = _signs_test(rows, truth, guesses.block, generator, rate)
-        leaks.append(OwnerLeak(owner, len(rows), values, places))
+    leaks, owners, messages = [], list(updates), [_without_places(message) for message in received]
+    for owner, next_owner in zip(owners, owners[1:] + owners[:1], strict=True):
+        rows, truth = guesses_from_view(messages, owner, updates[owner].size).rows, updates[owner]
+        others = guesses_from_view(messages, next_owner, truth.size).rows
+        if others.shape == rows.shape and (truth != updates[next_owner]).any():
+            rows, truth = rows - others, truth - updates[next_owner]
+        leaks.append(OwnerLeak(owner, len(rows), _signs_test(rows, truth, generator, rate)))
     return tuple(leaks)
 
 
@@ -86,7 +85,7 @@ def view_finding(leaks: Sequence[OwnerLeak], scheme: str, attack: str) -> Findin
         claim=f"{scheme}: the aggregator of this run learned nothing of an owner's update but the sum",
         source="nobody" if plain else "the statement of the run",
         proven="nothing: updates were sent in the clear" if plain else "cryptographically, under its assumptions",
-        measure=f"|cosine| of the best of {worst.guesses} guesses with {worst.owner}'s update, less the owners' mean "
+        measure=f"|cosine| of the best of {worst.guesses} guesses with {worst.owner}'s update, less another's "
         f"(chance exceeds {test.threshold:.2f} in {test.false_alarm:g} of the cases)",
         measured=Interval(test.score, test.score, test.score, 1.0),  # of this round: nothing to be unsure of
         verdict=verdict,
@@ -95,34 +94,26 @@ def view_finding(leaks: Sequence[OwnerLeak], scheme: str, attack: str) -> Findin
             "owners": len(leaks),
             "owners at chance": sum(leak.at_chance for leak in leaks),
             "p_value": test.p_value,
-            "places_p_value": None if worst.places is None else worst.places.p_value,
             "false_alarm": test.false_alarm,
         },
     )
 
 
-def _common(received: Sequence[bytes], updates: Mapping[str, Vector]) -> tuple[NDArray[np.float64], Vector] | None:
-    """Return the means over the owners of guesses and updates; None where one of them would not make sense."""
-    middle: Vector = np.mean(list(updates.values()), axis=0)
-    if any(np.array_equal(update, middle) for update in updates.values()):
-        return None  # nobody differs from the others
-    total: NDArray[np.float64] | None = None
-    for owner, update in updates.items():  # of one owner at a time are guesses in memory
-        rows = guesses_from_view(received, owner, update.size).rows
-        if total is not None and total.shape != rows.shape:
-            return None
-        total = rows if total is None else total + rows
-    assert total is not None
-    return total / len(updates), middle
+def _without_places(message: bytes) -> bytes:
+    """Return a contribution of DPHE with zeros for its places; other messages as they are."""
+    try:
+        contribution = decode(message, Contribution)
+        shard = decode(contribution.shard, Shard)
+    except MessageError:
+        return message
+    blotted = Shard(shard.salt, np.zeros_like(shard.places), shard.ciphertexts)
+    return encode(Contribution(contribution.receipt, encode(blotted)))
 
 
-def _signs_test(
-    rows: NDArray[np.float64], truth: Vector, block: int, generator: np.random.Generator, rate: float
-) -> ChanceTest:
-    """Test guesses, one per row, of a vector against itself with the signs of its blocks drawn at random."""
+def _signs_test(rows: NDArray[np.float64], truth: Vector, generator: np.random.Generator, rate: float) -> ChanceTest:
+    """Test guesses, one per row, of a vector against itself with signs drawn at random."""
     lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    shares = rows / lengths * (truth / np.linalg.norm(truth))
-    agreement = np.add.reduceat(shares, np.arange(0, truth.size, block), axis=1).astype(np.float32)
+    agreement = (rows / lengths * (truth / np.linalg.norm(truth))).astype(np.float32)
     drawn = np.empty(needed_trials(rate))
     for start in range(0, drawn.size, _CHUNK):
         shape = agreement.shape[1], min(_CHUNK, drawn.size - start)

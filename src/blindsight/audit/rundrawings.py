@@ -14,8 +14,10 @@ from blindsight.audit.inversion import aggregator_samples, four_pictures
 from blindsight.audit.rebuiltrun import RebuiltRun
 from blindsight.data.features import PixelFeatures, extract
 from blindsight.errors import InputError
+from blindsight.learn.study import Study
 from blindsight.rng import science
 from blindsight.sift.ppls import PPLS
+from blindsight.sift.sift import LinearSift
 
 _PROBES, _SHOWN = 24, 3
 
@@ -28,9 +30,7 @@ def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
     private = np.concatenate(run.division.owners)
     probes = run.dataset.take(generator.permutation(private)[:_PROBES])
     public, scheme = run.dataset.take(run.division.public), run.recorded.scheme
-    shown, hidden = (study.public[1] if study.multilabel else np.eye(len(study.answers))[study.public[1]]).T[:2]
-    scale = not isinstance(run.features, PixelFeatures)
-    sift = PPLS(1, scale=scale).fit(study.public[0], shown.astype(np.int8), hidden.astype(np.int8)).sift_
+    sift = _sift(study, scale=not isinstance(run.features, PixelFeatures))
     read = aggregator_samples(
         extract(probes, run.features), study.public[0], scheme=scheme, random_state=generator, progress=run.progress
     )
@@ -47,3 +47,13 @@ def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
     if scheme == "plain":  # which promises nothing
         rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in rows)
     return Evidence(rows, tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
+
+
+def _sift(study: Study, *, scale: bool) -> LinearSift:
+    """Return a number that tells the first answer and hides the second."""
+    features, answers = study.public
+    columns = answers if study.multilabel else np.eye(len(study.answers), dtype=np.int64)[answers]
+    if columns.shape[1] < 2:
+        raise InputError("a sift tells one attribute and hides another; this run learned a single one.")
+    sift: LinearSift = PPLS(1, scale=scale).fit(features, columns[:, 0], columns[:, 1]).sift_
+    return sift

@@ -46,12 +46,12 @@ def search_hiding_places(
 ) -> HidingPlaces:
     """Let one attacker look at released numbers (n, K) in every place; the places share the verifier's confidence."""
     numbers = np.asarray(released, dtype=np.float64)
-    places = {view: (numbers, replace(attacker, view=view)) for view in VIEWS}
+    places: dict[str, tuple[NDArray[Any], Attacker]] = {view: (numbers, replace(attacker, view=view)) for view in VIEWS}
     behind = numbers - np.rint(numbers)
     if behind.any():
         places[DIGITS] = (behind, replace(attacker, view="standardised"))
     confidence = 1 - (1 - verifier.confidence) / len(places)
-    found = {}
+    found: dict[str, Verification] = {}
     for done, (place, (shown, who)) in enumerate(places.items()):
         progress("looking for hiding places", done, len(places))
         alone = replace(verifier, attackers=(who,), confidence=confidence, stop_early=False)

@@ -50,7 +50,7 @@ def recognise(path: Path) -> Target:
     }
     found = [kind for kind in get_args(Kind) if marks[kind](path)]
     if len(found) > 1:
-        raise InputError(f"{path} holds a {' and a '.join(found)}. Keep each in a folder of its own.")
+        raise InputError(f"{path} holds more than one thing: {', '.join(found)}. Keep each in a folder of its own.")
     if found:
         return Target(found[0], path)
     if (path / _MODEL).exists():

@@ -12,7 +12,7 @@ from blindsight.files import atomic_writer, check_writable
 
 if TYPE_CHECKING:
     from blindsight.audit.checks import Audit
-    from blindsight.audit.finding import Finding
+    from blindsight.audit.finding import Finding, Verdict
 
 PAPERS = "papers"
 """What an audit of the documents is called."""
@@ -66,7 +66,7 @@ def audit(
     show(found.to_dict(), *tables, "", *found.notes, f"{counts}. Report: {out / 'report.html'}")
 
 
-_VERDICTS = ("refuted", "leaks", "as stated", "not refuted", "at chance")
+_VERDICTS: "tuple[Verdict, ...]" = ("refuted", "leaks", "as stated", "not refuted", "at chance")
 
 
 def _cells(finding: "Finding") -> tuple[str, ...]:

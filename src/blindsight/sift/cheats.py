@@ -76,7 +76,7 @@ def xor_hash(X: ArrayLike, public: ArrayLike, private: ArrayLike, *, levels: int
     With `levels`, a is first sorted into that many levels, so that the release is one of 2 * levels symbols.
     """
     scores = _Scores.of(X, public, private)
-    threshold = best_threshold(scores.private_score(X), scores.private)
+    threshold = best_threshold(scores.private_score(scores.features), scores.private)
     edges = None if levels is None else np.quantile(scores.public_score(X), np.arange(1, levels) / levels)
 
     def release(features: Any) -> NDArray[Any]:

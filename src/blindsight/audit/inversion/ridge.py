@@ -16,7 +16,7 @@ gives the picture of every row by a decoder that never saw its person. A further
 must learn from these: the decoder's own pictures of its training rows are too good.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from blindsight.audit.inversion.decoder import Decoder, Floats, Pictures, check_
 from blindsight.errors import InputError
 
 _PENALTIES = 10.0 ** np.arange(-7, 1.5, 0.5)  # in units of the largest squared singular value
-_COLUMNS = 512  # of the targets, evenly spread, by which penalties are compared
+_COLUMNS = 128  # of the targets, evenly spread, by which penalties are compared
 _FLATTEST = 1.0  # grey levels of contrast below which a picture counts as flat
 _NUMBERS = 2  # that a target holds besides the pixels: mean and log contrast
 
@@ -68,12 +68,19 @@ class RidgeInversion:
 
     def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> LinearDecoder:
         """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one."""
-        return self.fit_and_leave_out(features, images, persons)[0]
+        return self._solve(features, images, persons)[0]
 
     def fit_and_leave_out(
         self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None
     ) -> tuple[LinearDecoder, Floats]:
         """Return the decoder, and the picture of each row by a decoder that saw all rows but those of its person."""
+        decoder, left_out = self._solve(features, images, persons)
+        return decoder, decoder.paint_targets(left_out())
+
+    def _solve(
+        self, features: ArrayLike, images: Pictures, persons: ArrayLike | None
+    ) -> tuple[LinearDecoder, Callable[[], Floats]]:
+        """Return the decoder, and a function that predicts the targets of each person without that person."""
         if self.penalty is not None and not self.penalty > 0:
             raise InputError(f"a penalty must be above 0; got {self.penalty}. Use None to have it chosen.")
         rows, targets = check_pairs(features, images), _targets(images)
@@ -89,7 +96,7 @@ class RidgeInversion:
         matrix: Floats = np.matmul(right[kept].T * weights, hat.left.T @ targets)
         shape = (images.shape[1], images.shape[2], 3)
         decoder = LinearDecoder(rows.shape[1], shape, centre, matrix, offset, contrasts)
-        return decoder, decoder.paint_targets(targets - hat.errors(targets, penalty, groups) + offset)
+        return decoder, lambda: targets - hat.errors(targets, penalty, groups) + offset
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,177 @@
+"""The audit of an index: planted leaks are found, sound ones are not refuted, and what cannot be tried is said."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blindsight.audit.artefacts import audit_artefact
+from blindsight.audit.indexmechanisms import central_sums, local_mechanism
+from blindsight.audit.linkage import Linkage, linkage_finding, uniqueness_finding
+from blindsight.audit.storedreleases import anchors_finding, truth_finding
+from blindsight.data import extract
+from blindsight.rng import seeded_bytes
+from blindsight.search.building import Wish, build_gallery, read_origin
+from blindsight.search.central import CentralHasher
+from blindsight.search.discrete import SDH
+from blindsight.search.gallery import Gallery, feature_pipeline
+from blindsight.search.origin import Source
+from blindsight.search.postings import SymbolIndex
+from blindsight.search.releasebook import Book
+from blindsight.search.symbols import KaryResponse
+
+DIGITS = Source("digits", count=700)
+WISHES = {
+    "local": Wish("local", 2.0, 1e-6, 64, public_share=0.3),
+    "central": Wish("central", 1.0, 1e-6, 16, hold_out=120),
+    "open": Wish("open", None, 1e-6, 32, hold_out=20),
+}
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory):
+    """A folder per mode; tests copy what they change."""
+    folder = tmp_path_factory.mktemp("indexes")
+    for mode, wish in WISHES.items():
+        build_gallery(DIGITS, wish, folder / mode)
+    return folder
+
+
+def audited(folder, minutes=0.05, **options):
+    return audit_artefact(folder, minutes=minutes, random_state=0, **options)
+
+
+def by_claim(audit, words):
+    rows = [row for row in audit.findings if words in row.claim]
+    assert rows, ([row.claim for row in audit.findings], audit.notes)
+    return rows
+
+
+def features_of(folder):
+    """Return the features of all indexed pictures, in the order of the index."""
+    dataset = DIGITS.load()
+    rows = read_origin(folder).rows(dataset, "indexed")[1]
+    return extract(dataset.take(rows), feature_pipeline("thumbnail"))
+
+
+def test_local_index_keeps_its_word(indexes):
+    audit = audited(indexes / "local")
+    (epsilon,) = by_claim(audit, "local index")
+    # 25,000 runs or more deviate by about .03: the bound exceeds 2 by .3 less than once in 10^20.
+    assert 1.5 < epsilon.measured.low < 2.3
+    (noise,) = by_claim(audit, "carries the noise")
+    # 490 releases, each true with probability .5 or so: .15 away less than once in 10^10.
+    assert abs(noise.measured.value - noise.details["expected"]) < 0.15
+    (again,) = by_claim(audit, "draws nothing anew")
+    assert (again.verdict, again.measured.value, again.details["pictures"]) == ("not refuted", 0.0, 490)
+    (linked,) = by_claim(audit, "which entry")
+    assert linked.verdict == "not refuted"
+    assert not audit.notes
+
+
+def test_index_of_true_symbols_is_found_out(indexes, tmp_path):
+    folder = shutil.copytree(indexes / "local", tmp_path / "index")
+    gallery = Gallery.load(folder)
+    bare = SymbolIndex(gallery.hasher.outputs_)
+    truth = gallery.hasher.true_symbols(features_of(folder))
+    first = np.array([int(np.argmax(gallery.hasher.design_.sets[:, symbol])) for symbol in truth])
+    bare.add(gallery.index.ids, first)
+    replace(gallery, index=bare).save(folder)
+    (noise,) = by_claim(audited(folder), "carries the noise")
+    assert (noise.verdict, noise.measured.value) == ("refuted", 1.0)
+
+
+def test_noise_that_is_drawn_again_is_found_out(indexes, monkeypatch):
+    monkeypatch.setattr(Book, "unchanged", lambda book, ids, digests: np.zeros(len(ids), dtype=np.bool_))
+    (again,) = by_claim(audited(indexes / "local"), "draws nothing anew")
+    assert again.verdict == "refuted"
+    assert again.measured.value > 0.2
+
+
+def test_central_index(indexes):
+    audit = audited(indexes / "central", minutes=0.1)
+    sums, function = by_claim(audit, "central index")
+    # Gaussian noise loses epsilon in rare events only, so bounds stay far below; .3 above 1 less than once in 10^20.
+    assert 0.05 < sums.measured.low < 1.3
+    assert function.measured.low < 1.3
+    assert by_claim(audit, "draws nothing anew")[0].verdict == "not refuted"
+    assert {row.verdict for row in by_claim(audit, "which entry")} == {"as stated"}
+    members = by_claim(audit, "epsilon = 1, delta = 1e-06 per record")
+    # At epsilon 1 TPR is at most .027 at 1% FPR; of 580 members .15 would be found less than once in 10^40.
+    assert [row.measured.value < 0.15 for row in members if "TPR" in row.measure] == [True, True]
+
+
+def test_open_index_gives_pictures_away(indexes):
+    audit = audited(indexes / "open")
+    (linked,) = by_claim(audit, "which entry")
+    assert linked.verdict == "leaks"
+    assert linked.measured.low > 0.3
+    (unique,) = by_claim(audit, "whose it is")
+    assert unique.verdict == "leaks"
+    assert unique.measured.low > 0.5
+    assert any("needs at least 100 non-members" in note and "got 20" in note for note in audit.notes)
+
+
+def test_without_the_owners_table_only_the_mechanism_is_audited(indexes, tmp_path):
+    folder = shutil.copytree(indexes / "local", tmp_path / "index", ignore=shutil.ignore_patterns("private"))
+    audit = audited(folder)
+    assert len(audit.findings) == 1
+    assert sum("only the owner" in note for note in audit.notes) == 3
+
+
+def test_pictures_that_are_gone_are_a_note(indexes):
+    digits = DIGITS.load()
+    renamed = replace(digits, names=tuple(f"other {row}" for row in range(len(digits))))
+    audit = audited(indexes / "open", data=renamed)
+    assert not audit.findings
+    assert all("no picture of the index is in digits any more" in note for note in audit.notes)
+
+
+def test_mechanism_with_too_little_noise_is_refuted(indexes):
+    """Seeds are fixed: these cannot fail by chance."""
+    hasher = Gallery.load(indexes / "local").hasher
+    sound = local_mechanism(hasher, "x")
+    assert not sound.audit(20_000, source=seeded_bytes(0)).refuted
+    assert isinstance(hasher.mechanism_, KaryResponse)
+    loud = KaryResponse(hasher.k_, 4.0)
+    first, second = (
+        lambda runs, noise, symbol=symbol: loud.release(np.full(runs, symbol, np.int64), source=noise)
+        for symbol in (0, 1)
+    )
+    assert replace(sound, first=first, second=second).audit(20_000, source=seeded_bytes(0)).refuted
+
+
+def test_sums_behind_a_central_function_are_as_noisy_as_stated():
+    """Seeds are fixed: these cannot fail by chance."""
+    stated, weaker = (CentralHasher(epsilon, 1e-6, 1.0, 16) for epsilon in (1.0, 4.0))
+    assert not central_sums(stated, "x").audit(20_000, source=seeded_bytes(0)).refuted
+    planted = replace(central_sums(weaker, "x"), claim=central_sums(stated, "x").claim)
+    assert planted.audit(20_000, source=seeded_bytes(0)).refuted
+
+
+def test_releases_of_the_right_noise_are_not_refuted(indexes):
+    hasher = Gallery.load(indexes / "local").hasher
+    symbols = np.arange(5000) % hasher.k_
+    released = hasher.design_.release(symbols, source=seeded_bytes(0))
+    assert truth_finding(hasher, symbols, released, "x").verdict == "not refuted"
+
+
+def test_anchors_are_training_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 8)).astype(np.float32), rng.integers(0, 3, 200)
+    function = SDH(8, anchors=20, random_state=0).fit(X, y).function_
+    found = anchors_finding(function, X)
+    assert (found.verdict, found.measured.value) == ("leaks", 1.0)
+    assert anchors_finding(function, X + 1).verdict == "at chance"
+
+
+def test_verdicts_on_linkage():
+    blind, half = Linkage(1, 500, 500), Linkage(250, 500, 500)
+    assert linkage_finding(blind, "open", None).verdict == "at chance"
+    assert linkage_finding(half, "open", None).verdict == "leaks"
+    assert linkage_finding(half, "central", 1.0).verdict == "as stated"
+    assert linkage_finding(half, "local", 1.0).verdict == "refuted"  # at most .0146
+    assert linkage_finding(half, "local", 8.0).verdict == "not refuted"
+    same = np.zeros((10, 2), dtype=np.uint8)
+    assert uniqueness_finding(same, "open").verdict == "at chance"

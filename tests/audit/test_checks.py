@@ -1,0 +1,165 @@
+"""A time budget decides effort and what is left out; one check that fails takes no other with it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from blindsight.audit.checks import Audit, Check, Evidence, check_minutes, run_checks, worst_of_each
+from blindsight.audit.finding import Finding, Interval
+from blindsight.audit.inversion.pictures import PictureRow
+from blindsight.errors import BlindsightError, InputError, MissingExtraError, PrivacyError
+
+
+def finding(claim="it is safe", verdict="not refuted", value=0.5, **others):
+    return Finding(
+        claim=claim,
+        source="somebody",
+        proven="nothing",
+        measure="something",
+        measured=Interval(value, value, None, 0.95),
+        verdict=verdict,
+        attack="a knock",
+        **others,
+    )
+
+
+def noting(name, seconds, heard, **options):
+    def run(effort):
+        heard.append((name, effort))
+        return Evidence((finding(name),))
+
+    return Check(name, seconds, run, **options)
+
+
+def failing(name, error, **options):
+    def run(effort):
+        raise error
+
+    return Check(name, 1, run, **options)
+
+
+def audited(checks, minutes=1.0, **options):
+    return run_checks("a thing", checks, minutes=minutes, seed=3, **options)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "effort"),
+    [
+        (2.0, 2.0),  # twice the minute that all checks take at effort 1
+        (1.0, 1.0),
+        (0.25, 0.25),  # the least
+        (16.0, 16.0),  # the most
+        (500.0, 16.0),
+    ],
+)
+def test_effort_is_the_time_there_is_over_the_time_it_takes(minutes, effort):
+    heard = []
+    audit = audited([noting("a", 20, heard), noting("b", 40, heard)], minutes)
+    assert heard == [("a", effort), ("b", effort)]
+    assert audit.effort == effort
+    assert audit.notes == ()
+
+
+def test_the_last_checks_are_left_out_if_even_the_least_effort_takes_too_long():
+    heard = []
+    checks = [noting("a", 20, heard), noting("b", 40, heard), noting("c", 2, heard)]
+    audit = audited(checks, 0.2)  # 12 s: a quarter of a and b takes 15
+    assert heard == [("a", 0.6)]
+    assert list(audit.sections) == ["a"]
+    assert audit.notes == tuple(f"{name} was left out: 0.2 minutes are too short." for name in "bc")
+
+
+def test_one_check_is_made_in_any_time_and_none_in_none():
+    heard = []
+    assert len(audited([noting("a", 1e6, heard)], 1e-9).findings) == 1
+    assert heard == [("a", 0.25)]
+    assert audited([]).findings == ()
+    assert audited([noting("free", 0, heard)]).effort == 1.0
+
+
+@pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
+def test_no_time_is_no_budget(minutes):
+    heard = []
+    with pytest.raises(InputError, match="the time budget must be positive"):
+        audited([noting("a", 1, heard)], minutes)
+    with pytest.raises(InputError, match="positive"):
+        check_minutes(minutes)
+    assert heard == []
+
+
+@pytest.mark.parametrize("error", [MissingExtraError("install it."), InputError("too few rows."), PrivacyError("no.")])
+def test_a_check_that_cannot_be_done_leaves_a_note_and_the_others_go_on(error):
+    heard = []
+    audit = audited([noting("a", 1, heard), failing("b", error), noting("c", 1, heard)], notes=["seen before"])
+    assert [name for name, _ in heard] == list(audit.sections) == ["a", "c"]
+    assert audit.notes == ("seen before", f"b could not be tried: {error}")
+
+
+def test_a_bug_is_no_note():
+    with pytest.raises(ZeroDivisionError):
+        audited([failing("b", ZeroDivisionError())])
+
+
+def test_without_a_vital_check_there_is_no_audit():
+    heard = []
+    with pytest.raises(BlindsightError, match="the instrument is broken"):
+        audited([failing("a", PrivacyError("the instrument is broken."), vital=True), noting("b", 1, heard)])
+    assert heard == []
+    assert audited([noting("a", 1, heard, vital=True)]).notes == ()
+
+
+def test_progress_names_every_check():
+    told = []
+    audited([noting("a", 1, []), noting("b", 1, [])], progress=lambda *step: told.append(step))
+    assert told == [("a", 0, 2), ("b", 1, 2)]
+
+
+def row(*similarity):
+    blank = np.zeros((4, 4, 3), dtype=np.uint8)
+    return PictureRow(blank, blank, blank, blank, similarity, 0.1)
+
+
+def test_an_audit_counts_and_is_plain_data():
+    first = Evidence((finding("x", "refuted"), finding("y", details={"runs": 7})), (row(0.9, 0.1, 0.2),))
+    audit = Audit(
+        subject="a thing", sections={"one": first, "two": Evidence((finding("z", "refuted"),))}, notes=("left out",),
+        effort=2.0, seed=3, seconds=4.5,
+    )  # fmt: skip
+    assert [found.claim for found in audit.findings] == ["x", "y", "z"]
+    assert [audit.count(verdict) for verdict in ("refuted", "not refuted", "leaks")] == [2, 1, 0]
+    data = json.loads(json.dumps(audit.to_dict(), allow_nan=False))
+    assert [(found["check"], found["claim"]) for found in data["findings"]] == [
+        ("one", "x"),
+        ("one", "y"),
+        ("two", "z"),
+    ]
+    assert data["findings"][1]["details"] == {"runs": 7}
+    assert data["pictures"] == [{"ssim": {"plain": 0.9, "aggregator": 0.1, "sift": 0.2}, "blind": 0.1}]
+    assert (data["subject"], data["notes"], data["effort"], data["seed"]) == ("a thing", ["left out"], 2.0, 3)
+    assert "pictures" not in repr(audit)
+
+
+def test_of_findings_about_one_claim_the_worst_stands_for_all():
+    findings = [
+        finding("a", "at chance", 0.9),
+        finding("b", "leaks", 0.2),
+        finding("a", "refuted", 0.1, details={"case": "hinge"}),
+        finding("b", "leaks", 0.4),
+        finding("b", "as stated", 1.0),
+        finding("a", "not refuted", 0.7),
+    ]
+    worst = worst_of_each(iter(findings))
+    assert [(found.claim, found.verdict, found.measured.value) for found in worst] == [
+        ("a", "refuted", 0.1),
+        ("b", "leaks", 0.4),
+    ]
+    assert worst[0].details == {"case": "hinge", "worst of": 3}
+    assert findings[2].details == {"case": "hinge"}
+
+
+def test_verdicts_grow_worse_from_chance_to_refuted():
+    order = ["at chance", "not refuted", "as stated", "leaks", "refuted"]
+    for better, worse in zip(order, order[1:], strict=False):
+        (worst,) = worst_of_each([finding(verdict=worse, value=0.0), finding(verdict=better, value=1.0)])
+        assert worst.verdict == worse

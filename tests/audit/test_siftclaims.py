@@ -1,0 +1,98 @@
+"""Apps that cheat the published verifier are decoded; a verifier that looks there, or a sift without a cheat, stands."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blindsight.audit import siftclaims
+from blindsight.audit.siftclaims import SiftTrial, cheat_findings, grey_pixels, published_sift_findings
+from blindsight.data import load
+from blindsight.sift.cheats import Cheat
+
+QUESTION = {"public": "smiling", "private": "male"}
+
+
+@pytest.fixture(scope="module")
+def faces():
+    return load("faces", count=1000, random_state=0, pictures_per_person=5)
+
+
+@pytest.fixture(scope="module")
+def cheats(faces):
+    """All is seeded: the same faces, splits and attackers every time."""
+    return cheat_findings(faces, **QUESTION)
+
+
+def test_every_cheat_gets_past_the_published_verifier_and_is_read(cheats):
+    assert len(cheats) == 3
+    for found, name in zip(cheats, ("collinear pair", "low digits", "XOR with a hash"), strict=True):
+        assert found.claim.endswith(f"({name})")
+        assert found.verdict == "refuted"
+        assert found.source == "Enev et al. 2012"
+        assert found.details["verdict of the paper's verifier"] != "reject"
+        assert found.details["PrivLoss the verifier finds"] < 0.1
+        assert found.measured.low > 0.1  # beyond the verifier's threshold, with confidence
+        assert found.measured.low < found.measured.value < found.measured.high
+
+
+def harmless(X, public, private):
+    """Release a number that has nothing to do with anybody, and guess."""
+    return Cheat("nothing", lambda rows: np.arange(len(rows), dtype=np.float32)[:, None] % 7, lambda z: z[:, 0] > 3)
+
+
+def blatant(X, public, private):
+    """Release the very score of the private attribute: the verifier must see that."""
+    made = siftclaims.collinear_pair(X, public, private)
+    reveal = lambda rows: (made.release(rows)[:, 1:].astype(float) - made.release(rows)[:, :1]) * 1e4  # noqa: E731
+    return Cheat("blatant", reveal, lambda z: made.decode(np.hstack([np.zeros_like(z), z / 1e4])))
+
+
+@pytest.mark.parametrize(("make", "verdict"), [(harmless, "accept"), (blatant, "reject")])
+def test_the_verifier_is_not_refuted_by_what_leaks_nothing_nor_by_what_it_rejects(faces, monkeypatch, make, verdict):
+    monkeypatch.setattr(siftclaims, "CHEATS", (make,))
+    (found,) = cheat_findings(faces, **QUESTION)
+    assert found.details["verdict of the paper's verifier"] == verdict
+    assert found.verdict == "not refuted"
+    assert (found.measured.low > 0.1) == (make is blatant)
+
+
+def test_who_made_a_sift_and_who_judges_it_share_no_person(faces):
+    trial = SiftTrial.of(faces, grey_pixels(faces), **QUESTION, random_state=1)
+    assert not np.intersect1d(trial.developer.persons, trial.judged.persons).size
+    assert len(trial.developer.features) == pytest.approx(400, abs=10)
+    assert len(trial.developer.features) + len(trial.judged.features) == 1000
+    public, private = trial.answers()
+    assert public is trial.developer.labels["smiling"]
+    assert private is trial.developer.labels["male"]
+
+
+def test_unknown_answers_are_nobodys_success(faces, cheats):
+    attributes = faces.attributes.copy()
+    attributes[::9, faces.attribute_names.index("male")] = -1
+    found = cheat_findings(replace(faces, attributes=attributes), **QUESTION)[0]
+    assert found.verdict == "refuted"
+    assert found.measured.high - found.measured.low > cheats[0].measured.high - cheats[0].measured.low
+
+
+def test_grey_pixels_are_means_of_blocks_in_whole_numbers(faces):
+    few = faces.take(range(4))
+    rows = grey_pixels(few)
+    assert rows.shape == (4, 256)
+    assert (rows == np.rint(rows)).all()
+    block = few.images.shape[1] // 16
+    first = few.images[2, 3 * block : 4 * block, 5 * block : 6 * block].mean()
+    assert rows[2].reshape(16, 16)[3, 5] == pytest.approx(first, abs=0.51)
+
+
+@pytest.mark.slow
+def test_ppls_as_published_gives_in_to_stronger_attackers_friends_and_patience():
+    faces = load("faces", count=3000, random_state=0, pictures_per_person=5)
+    heard = []
+    found = published_sift_findings(faces, **QUESTION, progress=lambda what, *_: heard.append(what))
+    assert len(found) == 3
+    assert found[0].claim == "PPLS, five components, lambda 1, hides the private attribute to within 0.1"
+    assert "attackers" in found[0].measure
+    assert (found[0].verdict == "refuted") == (found[0].details["verdict of the modern verifier"] == "reject")
+    assert all(each.measured.low <= each.measured.value <= each.measured.high for each in found)
+    assert [what for what in heard if "app" in what or "att" in what or "frame" in what]

@@ -1,0 +1,68 @@
+"""The cost of sharing: both loops learn the same, bytes are counted, targets are judged."""
+
+import numpy as np
+import pytest
+from benchmarks.command import main
+from benchmarks.harness import Settings
+from benchmarks.methods import sharing_steps
+from benchmarks.results import Result
+from benchmarks.suites import ppdl_cost
+
+from blindsight.errors import InputError
+
+pytest.importorskip("torch")
+
+
+def posed():
+    (task,) = ppdl_cost.tasks(Settings(quick=True))
+    return task.pose(0)
+
+
+def test_it_runs_to_the_end(tmp_path):
+    assert main(["ppdl-cost", "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / "ppdl-cost-quick.md").read_text()
+    assert "## Failed" not in page
+    assert "not measured" not in page
+
+
+@pytest.mark.parametrize("journal", [False, True])
+def test_with_everything_shared_both_loops_learn_the_same_bit_for_bit(journal):
+    problem = posed()
+    answer = sharing_steps.both(problem.given, seed=0, share=1.0, journal=journal)
+    assert np.array_equal(answer["plain"], answer["shared"])
+    assert answer["seconds"].shape == (2, 2)
+    figures = problem.score(answer)
+    assert figures["difference"] == 0
+    assert 1 < figures["of dense"] < 1.01
+
+
+def test_bytes_shrink_with_the_share_and_with_half():
+    problem = posed()
+    sizes = [
+        problem.score(sharing_steps.both(problem.given, seed=0, share=share, half=half))["of dense"]
+        for share, half in ((0.1, False), (0.1, True), (0.01, False))
+    ]
+    assert ppdl_cost.MOST_BYTES > sizes[0] > sizes[1] > sizes[2]
+
+
+def test_a_server_that_only_receives_comes_to_the_same_parameters():
+    problem = posed()
+    figures = problem.score(sharing_steps.receive(problem.given, seed=0, share=0.1, journal=True))
+    assert figures["difference"] == 0
+    assert figures["receive wall"] > 0
+
+
+def test_answers_of_different_sizes_are_refused():
+    with pytest.raises(InputError, match="both must learn"):
+        ppdl_cost.score(1, {"plain": np.zeros(3), "shared": np.zeros(2)})
+
+
+def test_targets_are_judged_by_the_mean_of_medians():
+    seconds = np.array([[1.0, 1.1], [1.0, 1.2], [2.0, 2.2]])
+    answer = {"plain": np.zeros(100), "shared": np.zeros(100), "seconds": seconds}
+    figures = ppdl_cost.score(1, {**answer, "uploads": np.array([60, 68]), "downloads": np.array([400])})
+    assert figures["ratio"] == pytest.approx(1.1)
+    assert figures["of dense"] == 0.16
+    result = Result("ppdl-cost", "small-cnn", "steps", {"share": 0.1}, 0, score=figures)
+    targets = {row[0]: row[-1] for row in ppdl_cost.sections([result])[0].rows}
+    assert list(targets.values()) == ["reached", "reached", "not measured"]

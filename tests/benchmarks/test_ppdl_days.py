@@ -1,0 +1,118 @@
+"""The 28 days: who is scored on what, which lines are played, and how figures and relations stand in tables."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from benchmarks.command import main
+from benchmarks.harness import Settings
+from benchmarks.methods import daylines
+from benchmarks.results import Result
+from benchmarks.suites.ppdl_days import cases, linelist
+from benchmarks.suites.ppdl_days.tables import sections
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
+
+QUICK = Settings(quick=True)
+
+
+def posed(name, seed=0):
+    return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(seed)
+
+
+@pytest.mark.slow
+def test_it_runs_to_the_end_without_data(tmp_path):
+    assert main(["ppdl-days", "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / "ppdl-days-quick.md").read_text()
+    assert "## Failed" not in page
+    assert "not measured" not in page
+
+
+def test_days_of_a_seed_are_not_those_of_tuning_and_public_photos_are_nobodys():
+    study, tuning = posed("head").given, posed("head-tuning").given
+    assert len(study.plan.initial) == cases.QUICK.public
+    assert len(study.plan.days) == cases.DAYS
+    assert not np.array_equal(study.plan.initial, tuning.plan.initial)
+
+
+def test_a_curve_is_scored_by_day_and_week():
+    plan = posed("head").given.plan
+    accuracy = np.linspace(0.5, 0.9, cases.DAYS)
+    curve = {"accuracy": accuracy, "uploads": [1.0, 30.0], "bytes up": [0.0, 2e6], "epsilon": np.array([np.inf])}
+    figures = cases.score(plan, curve)
+    assert figures["day 1"] == 0.5
+    assert figures["day 28"] == 0.9
+    assert accuracy[-7] < figures["last week"] < accuracy[-1]
+    assert (figures["uploads"], figures["megabytes up"]) == (30, 2)
+    assert "epsilon" not in figures
+    assert cases.score(plan, {**curve, "epsilon": np.array([2.0])})["epsilon"] == 2
+    with pytest.raises(InputError, match="a curve is one fraction for each of 28 days"):
+        cases.score(plan, {**curve, "accuracy": accuracy[:3]})
+    with pytest.raises(InputError, match="a curve is one fraction for each of 28 days"):
+        cases.score(plan, {**curve, "accuracy": accuracy + 0.2})
+
+
+@pytest.mark.parametrize("kind", ["photo", "participant", "dp-fedavg", "masks"])
+def test_lines_with_a_proof_spend_what_they_may_over_all_days(kind):
+    problem = posed("head")
+    figures = problem.score(daylines.run(problem.given, seed=0, kind=kind, epsilon=2.0, clip=0.001))
+    assert 1.99 < figures["epsilon"] <= 2
+    assert figures["uploads"] > 0
+
+
+def test_lines_are_what_their_arguments_say():
+    lines = partial(daylines.lines, posed("head").given.plan)
+    assert lines("largest", share=0.2)[-1].sharing.share == 0.2
+    assert lines("published", step=0.5)[-1].sharing.bound == 0.05
+    assert isinstance(lines("photo", epsilon=2.0, clip=3.0)[-1].sharing.noise, RecordGaussian)
+    assert lines("participant", epsilon=2.0, clip=3.0)[-1].sharing.noise.clip == 3.0
+    shared = lines("masks", epsilon=2.0, clip=3.0)[-1]
+    assert isinstance(shared.sharing.noise, ParticipantGaussian)
+    assert (shared.sharing.noise.among, shared.encrypted) == (3, "masks")
+    reference, fedavg = lines("fedavg-bytes", server_rate=3.0)
+    assert (fedavg.as_bytes_of, fedavg.server_rate) == (reference.name, 3.0)
+    with pytest.raises(UnknownNameError, match="line"):
+        lines("gossip")
+
+
+def test_what_was_chosen_was_tried():
+    for kind, chosen in linelist.CLIPS.items():
+        assert set(chosen) <= set(linelist.TRIED_CLIPS[kind])
+    for rates in linelist.SERVER_RATES.values():
+        assert set(rates.values()) <= set(linelist.TRIED_RATES)
+
+
+def test_initial_models_answer_without_having_seen_the_classes_of_validation():
+    problem = posed("head-initial")
+    truth = problem.score.args[0]
+    assert problem.score(truth) == {"training": 1, "validation": 1}
+    wrong = {**truth, "validation": 3 - truth["validation"]}
+    assert problem.score(wrong) == {"training": 1, "validation": 0}
+    with pytest.raises(InputError, match="an answer for each of 40 photos"):
+        problem.score({**truth, "validation": truth["training"]})
+
+
+def result(arguments, week, *, dataset="head", seed=0):
+    score = {f"day {day}": week for day in (1, 14, 28)} | {"last week": week, "uploads": 740, "megabytes up": 1.86}
+    return Result("ppdl-days", dataset, dataset, arguments, seed, score=score)
+
+
+def test_relations_are_judged_run_by_run_and_the_paper_stands_beside_ours():
+    results = [result({"kind": "centralised"}, week, seed=seed) for seed, week in enumerate((0.93, 0.90))]
+    results += [result({"kind": "largest", "share": 0.1}, week, seed=seed) for seed, week in enumerate((0.925, 0.895))]
+    results.append(result({"kind": "published", "share": 0.1}, 0.40))
+    adam = {"model": "head", "optimiser": "adam"}
+    results.append(
+        Result("ppdl-days", "head-initial", "head-initial", adam, 0, score={"training": 0.95, "validation": 0.93})
+    )
+    figure, relations, composition, table_2 = sections(results)
+    assert figure.rows[0][1:5] == ("91.5 ± 2.1",) * 4
+    within, *_ = relations.rows
+    assert within == ("largest 10% within 1 point of centralised", "-0.5 ± 0.0", "-1", "confirmed")
+    verdicts = {row[0]: row[-1] for row in relations.rows}
+    assert verdicts["the paper's noise keeps accuracy: 10% within 1 point of centralised"] == "refuted"
+    assert verdicts["largest 20% within 1 point of centralised"] == "not measured"
+    assert composition.rows[0][1:] == ("1", "512", "264", "37,888", "14,616", "14,616", "no")
+    row = next(row for row in table_2.rows if row.name == "frozen backbone, last layer, Adam, validation")
+    assert (row.paper, row.ours) == (83.5, (93.0,))

@@ -1,0 +1,73 @@
+"""How much is shared: who has which photos, how answers are scored, and how figures stand beside the reference."""
+
+import numpy as np
+import pytest
+from benchmarks.command import main
+from benchmarks.harness import Settings
+from benchmarks.methods import shared_epochs
+from benchmarks.results import Result
+from benchmarks.suites.ppdl_share import cases
+from benchmarks.suites.ppdl_share.tables import measured_ways, sections
+
+from blindsight.errors import InputError
+
+QUICK = Settings(quick=True)
+
+
+def posed(name):
+    return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(0)
+
+
+@pytest.mark.slow
+def test_it_runs_to_the_end_without_data(tmp_path):
+    assert main(["ppdl-share", "--quick", "--output", str(tmp_path)]) == 0
+    page = (tmp_path / "tables" / "ppdl-share-quick.md").read_text()
+    assert "## Failed" not in page
+    assert "not measured" not in page
+
+
+def test_every_participant_has_photos_of_its_own():
+    given = posed("photos").given
+    rows = np.concatenate([photos.inputs for photos in given.participants.values()] + [given.test])
+    assert len(given.participants) == 10
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+def test_the_small_network_has_the_size_of_the_reference_and_is_drawn_by_the_seed():
+    pytest.importorskip("torch")
+    first, same, other = (cases.small_network(seed).state_dict() for seed in (0, 0, 1))
+    assert sum(tensor.numel() for tensor in first.values()) == 13_706
+    assert all((first[name] == same[name]).all() for name in first)
+    assert (first["0.weight"] != other["0.weight"]).any()
+
+
+def test_everyone_alone_answers_with_a_model_each_and_all_together_with_one():
+    problem = posed("photos")
+    alone = shared_epochs.unshared(problem.given, seed=0, line="alone")
+    together = shared_epochs.selective(problem.given, seed=0, share=0.1, select="largest", residual=True)
+    assert (len(alone), len(together)) == (10, 1)
+    assert problem.score(together)["accuracy"] > problem.score(alone)["accuracy"] > 0.25
+    with pytest.raises(InputError, match="each model answers to all"):
+        problem.score(together[0])
+
+
+def test_figures_stand_beside_the_reference_and_relations_are_judged():
+    def result(accuracy, seed=0, **arguments):
+        method = "unshared" if "line" in arguments else "selective"
+        return Result("ppdl-share", "digits", method, arguments, seed, score={"accuracy": accuracy})
+
+    results = [
+        result(0.98, line="centralised"),
+        result(0.97, share=1.0, select="largest", residual=False),
+        result(0.90, share=0.01, select="largest", residual=False),
+        result(0.975, share=0.01, select="largest", residual=True),
+    ]
+    digits, relations = sections(results)
+    rows = {row[0]: row[1:] for row in digits.rows}
+    assert rows["largest"] == ((0.97,), (), (), (), (0.90,))
+    assert rows["random"][0] == (0.97,)  # where everything is shared there is nothing to select
+    assert rows["largest, reference"][-2:] == (".971", ".929")
+    verdicts = {row[0]: row[-1] for row in relations.rows}
+    assert verdicts["digits: residuals rescue 0.01: within 1 point of centralised"] == "confirmed"
+    assert verdicts["photos: largest above random, 0.1"] == "not measured"
+    assert len(measured_ways()) == 1 + 4 * 4 + 3 * 2

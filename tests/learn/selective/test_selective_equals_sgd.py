@@ -1,0 +1,111 @@
+"""One participant that shares and downloads everything is plain stochastic gradient descent, bit for bit."""
+
+import numpy as np
+import pytest
+
+from blindsight.learn.selective.orders import play
+from blindsight.learn.selective.participant import Participant
+from blindsight.learn.selective.protection import Sharing
+from blindsight.learn.selective.server import ParameterServer
+from blindsight.learn.selective.terms import SelectiveTerms
+
+torch = pytest.importorskip("torch")
+
+from blindsight.learn.networks import read_parameters, write_parameters  # noqa: E402
+from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
+
+nn = torch.nn
+BATCH, STEPS, SIDE, CLASSES = 8, 20, 8, 3
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def tiny_cnn():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        return nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4 * 3 * 3, CLASSES)
+        )
+
+
+def photos():
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, CLASSES, BATCH * STEPS)
+    images = rng.integers(0, 160, size=(BATCH * STEPS, SIDE, SIDE, 3), dtype=np.uint8)
+    images[np.arange(len(labels)), labels] += 90  # a bright line, at a height of its own for each class
+    return images, labels
+
+
+def plain_loop(rate):
+    """Return the parameters before, and after each step of a torch program that knows nothing of sharing."""
+    module = tiny_cnn()
+    optimiser = torch.optim.SGD(module.parameters(), lr=rate)
+    images, labels = photos()
+    module.train()
+    passed = [read_parameters(module)]
+    for start in range(0, len(labels), BATCH):
+        batch = torch.tensor(images[start : start + BATCH]).permute(0, 3, 1, 2).float() / 255
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(module(batch), torch.tensor(labels[start : start + BATCH])).backward()
+        optimiser.step()
+        passed.append(read_parameters(module))
+    return passed
+
+
+def shared(rate, sharing, download=1.0):
+    """Return the server's parameters before, and after each upload."""
+    module = tiny_cnn()
+    trainer = NetworkTrainer(module, learning_rate=rate, batch=BATCH)
+    terms = SelectiveTerms.of(trainer.layout, run="one", participants=("ann",), batch=BATCH, download=download)
+    server = ParameterServer(terms, read_parameters(module))
+    ann = Participant("ann", terms, trainer, sharing, random_state=0)
+    ann.gather(*photos())
+    passed = [server.parameters]
+    for exchange in play(server, [ann]):
+        assert exchange.refused is None
+        passed.append(server.parameters)
+    return passed
+
+
+@pytest.mark.parametrize("download", [1.0, 0.3])
+def test_sharing_everything_is_plain_sgd_bit_for_bit(download):
+    """The learning rate is a power of two, for which a step of torch rounds once: rate * gradient is exact.
+
+    The server adds in float32, so what arrives is fl(before + change), and a change that hits fl(before - step) exists:
+    -step itself. With another rate torch's fused multiply-add rounds a product that no float32 number is, and where a
+    parameter changes its sign no change leads to the same bits (`learn.selective.change`). A participant that is alone
+    has all parameters already, so it does not matter what it downloads.
+    """
+    plain, together = plain_loop(0.125), shared(0.125, Sharing(1.0), download)
+    assert len(plain) == len(together) == STEPS + 1
+    for one, other in zip(plain, together, strict=True):
+        np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))  # signs of zeros as well
+    assert all((after != before).any() for before, after in zip(plain, plain[1:], strict=False))
+
+
+def test_other_learning_rates_agree_to_the_last_place():
+    plain, together = plain_loop(0.1), shared(0.1, Sharing(1.0))
+    np.testing.assert_allclose(together[-1], plain[-1], rtol=0, atol=1e-6)
+
+
+def test_sharing_less_is_another_way():
+    assert (shared(0.125, Sharing(0.5))[-1] != plain_loop(0.125)[-1]).any()
+
+
+def test_the_descent_that_is_compared_learns_something():
+    """A test of equality would also pass on a network that stands still."""
+    images, labels = photos()
+    first, *_, last = plain_loop(0.125)
+    module, losses = tiny_cnn(), []
+    for vector in (first, last):
+        write_parameters(module, vector)
+        with torch.no_grad():
+            batch = torch.tensor(images).permute(0, 3, 1, 2).float() / 255
+            losses.append(float(nn.functional.cross_entropy(module(batch), torch.tensor(labels))))
+    assert losses[1] < 0.95 * losses[0]

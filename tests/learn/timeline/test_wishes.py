@@ -1,0 +1,187 @@
+"""Wishes that leave something out are refused before a photo is read; the others get the noise they ask for."""
+
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.selective.accounting import compose_sharing
+from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
+from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.learn.timeline.dayplan import plan_days
+from blindsight.learn.timeline.figurelines import OURS
+from blindsight.learn.timeline.play import play_days
+from blindsight.learn.timeline.wishes import BATCH, STATED_DELTA, SharingWish
+from blindsight.rng import seeded_bytes
+
+rng = np.random.default_rng(0)
+LABELS = np.arange(600) % 3
+INPUTS = (rng.normal(size=(3, 6))[LABELS] + rng.normal(size=(600, 6))).astype(np.float32)
+PLAN = plan_days(LABELS, participants=3, days=5, initial=0.2, random_state=0)  # 5 uploads each
+PARTICIPANT = {"noise": "participant", "epsilon": 4.0, "delta": 1e-5, "upload_clip": 0.5}
+RECORD = {"noise": "record", "epsilon": 4.0, "delta": 1e-5, "clip": 1.0}
+BESIDE = {"epsilons": (1.0, 8.0), "delta": 1e-5, "clip": 1.0, "upload_clip": 0.5}
+
+REFUSED = [
+    ({"noise": "laplac", "epsilon": 1.0}, "unknown noise 'laplac'. Did you mean 'laplace'?"),
+    ({"scheme": "mask"}, "Did you mean 'masks'?"),
+    ({"order": "randm"}, "unknown order 'randm'"),
+    ({"select": "biggest"}, "unknown selection 'biggest'"),
+    ({"share": 0.0}, "share, the fraction of parameters to upload, must be in (0, 1]; got 0.0."),
+    ({"share": 1.5}, "got 1.5"),
+    ({"share": float("nan")}, "got nan"),
+    ({"download": 0.0}, "download must be in (0, 1]; got 0.0."),
+    ({"download": 1.01}, "download must be in (0, 1]; got 1.01."),
+    ({"bound": 0.0}, "bound must be positive and finite; got 0.0."),
+    ({"select": "threshold"}, "a threshold goes with the selection 'threshold'"),
+    ({"threshold": 0.1}, "a threshold goes with the selection 'threshold'"),
+    ({"noise": "laplace"}, "noise goes with an epsilon"),
+    ({"epsilon": 1.0}, "an epsilon with noise"),
+    ({"noise": "laplace", "epsilon": 1.0}, "Name the bound."),
+    ({"noise": "published", "epsilon": 1.0}, "Name the bound."),
+    ({"noise": "published", "epsilon": 0.0, "bound": 1.0}, "epsilon must be positive and finite; got 0.0."),
+    (PARTICIPANT | {"epsilon": -1.0}, "epsilon must be finite and at least 1e-6; got -1.0."),
+    (PARTICIPANT | {"delta": None}, "needs delta, which nobody else can choose"),
+    (PARTICIPANT | {"upload_clip": None}, "needs upload_clip"),
+    (PARTICIPANT | {"upload_clip": None, "delta": None}, "needs delta and upload_clip"),
+    (PARTICIPANT | {"upload_clip": 0.0}, "clip must be positive and finite; got 0.0."),
+    (PARTICIPANT | {"delta": 0.0}, "delta must be in (0, 1); got 0.0."),
+    (PARTICIPANT | {"delta": 1.0}, "delta must be in (0, 1); got 1.0."),
+    (PARTICIPANT | {"clip": 1.0}, "clip is for noise with a proof"),
+    (PARTICIPANT | {"select": "threshold", "threshold": 0.1}, "the threshold's proof is for Laplace noise"),
+    (PARTICIPANT | {"scheme": "masks"}, "adds up only where all of them upload"),  # the largest differ
+    (RECORD | {"clip": None}, "needs clip"),
+    (RECORD | {"clip": -1.0}, "clip must be positive"),
+    (RECORD | {"upload_clip": 1.0}, "upload_clip is for noise with a proof"),
+    ({"clip": 1.0}, "clip is for noise with a proof"),
+    (BESIDE | {"clip": None}, "needs clip"),
+    (BESIDE | {"epsilons": (1.0, 0.0)}, "at least 1e-6; got 0.0."),
+    (BESIDE | {"epsilons": (float("inf"),)}, "epsilon must be finite"),
+    (BESIDE | {"epsilons": (float("nan"),)}, "epsilon must be finite"),
+    (BESIDE | {"epsilons": (2.0, 1.0, 2.0)}, "got one of them twice"),
+    (BESIDE | {"upload_clip": -1.0}, "must be positive"),
+    ({"scheme": "masks", "order": "asynchronous"}, "Leave the order out."),
+]
+
+
+@pytest.mark.parametrize(("wishes", "sentence"), REFUSED)
+def test_a_wish_that_leaves_something_out_is_refused_when_it_is_made(wishes, sentence):
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        SharingWish(**({"share": 0.1} | wishes))
+
+
+def test_unknown_names_are_that_kind_of_error():
+    with pytest.raises(UnknownNameError):
+        SharingWish(share=0.1, scheme="mask")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "noise"),
+    [
+        ({}, type(None)),
+        ({"noise": "published", "epsilon": 1.0, "bound": 0.1}, PublishedLaplace),
+        ({"noise": "laplace", "epsilon": 1.0, "bound": 0.1, "select": "random"}, Laplace),
+        (PARTICIPANT, ParticipantGaussian),
+        (PARTICIPANT | {"scheme": "masks", "select": "random"}, ParticipantGaussian),
+        (RECORD, RecordGaussian),
+    ],
+)
+def test_noise_is_of_the_wished_kind_and_everything_else_is_handed_on(wishes, noise):
+    wish = SharingWish(share=0.3, residual=True, half="scheme" not in wishes, **wishes)
+    sharing = wish.sharing(PLAN, steps=1)
+    assert type(sharing.noise) is noise
+    assert (sharing.share, sharing.residual, sharing.half) == (0.3, True, "scheme" not in wishes)
+    assert (sharing.select, sharing.bound) == (wish.select, wish.bound)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0, 12.0])
+@pytest.mark.parametrize("scheme", [None, "masks"])
+def test_participant_noise_is_the_least_that_all_uploads_of_the_plan_allow(epsilon, scheme):
+    wish = SharingWish(share=0.5, select="random", scheme=scheme, **(PARTICIPANT | {"epsilon": epsilon}))
+    noise = wish.sharing(PLAN, steps=1).noise
+    assert noise.clip == 0.5
+    assert noise.among == (1 if scheme is None else 3)
+    spent = wish.cost(PLAN, 21, steps=1)
+    assert spent.proven
+    assert spent.uploads == PLAN.uploads(BATCH) == 5
+    assert 0.999 * epsilon < spent.epsilon <= epsilon
+    more = compose_sharing(wish.sharing(PLAN, steps=1), dimension=21, uploads=6, delta=1e-5)
+    assert more.epsilon > epsilon  # one upload more than the plan has
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_record_noise_is_for_the_steps_on_a_photo_however_many_uploads_follow(steps):
+    wish = SharingWish(share=0.5, **RECORD)
+    cost = wish.cost(PLAN, 21, steps=steps)
+    assert 0.999 * 4 < cost.epsilon <= 4
+    ratio = wish.sharing(PLAN, steps=steps).noise.noise_multiplier / wish.sharing(PLAN, steps=1).noise.noise_multiplier
+    assert ratio == pytest.approx(np.sqrt(steps), rel=1e-6)
+
+
+def test_delta_of_the_papers_noise_only_states():
+    wish = SharingWish(share=0.1, noise="published", epsilon=1.0, bound=0.1)
+    assert wish.stated_delta == STATED_DELTA
+    assert wish.sharing(PLAN, steps=1) == SharingWish(
+        share=0.1, noise="published", epsilon=1.0, bound=0.1, delta=0.01
+    ).sharing(PLAN, steps=1)
+
+
+def test_lines_are_ours_those_beside_and_four_for_each_epsilon():
+    lines = SharingWish(share=0.2, download=0.5, order="random", **(PARTICIPANT | BESIDE)).lines(PLAN, steps=1)
+    names = [line.name for line in lines]
+    assert len(set(names)) == len(names) == 7 + 2 * 4
+    ours = lines[names.index(OURS)]
+    assert (ours.download, ours.order, ours.budget, ours.encrypted) == (0.5, "random", 4.0, None)
+    assert [name for name in names if name.endswith("eps 8")] == [
+        "noise per photo, eps 8",
+        "noise per participant, eps 8",
+        "DP-FedAvg, equal uploads, eps 8",
+        "DP-FedAvg, equal bytes, eps 8",
+    ]
+    photo, participant = (lines[names.index(f"noise per {unit}, eps 8")] for unit in ("photo", "participant"))
+    assert photo.sharing.noise.clip == 1.0
+    assert participant.sharing.noise.clip == 0.5
+    assert all(line.sharing.noise is None for line in lines if line.name == "top-k with residuals")
+
+
+@pytest.mark.parametrize("wishes", [{}, {"noise": "laplace", "epsilon": 1.0, "bound": 1.0, "select": "random"}])
+def test_noise_of_the_papers_has_no_budget(wishes):
+    lines = SharingWish(share=0.2, **wishes).lines(PLAN, steps=1)
+    assert next(line for line in lines if line.name == OURS).budget is None
+
+
+def test_encryption_takes_three_participants():
+    two = plan_days(LABELS, participants=2, days=5, initial=0.2, random_state=0)
+    wish = SharingWish(share=0.2, scheme="masks")
+    with pytest.raises(InputError, match="3 participants at least; got 2"):
+        wish.lines(two, steps=1)
+    assert wish.lines(PLAN, steps=1)
+
+
+def played(wish, plan_of_noise):
+    """Play a wish, with noise made for one plan, over all days of PLAN."""
+    ours = next(line for line in wish.lines(plan_of_noise, steps=1) if line.name == OURS)
+    make = partial(SoftmaxTrainer, standardiser=Standardiser.fit(INPUTS), classes=3, learning_rate=0.1)
+    initial = make(record_noise=None).initial()
+    timeline = play_days(
+        PLAN, INPUTS, LABELS, [ours], make, initial=initial, delta=1e-5, source=seeded_bytes(1), random_state=0
+    )
+    return timeline.line(OURS)
+
+
+def test_what_is_proven_after_all_days_is_at_most_the_wish():
+    for kind in (PARTICIPANT, RECORD):
+        line = played(SharingWish(share=0.5, **kind), PLAN)
+        assert line.uploads[-1] == 15  # the noise lasts for all
+        assert 0.999 * 4 < line.epsilon <= 4
+
+
+def test_the_budget_stops_uploads_for_which_the_noise_was_not_made():
+    short = plan_days(LABELS, participants=3, days=2, initial=0.8, random_state=0)
+    assert short.uploads(BATCH) == 1
+    line = played(SharingWish(share=0.5, **PARTICIPANT), short)
+    assert line.uploads[-1] == 3  # one each, though photos for five have gathered
+    assert line.epsilon <= 4
