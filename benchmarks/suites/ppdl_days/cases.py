@@ -49,7 +49,9 @@ def tasks(settings: Settings) -> list[Task]:
             f"{size.photos:,} photos ({', '.join(CLASSES)}), {size.public:,} of them public; the others are those of "
             f"{PARTICIPANTS} participants over {DAYS} days; drawn by the seed"
         )
-        posed.append(Task(model, f"{_source(settings, model)}, {said}.", _days(settings, model, 0), (model,)))
+        posed.append(
+            Task(model, f"{_source(settings, model)}, {said}.", _days(settings, model, 0), (model, f"{model}-masks"))
+        )
         text = f"the same, drawn by the seed + {TUNING_SEEDS}."
         posed.append(Task(f"{model}-tuning", text, _days(settings, model, TUNING_SEEDS), (f"{model}-tune",)))
     for model in _models():

@@ -80,7 +80,8 @@ def _figure(found: Measured, model: Model, said: str) -> Grid:
         days = [_digits(found.of(line.arguments, f"day {day}", 100)) for day in (1, 14, 28)]
         week = _digits(found.of(line.arguments, "last week", 100))
         uploads, megabytes = (found.of(line.arguments, name) for name in ("uploads", "megabytes up"))
-        rows.append((line.said, *days, week, uploads[:1], megabytes[:1], _proven(found.of(line.arguments, "epsilon"))))
+        proven = _proven(uploads, found.of(line.arguments, "epsilon"))
+        rows.append((line.said, *days, week, uploads[:1], megabytes[:1], proven))
     columns = ("line", "day 1", "day 14", "day 28", "last week", "uploads", "MB up", "epsilon proven")
     note = (
         f"Percent of the day's new photos told rightly by the model of the day before. Epsilon at delta = {DELTA:g}, "
@@ -101,8 +102,10 @@ def _digits(values: Values) -> Cell:
     return f"{mean:.1f} ± {spread:.1f}"
 
 
-def _proven(values: Values) -> str:
-    return figure(max(values)) if values else "none"
+def _proven(uploads: Values, epsilons: Values) -> str:
+    if not any(uploads):
+        return "nothing is sent" if uploads else "-"
+    return figure(max(epsilons)) if epsilons else "none"
 
 
 def _relations(found: Measured, model: Model, said: str) -> Grid:

@@ -21,10 +21,11 @@ _LEAST, _MOST = 0.25, 16.0  # effort
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one check found: rows of the table, and pictures where it made some."""
+    """What one check found: rows of the table, and pictures where it made some; rows of a self-test are no `claims`."""
 
     findings: tuple[Finding, ...]
     pictures: tuple[PictureRow, ...] = ()
+    claims: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,15 @@ class Audit:
         """The pictures of all checks."""
         return tuple(row for evidence in self.sections.values() for row in evidence.pictures)
 
+    @property
+    def claims(self) -> tuple[Finding, ...]:
+        """The rows about claims that somebody made, without those of self-tests."""
+        made = (evidence for evidence in self.sections.values() if evidence.claims)
+        return tuple(finding for evidence in made for finding in evidence.findings)
+
     def count(self, verdict: Verdict) -> int:
-        """Return how many rows have this verdict."""
-        return sum(finding.verdict == verdict for finding in self.findings)
+        """Return how many claims have this verdict."""
+        return sum(finding.verdict == verdict for finding in self.claims)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the pictures, of which the figures are there, as plain data for JSON."""

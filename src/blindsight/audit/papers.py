@@ -75,7 +75,7 @@ def _auditor(effort: float) -> Evidence:
             f"the auditor failed its own test (which happens by chance with probability {1 - CONFIDENCE:g}); no "
             "epsilon of this audit can be trusted. Run it again."
         )
-    return Evidence(findings([tested.planted, tested.sound]))
+    return Evidence(findings([tested.planted, tested.sound]), claims=False)
 
 
 def _epsilons(subjects: tuple[OnTrial, ...], effort: float) -> Evidence:

@@ -28,11 +28,11 @@ def audit_chapter(audit: Audit) -> Chapter:
 
 
 def _lead(audit: Audit) -> str:
-    told = len(audit.findings)
+    told = len(audit.claims)
     what = "the papers' and ours" if audit.subject == "papers" else f"about {audit.subject}"
     return (
         f"{told} claims, {what}, were put to the test in {audit.seconds:.0f} s: {audit.count('refuted')} are refuted, "
-        f"{audit.count('not refuted') + audit.count('at chance')} withstood, {audit.count('leaks')} attacks succeed "
+        f"{audit.count('not refuted') + audit.count('at chance')} withstood the attack, {audit.count('leaks')} attacks succeed "
         f"where nobody promised otherwise, {audit.count('as stated')} as their statements admit."
     )
 

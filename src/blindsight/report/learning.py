@@ -118,7 +118,7 @@ def _rounds_table(result: LearningResult) -> Table:
 def _views_picture(views: Sequence[RoleView]) -> Picture:
     return Picture(
         contact_sheet(
-            np.stack([_as_picture(view.picture) for view in views]),
+            np.stack([view_picture(view.picture) for view in views]),
             columns=len(views),
             captions=[view.role for view in views],
             scale=1,
@@ -131,7 +131,7 @@ def _views_picture(views: Sequence[RoleView]) -> Picture:
     )
 
 
-def _as_picture(view: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.uint8]:
+def view_picture(view: NDArray[np.float64] | NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return a view as an RGB square: bytes as grey levels, weights from orange (negative) over white to blue."""
     if view.dtype == np.uint8:
         rgb = np.repeat(view[:, :, None], 3, axis=2).astype(np.uint8)

@@ -36,7 +36,7 @@ _WIDE = 192  # pixels of a face with what the app receives
 def sift_chapter(result: SiftResult) -> Chapter:
     """Show a policy, the attackers before and after, what is paid for it, and what an app and a person get to see."""
     blocks: list[Block] = [_policy_table(result), _attackers(result), _sifts_table(result)]
-    blocks += [Text(f"What a person reads ({one.name}): “{_consent(result, one)}”") for one in result.sifted]
+    blocks += [Text(f"What a person reads ({one.name}): “{consent(result, one)}”") for one in result.sifted]
     if result.faces is not None:
         blocks.append(_received(result, result.faces))
     if result.trade_off is not None and result.trade_off.points:
@@ -63,10 +63,11 @@ def _lead(result: SiftResult) -> str:
     best = min(result.sifted, key=lambda one: (one.losses.verification.verdict != "accept", one.losses.pub_loss))
     told, hidden = (" and ".join(map(words, side)) for side in (result.policy.public, result.policy.private))
     kept = np.mean(list(best.losses.accuracies.values()))
+    left = best_guess(best.losses.verification)
     return (
         f"An app asks for “{told}”, a person hides “{hidden}”. From raw features a classifier reads them with "
         f"{np.mean(list(result.raw.values())):.0%} and {result.before.best.balanced_accuracy:.0%} balanced accuracy; "
-        f"what is left after sifting gives {kept:.0%} and {_guess(best.losses.verification):.0%}, where 50% is blind."
+        f"what is left after sifting gives {kept:.0%} and {left:.0%}, where 50% is blind."
     )
 
 
@@ -90,8 +91,8 @@ def _policy_table(result: SiftResult) -> Table:
 
 def _attackers(result: SiftResult) -> Plot:
     several = len(result.policy.private) > 1
-    groups = [("raw features", _guesses(result.before, several))]
-    groups += [(one.name, _guesses(one.losses.verification, several)) for one in result.sifted]
+    groups = [("raw features", guesses(result.before, several))]
+    groups += [(one.name, guesses(one.losses.verification, several)) for one in result.sifted]
     spoken = "; ".join(f"{name}: {max(guess.accuracy for guess in found):.2f}" for name, found in groups)
     return Plot(
         attackers_plot(groups, result.threshold),
@@ -103,7 +104,7 @@ def _attackers(result: SiftResult) -> Plot:
     )
 
 
-def _guesses(found: Verification, several: bool) -> list[Guess]:
+def guesses(found: Verification, several: bool) -> list[Guess]:
     """Return a row per attacker, and one for every attacker there can be where that is certified."""
     rows = [
         Guess(f"{r.attacker}: {words(r.attribute)}" if several else r.attacker, r.balanced_accuracy, r.interval)
@@ -119,10 +120,10 @@ def _sifts_table(result: SiftResult) -> Table:
     rows = tuple(
         (
             one.name,
-            _let_out(one),
+            lets_out(one),
             f"{np.mean(list(one.losses.accuracies.values())):.3f}",
             f"{one.losses.pub_loss:.3f}",
-            f"{_guess(one.losses.verification):.3f}",
+            f"{best_guess(one.losses.verification):.3f}",
             f"{0.5 + _ceil(one.losses.verification.bound):.3f}",
             one.losses.verification.verdict,
         )
@@ -136,13 +137,14 @@ def _sifts_table(result: SiftResult) -> Table:
     )
 
 
-def _let_out(one: Sifted) -> str:
+def lets_out(one: Sifted) -> str:
+    """Return in words what an app receives of a picture."""
     if one.sift.alphabet is not None and one.sift.alphabet <= 256:
         return f"one of {one.sift.alphabet} symbols"
     return f"{one.sift.width} number{'s' * (one.sift.width > 1)}"
 
 
-def _guess(found: Verification) -> float:
+def best_guess(found: Verification) -> float:
     """Return the best guess: of those that were tried, or of anybody where that could be counted."""
     return 0.5 + max([found.priv_loss, *(one.estimate for one in found.certificates)])
 
@@ -151,7 +153,8 @@ def _ceil(bound: float) -> float:
     return math.ceil(1e3 * bound) / 1e3
 
 
-def _consent(result: SiftResult, one: Sifted) -> str:
+def consent(result: SiftResult, one: Sifted) -> str:
+    """Return the sentence that a person would read about one of the sifts."""
     found = one.losses.verification
     return consent_sentence(
         result.policy.name or "X",
@@ -176,7 +179,7 @@ def _received(result: SiftResult, faces: NDArray[np.uint8]) -> Picture:
         contact_sheet(
             np.concatenate([faces] * len(result.sifted)),
             columns=len(faces),
-            titles=[f"{one.name}: {_let_out(one)}" for one in result.sifted],
+            titles=[f"{one.name}: {lets_out(one)}" for one in result.sifted],
             captions=captions,
             scale=max(1, _WIDE // faces.shape[2]),
         ),

@@ -43,7 +43,7 @@ from blindsight.sift.odometer import Odometer
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.proposal import Proposal
-from blindsight.sift.register import Register
+from blindsight.sift.register import Register, Witness
 from blindsight.sift.sift import Sift
 from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.splits import enough_of_either
@@ -86,16 +86,34 @@ class Platform:
         """What an interrupted write left behind in the folder and what was done about it, or None."""
         return self._register.recovered
 
+    def attest(self, witness: Witness) -> None:
+        """From now on tell `witness` of every record before it takes effect; where it raises, nothing happens."""
+        self._register.witness = witness
+
     # --- who is here ---
 
     def set_preferences(self, person: str, private: Iterable[str], *, progress: Progress = silent) -> Review:
         """Note what a person hides, from now on; all their grants are verified against it anew, or revoked."""
+        self.note_preferences(person, private)
+        return self.review(person, progress=progress)
+
+    def note_preferences(self, person: str, private: Iterable[str]) -> None:
+        """Note what a person hides, from now on; grants not verified against all of it are suspended until `review`."""
         names = _names(private, "private attribute")
         for name, column in self.data.private(names).items():
             enough_of_either(name, column)
         with self._register.current():
             self._register.record("person", name=_name(person, "person"), private=names)
-        return self.review(person, progress=progress)
+
+    def preferences(self, person: str) -> tuple[str, ...]:
+        """Return what a person hides."""
+        with self._register.current():
+            return self._register.private_of(person)
+
+    def asked(self, app: str) -> tuple[str, ...]:
+        """Return what an app asks for."""
+        with self._register.current():
+            return self._register.app(app).public
 
     def add_app(self, app: str, public: Iterable[str]) -> None:
         """Note what an app asks for; where it asked for something else before, its grants are revoked."""
@@ -109,11 +127,22 @@ class Platform:
             for grant in [one for one in self._register.grants.values() if one.app == app and one.live]:
                 self._register.revoke(grant, f"app {app} now asks for {' and '.join(names)}", leaks=False)
 
-    def grants(self, person: str) -> tuple[Grant, ...]:
-        """Return all grants about a person, oldest first, revoked ones included."""
+    def grants(self, person: str | None = None) -> tuple[Grant, ...]:
+        """Return all grants (about one person, or about all), oldest first, revoked ones included."""
         with self._register.current():
-            self._register.private_of(person)
-            return tuple(grant for grant in self._register.grants.values() if grant.person == person)
+            if person is not None:
+                self._register.private_of(person)
+            return tuple(grant for grant in self._register.grants.values() if person in (None, grant.person))
+
+    def holds(self, grant: Grant) -> bool:
+        """Tell whether a grant was verified under today's terms; one that is live and does not hold is suspended."""
+        with self._register.current():
+            return self._watch.holds(grant)
+
+    def released(self, grant: Grant) -> int:
+        """Return how many different frames went out through a grant."""
+        with self._register.current():
+            return self._register.frames[grant.number]
 
     # --- asking and answering ---
 
@@ -203,7 +232,8 @@ class Platform:
             fresh = grant.budget.fresh(used, asked)
             released = self._apply(grant, rows, fresh, last=used + fresh >= grant.budget.frames)
             told = {"grant": grant.number, "app": app, "sift": grant.sift}
-            self._register.record("release", **told, frames=fresh, repeated=asked - fresh, size=released.nbytes)
+            sizes = {"width": int(released.shape[1]), "size": released.nbytes}
+            self._register.record("release", **told, frames=fresh, repeated=asked - fresh, **sizes)
         return released
 
     def revoke(self, number: int, reason: str) -> Grant:
@@ -226,11 +256,15 @@ class Platform:
 
     def add_attacker(self, attacker: Attacker, *, progress: Progress = silent) -> Review:
         """Let one more attacker judge from now on; every grant that does not rest on a certificate is reviewed."""
-        attackers = (*chosen_attackers(self.verifier.attackers), attacker)
-        self.verifier = replace(self.verifier, attackers=attackers)
-        with self._register.current():
-            self._register.record("verifier", name=verifier_name(self.verifier, certified=False))
+        self.note_attacker(attacker)
         return self.review(progress=progress)
+
+    def note_attacker(self, attacker: Attacker) -> None:
+        """Let one more attacker judge from now on; grants without a certificate are suspended until `review`."""
+        verifier = replace(self.verifier, attackers=(*chosen_attackers(self.verifier.attackers), attacker))
+        with self._register.current():
+            self._register.record("verifier", name=verifier_name(verifier, certified=False))
+            self.verifier = verifier
 
     def odometer(self, person: str, *, progress: Progress = silent) -> Odometer:
         """Return how well each hidden attribute is guessed from all that is granted, or was ever released."""

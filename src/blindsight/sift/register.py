@@ -18,7 +18,7 @@ anybody's private label.
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,6 +28,9 @@ from typing import Any
 from blindsight.dp.journal import Journal
 from blindsight.errors import BlindsightError, CorruptFileError, UnknownNameError
 from blindsight.sift.grants import Grant, Revocation, terms_from_dict
+
+Witness = Callable[[Mapping[str, Any]], None]
+"""Called with a record before it is written; whoever raises prevents it."""
 
 HEADER = {"format": "blindsight/sift-platform", "version": 1}
 
@@ -49,6 +52,7 @@ class Register:
         self.grants: dict[int, Grant] = {}
         self.frames: Counter[int] = Counter()
         """Different frames released through each grant."""
+        self.witness: Witness | None = None
         self._tries: dict[str, list[tuple[str, int]]] = {}
         self._clock = clock
         self._mutex = threading.Lock()
@@ -76,6 +80,8 @@ class Register:
         """Write a record through to the disk and take it in; call it while `current`. Return its time."""
         time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
         record = json.loads(json.dumps({"kind": kind, "time": time} | data, allow_nan=False))  # as a reader will see it
+        if self.witness is not None:
+            self.witness(record)
         if self._journal is not None:
             self._journal.append(record)
         self._apply(record)

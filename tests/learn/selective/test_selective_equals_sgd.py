@@ -1,5 +1,7 @@
 """One participant that shares and downloads everything is plain stochastic gradient descent, bit for bit."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -86,7 +88,7 @@ def test_sharing_everything_is_plain_sgd_bit_for_bit(download):
     assert len(plain) == len(together) == STEPS + 1
     for one, other in zip(plain, together, strict=True):
         np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))  # signs of zeros as well
-    assert all((after != before).any() for before, after in zip(plain, plain[1:], strict=False))
+    assert all((after != before).any() for before, after in pairwise(plain))
 
 
 def test_other_learning_rates_agree_to_the_last_place():
@@ -94,8 +96,9 @@ def test_other_learning_rates_agree_to_the_last_place():
     np.testing.assert_allclose(together[-1], plain[-1], rtol=0, atol=1e-6)
 
 
-def test_sharing_less_is_another_way():
-    assert (shared(0.125, Sharing(0.5))[-1] != plain_loop(0.125)[-1]).any()
+@pytest.mark.parametrize("sharing", [Sharing(0.5), Sharing(1.0, half=True), Sharing(1.0, bound=1e-3)])
+def test_sharing_less_or_less_exactly_is_another_way(sharing):
+    assert (shared(0.125, sharing)[-1] != plain_loop(0.125)[-1]).any()
 
 
 def test_the_descent_that_is_compared_learns_something():

@@ -18,6 +18,9 @@ Pictures = NDArray[np.uint8]
 
 Floats = NDArray[np.float32]
 
+LARGEST = 1e12
+"""No number that is decoded is larger."""
+
 
 @dataclass(frozen=True, eq=False)
 class Decoder(ABC):
@@ -64,8 +67,8 @@ def check_rows(features: ArrayLike, dimension: int | None = None) -> Floats:
         )
     with np.errstate(over="ignore"):
         floats = rows.astype(np.float32, copy=False)
-    if not np.isfinite(floats).all():
-        raise InputError("features hold NaN or infinite values. Remove or repair those rows.")
+    if not (np.abs(floats) <= LARGEST).all():
+        raise InputError(f"features must be finite and within +-{LARGEST:g}. Remove, repair or rescale those rows.")
     return floats
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
+from blindsight.learn.selective.sparseupdate import every_place
 
 Places = NDArray[np.int64]
 
@@ -20,7 +21,7 @@ def select_largest(change: NDArray[np.floating], count: int) -> Places:
     """
     _check_count(count, change.size)
     if count == change.size:
-        return np.arange(change.size)
+        return every_place(change.size)
     sizes = np.abs(change)
     least = np.partition(sizes, change.size - count)[change.size - count]
     above = sizes > least

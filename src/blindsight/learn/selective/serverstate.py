@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import MessageError
 from blindsight.learn.selective.selection import select_largest
-from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
+from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector, every_place
 
 
 class LastUpload(NamedTuple):
@@ -66,7 +66,7 @@ class ServerState:
         [0, 1, 2]
         """
         if count == len(self.counters):
-            return SparseUpdate(count, np.arange(count), self.parameters.copy())
+            return SparseUpdate(count, every_place(count), self.parameters.copy())
         indices = select_largest(self.counters.astype(np.float64), count)
         return SparseUpdate(len(self.counters), indices, self.parameters[indices])
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError
-from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
+from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector, every_place
 
 LARGEST_HALF = 65504.0
 """The largest float16."""
@@ -53,7 +53,7 @@ def encode_sparse(update: SparseUpdate, *, half: bool = False) -> bytes:
         kind = "finite and rounded to float16 (`as_half`)" if half else "finite"
         raise InputError(f"the values of an update must be {kind} before they are encoded.")
     head = bytes([half]) + _pack_count(update.indices.size)
-    values = update.values.astype(_TYPES[half]).tobytes()
+    values = update.values.astype(_TYPES[half], copy=False).tobytes()
     return head + _pack_places(_written(update.indices, update.dimension)) + values
 
 
@@ -117,8 +117,10 @@ def _written(present: Places, dimension: int) -> Places:
 
 def _others(places: Places, dimension: int) -> Places:
     """Return all places but these."""
-    if places.size in (0, dimension):
-        return np.arange(dimension - places.size)
+    if not places.size:
+        return every_place(dimension)
+    if places.size == dimension:
+        return np.zeros(0, dtype=np.int64)
     left = np.ones(dimension, dtype=np.bool_)
     left[places] = False
     return np.flatnonzero(left)
@@ -168,13 +170,15 @@ def _best_low_bits(gaps: Places) -> int:
     """Return the k with which Rice's code is shortest; the least of them if several are.
 
     One more low bit costs a bit for each gap and saves half of what was left of it, rounded up. The larger k, the less
-    it saves: so the search for where it stops to pay may begin anywhere, and begins near the logarithm of the mean.
+    it saves: so the search for where it stops to pay may begin anywhere, and begins where it does for geometric gaps.
     """
-    k = int(gaps.mean()).bit_length()
+    k = int(0.69 * gaps.mean()).bit_length()
+    if _pays(gaps, k):
+        while _pays(gaps, k + 1):
+            k += 1
+        return k + 1
     while k and not _pays(gaps, k - 1):
         k -= 1
-    while _pays(gaps, k):
-        k += 1
     return k
 
 

@@ -1,6 +1,7 @@
 """A few of many values: what is left of a participant's change of the model after selection."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,14 @@ from blindsight.errors import InputError
 
 Vector = NDArray[np.float32]
 """All trainable parameters of a network, or a change of them, in one row."""
+
+
+@lru_cache(maxsize=4)
+def every_place(dimension: int) -> NDArray[np.int64]:
+    """Return all places of a vector, read-only: as long as the vector itself, they are made once and kept."""
+    places = np.arange(dimension)
+    places.setflags(write=False)
+    return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +34,8 @@ class SparseUpdate:
             raise InputError(
                 f"an update has one value for each place; got {self.indices.shape} and {self.values.shape}."
             )
+        if self.indices.size == self.dimension and self.indices is every_place(self.dimension):
+            return
         if self.indices.size and (
             self.indices[0] < 0 or self.indices[-1] >= self.dimension or (self.indices[1:] <= self.indices[:-1]).any()
         ):

@@ -1,0 +1,132 @@
+"""Who may do what: one table, and nothing that is not in it.
+
+*The guarantee.* A route under /v1 without an entry in `ACCESS` cannot be made: the service does not start. A caller
+without a valid token, or of a role that the entry does not name, is refused before the body of the request is read.
+What the table cannot say (an owner sees only themself, an app only what is its own) is asked of `own` by the routes and
+once more by the gateway.
+
+| role | is |
+| --- | --- |
+| owner | a person whose pictures are here; decides what is private and answers proposals |
+| app | wants to know something about people; gets verdicts and what was verified, never a picture or a feature |
+| operator | runs the service: principals, attackers, the log; gets all evidence, never a picture |
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute
+
+from blindsight.service.errors import Refusal
+from blindsight.service.principals import Principal, Role
+
+PREFIX = "/v1"
+
+_OWNER, _APP, _OPERATOR = (frozenset[Role]({role}) for role in ("owner", "app", "operator"))
+_ALL = _OWNER | _APP | _OPERATOR
+
+OPEN = frozenset({("GET", "/v1/health"), ("GET", "/v1/openapi.json")})
+"""What anybody may ask without a token; it tells nothing about anyone."""
+
+ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
+    ("GET", "/v1/me"): _ALL,
+    ("GET", "/v1/principals"): _OPERATOR,
+    ("POST", "/v1/principals"): _OPERATOR,
+    ("DELETE", "/v1/principals/{id}"): _OPERATOR,
+    ("POST", "/v1/principals/{id}/token"): _OPERATOR,
+    ("GET", "/v1/attributes"): _ALL,
+    ("GET", "/v1/people/{person}"): _OWNER | _OPERATOR,
+    ("PUT", "/v1/people/{person}/private"): _OWNER,
+    ("GET", "/v1/people/{person}/odometer"): _OWNER | _OPERATOR,
+    ("GET", "/v1/people/{person}/frames"): _OWNER,
+    ("POST", "/v1/people/{person}/frames"): _OWNER,
+    ("GET", "/v1/people/{person}/frames/{frame}"): _OWNER,
+    ("DELETE", "/v1/people/{person}/frames/{frame}"): _OWNER,
+    ("PUT", "/v1/apps/{app}/public"): _APP,
+    ("POST", "/v1/proposals"): _APP,
+    ("GET", "/v1/proposals"): _ALL,
+    ("GET", "/v1/proposals/{job}"): _ALL,
+    ("POST", "/v1/proposals/{job}/answer"): _OWNER,
+    ("GET", "/v1/grants"): _ALL,
+    ("DELETE", "/v1/grants/{number}"): _OWNER | _OPERATOR,
+    ("POST", "/v1/releases"): _APP,
+    ("POST", "/v1/attackers"): _OPERATOR,
+    ("GET", "/v1/log"): _OPERATOR,
+    ("GET", "/v1/log/check"): _OPERATOR,
+    ("GET", "/v1/log/export"): _OPERATOR,
+    ("GET", "/v1/ledger"): _OPERATOR,
+    ("GET", "/v1/indexes"): _ALL,
+    ("POST", "/v1/indexes/{name}/query"): _ALL,
+    ("GET", "/v1/runs"): _OWNER | _OPERATOR,
+    ("GET", "/v1/runs/{name}"): _OWNER | _OPERATOR,
+    ("GET", "/v1/statements"): _ALL,
+    ("GET", "/v1/jobs/{job}"): _ALL,
+    ("DELETE", "/v1/jobs/{job}"): _ALL,
+}
+
+
+class GuardedRoute(APIRoute):
+    """A route that asks the table first, before it reads what was sent."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler behind the guard, or refuse to make a route that the table does not know."""
+        roles, handle = roles_of(self), super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            principal = await run_in_threadpool(authenticated, request)
+            if principal.role not in roles:
+                raise Refusal(403, f"this is not for the role {principal.role}.")
+            request.state.principal = principal
+            return await handle(request)
+
+        return guarded
+
+
+def roles_of(route: APIRoute) -> frozenset[Role]:
+    """Return who may use a route; it has one method."""
+    (method,) = route.methods
+    roles = ACCESS.get((method, route.path))
+    if roles is None:
+        raise RuntimeError(f"nobody said who may {method} {route.path}. Add it to ACCESS.")
+    return roles
+
+
+def check_routes(routes: Iterable[BaseRoute]) -> None:
+    """Refuse to serve routes under /v1 that are open or unguarded by mistake."""
+    for route in routes:
+        path = getattr(route, "path", "")
+        wanted = {(method, path) for method in getattr(route, "methods", None) or ()} - {("HEAD", path)}
+        if path.startswith(PREFIX) and not isinstance(route, GuardedRoute) and not wanted <= OPEN:
+            raise RuntimeError(f"{path} is not guarded. Make it a GuardedRoute.")
+
+
+def authenticated(request: Request) -> Principal:
+    """Return who asks, or refuse: no token, a wrong, expired or revoked one, too many requests."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    principal = None
+    if scheme.lower() == "bearer" and token.strip():
+        principal = request.app.state.gateway.principals.authenticate(token.strip())
+    if principal is None:
+        raise Refusal(
+            401, "a valid token is needed: Authorization: Bearer TOKEN.", headers={"WWW-Authenticate": "Bearer"}
+        )
+    return principal
+
+
+async def caller(request: Request) -> Principal:
+    """Return who passed the guard."""
+    principal = request.state.principal
+    assert isinstance(principal, Principal)
+    return principal
+
+
+Caller = Annotated[Principal, Depends(caller)]
+
+
+def own(principal: Principal, name: str) -> None:
+    """Refuse an owner or app that speaks for somebody else; an operator may look at everybody."""
+    if principal.role != "operator" and principal.name != name:
+        raise Refusal(403, "this is not yours.")

@@ -1,0 +1,123 @@
+"""Every refusal becomes one sentence and a status; whatever was not foreseen becomes one that tells nothing.
+
+Errors of `blindsight.errors` speak to a person and never carry secrets, so their text is the answer. Anything else is a
+defect: the caller reads that something went wrong, the server's own log gets the traceback. What a caller sent is never
+sent back: not by validation, not by an unknown path.
+"""
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from blindsight.errors import (
+    BlindsightError,
+    DataError,
+    InputError,
+    MessageError,
+    MissingExtraError,
+    PrivacyError,
+    StorageError,
+    UnknownNameError,
+)
+
+logger = logging.getLogger(__name__)
+
+RESOURCES = frozenset({"app", "frame", "grant", "index", "job", "person", "principal", "proposal", "run"})
+"""Kinds of names that stand for something under /v1: not there is 404. Other unknown names are a wrong argument."""
+
+_STATUS: tuple[tuple[type[BlindsightError], int], ...] = (
+    (InputError, 422),
+    (DataError, 422),
+    (PrivacyError, 403),  # budgets too
+    (MessageError, 400),
+    (StorageError, 503),
+    (MissingExtraError, 503),
+)
+_SENTENCES = {
+    400: "the body cannot be read.",
+    404: "there is nothing at this address.",
+    405: "this address does not take this method.",
+    413: "the body is too large.",
+    429: "too many requests. Wait a little.",
+}
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a failure
+    """An answer that is no success: raised where HTTP itself is the subject (who asks, and in which state)."""
+
+    def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status, self.headers = status, headers
+
+
+def status_of(error: BlindsightError) -> int:
+    """Return the status that goes with an error.
+
+    >>> status_of(UnknownNameError("person", "Bob", ())), status_of(UnknownNameError("attribute", "mood", ()))
+    (404, 422)
+    """
+    if isinstance(error, UnknownNameError) and error.kind in RESOURCES:
+        return 404
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
+
+
+def install(app: FastAPI) -> None:
+    """Let the app answer every error with ``{"error": sentence}``."""
+    app.add_exception_handler(BlindsightError, _foreseen)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def answer(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return a refusal."""
+    return JSONResponse({"error": sentence}, status, headers)
+
+
+def _foreseen(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, BlindsightError)
+    status = status_of(error)
+    if status == 503:  # names files of this machine
+        logger.error("%s %s: %s", request.method, request.url.path, error)
+        return answer(503, "this cannot be done at the moment: a file or a part of the service is not available.")
+    return answer(status, _one_line(str(error)))
+
+
+def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refusal)
+    return answer(error.status, str(error), error.headers)
+
+
+def _plain(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    headers = None if error.headers is None else dict(error.headers)
+    return answer(error.status_code, _SENTENCES.get(error.status_code, "this cannot be done."), headers)
+
+
+def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    return answer(422, "; ".join(map(_complaint, error.errors()[:3])) + ".")
+
+
+def _unforeseen(request: Request, error: Exception) -> JSONResponse:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return answer(500, "something went wrong here; it was noted.")
+
+
+def _complaint(problem: Any) -> str:
+    """Tell where and what, without what was given: field names are ours unless they are superfluous."""
+    if problem["type"] == "extra_forbidden":
+        return "the body has a field that is not known"
+    place = [str(part) for part in problem["loc"] if isinstance(part, str)]
+    where = " ".join(place[1:]) or (place[0] if place else "the request")
+    said = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
+    return f"{where}: {said[:1].lower()}{said[1:]}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,41 @@
+"""Indexes: ask one with a picture. Numbers come back, and the picture is forgotten.
+
+What an index in local mode answers is computed from noisy releases alone, so anybody may ask it. The codes of a central
+or open index carry no noise, and distances to them tell what they are: only the operator may ask those.
+"""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from blindsight.data.reading.images import decode
+from blindsight.errors import PrivacyError
+from blindsight.search.gallery import Gallery
+from blindsight.service.access import Caller
+from blindsight.service.endpoints import BODY, PICTURE, Picture, TheShelf, guarded_router, refusals
+from blindsight.service.models import Hit, Hits, IndexList, IndexView
+
+router = guarded_router("search")
+
+
+@router.get("/indexes")
+def list_indexes(shelf: TheShelf) -> IndexList:
+    """Return all indexes and what is proven about each."""
+    return IndexList(indexes=[_view(name, shelf.index(name)) for name in shelf.indexes()])
+
+
+@router.post("/indexes/{name}/query", responses=refusals(404, *BODY), openapi_extra=PICTURE)
+def query_index(
+    shelf: TheShelf, principal: Caller, name: str, picture: Picture, k: Annotated[int, Query(ge=1, le=100)] = 10
+) -> Hits:
+    """Return the nearest pictures to the one that was sent, by their numbers."""
+    gallery = shelf.index(name)
+    if gallery.mode != "local" and principal.role != "operator":
+        raise PrivacyError(f"the codes of a {gallery.mode} index carry no noise: only the operator may ask it.")
+    found = gallery.search(decode(picture, size=gallery.side)[None], min(k, len(gallery)))[0]
+    return Hits(hits=[Hit(number=hit.number, nearness=hit.nearness) for hit in found])
+
+
+def _view(name: str, gallery: Gallery) -> IndexView:
+    headline = gallery.statement.headline()
+    return IndexView(name=name, mode=gallery.mode, pictures=len(gallery), headline=headline)

@@ -1,0 +1,86 @@
+"""What a service is told when it starts: where it keeps its state, where it listens, and how much it takes.
+
+A setting that cannot work is refused before anything is opened. Tokens would travel readable over a network without
+TLS, so a host other than this machine needs a certificate; a proxy that brings its own stands in front of a loopback
+address.
+"""
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import quote
+
+from blindsight.data.reading.images import MAX_PIXELS
+from blindsight.errors import InputError
+
+KINDS = ("sqlite", "postgresql", "postgresql+psycopg")
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """The settings of one service. `database` is a URL, whose password no representation shows."""
+
+    folder: Path
+    database: str | None = field(default=None, repr=False)
+    host: str = "127.0.0.1"
+    port: int = 8420
+    certificate: Path | None = None
+    key: Path | None = None
+    body_bytes: int = 8_000_000
+    picture_pixels: int = MAX_PIXELS
+    requests_per_minute: int = 600
+    job_seconds: float = 900
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"the folder must be a folder; got {self.folder}, a file.")
+        if self.database is not None:
+            check_database(self.database)
+        if not 0 <= self.port <= 65_535:
+            raise InputError(f"port must be in [0, 65535], where 0 takes a free one; got {self.port}.")
+        self._check_encryption()
+        for name in ("body_bytes", "picture_pixels", "requests_per_minute", "job_seconds"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(f"{name} must be finite and above 0; got {getattr(self, name)}.")
+        if self.picture_pixels > MAX_PIXELS:
+            raise InputError(f"picture_pixels must be at most {MAX_PIXELS}; got {self.picture_pixels}.")
+
+    @property
+    def database_url(self) -> str:
+        """Where the service's tables are: the given URL, else a SQLite file in the folder."""
+        return self.database or f"sqlite:///{quote(str(self.folder.absolute() / 'service.db'))}"
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the service speaks TLS itself."""
+        return self.certificate is not None
+
+    def _check_encryption(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            given, missing = ("certificate", "key") if self.key is None else ("key", "certificate")
+            raise InputError(f"TLS needs a certificate and its key; got a {given} without a {missing}. Give both.")
+        for name, path in (("certificate", self.certificate), ("key", self.key)):
+            if path is not None and not path.is_file():
+                raise InputError(f"the {name} must be a file; there is none at {path}.")
+        if not self.encrypted and not _is_loopback(self.host):
+            raise InputError(
+                f"without TLS the host must be this machine itself, for tokens would travel readable; got "
+                f"{self.host!r}. Give a certificate and its key, or listen on 127.0.0.1 behind a proxy with TLS."
+            )
+
+
+def check_database(url: str) -> None:
+    """Refuse a URL of a kind of database that is not supported; the sentence does not repeat the URL."""
+    kind, separator, _ = url.partition("://")
+    if not separator or kind not in KINDS:
+        raise InputError(
+            "the database must be a URL such as 'sqlite:////path/service.db' or 'postgresql://user@host/name'."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,46 @@
+"""Databases for the service's tests: a new SQLite file, or a new database of a real PostgreSQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blindsight.service.database import Database, open_database
+
+
+def new_postgresql(postgres) -> str:
+    import psycopg
+
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS service WITH (FORCE)")
+        connection.execute("CREATE DATABASE service")
+    return f"postgresql://postgres@/service?host={postgres.folder}"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'service.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database, once of each kind."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("sqlite_url")
+    return new_postgresql(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A migrated database, once of each kind."""
+    opened = open_database(database_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def sqlite_database(sqlite_url: str) -> Iterator[Database]:
+    """A migrated SQLite database, for tests that do not depend on its kind."""
+    opened = open_database(sqlite_url)
+    yield opened
+    opened.close()

@@ -1,0 +1,164 @@
+"""The tables become what the code reads, once, on both databases; a newer database is left alone."""
+
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Text, inspect, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from blindsight.errors import InputError, StorageError
+from blindsight.service import schema
+from blindsight.service.database import Database, open_database
+from blindsight.service.migrations import MIGRATIONS, migrate
+from blindsight.service.principals import Principals
+
+
+def columns(inspector, table):
+    return {column["name"]: (str(column["type"]), column["nullable"]) for column in inspector.get_columns(table)}
+
+
+def test_tables_are_what_the_code_reads(database: Database) -> None:
+    """The statements of the migrations and the tables of `schema` are two texts; the database judges them alike."""
+    migrated = inspect(database.engine)
+    found = {table: columns(migrated, table) for table in schema.metadata.tables}
+    indexes = {
+        table: {(index["name"], tuple(index["column_names"])) for index in migrated.get_indexes(table)}
+        for table in schema.metadata.tables
+    }
+    with database.engine.begin() as connection:
+        for table in schema.metadata.tables:
+            connection.execute(text(f"DROP TABLE {table}"))
+        schema.metadata.create_all(connection)
+    declared = inspect(database.engine)
+    assert found == {table: columns(declared, table) for table in schema.metadata.tables}
+    assert indexes == {
+        table: {(index["name"], tuple(index["column_names"])) for index in declared.get_indexes(table)}
+        for table in schema.metadata.tables
+    }
+
+
+def test_migrating_again_does_nothing_and_keeps_everything(database: Database) -> None:
+    principal, _ = Principals(database).create("Ann", "owner")
+    assert migrate(database.engine) == 0
+    assert Principals(database).list() == (principal,)
+
+
+def test_older_database_gets_the_missing_steps(database: Database) -> None:
+    added = (*MIGRATIONS, dict.fromkeys(("sqlite", "postgresql"), ("ALTER TABLE frames ADD COLUMN note TEXT",)))
+    assert migrate(database.engine, added) == 1
+    with database.reading() as session:
+        assert session.execute(text("SELECT note FROM frames")).all() == []
+    assert isinstance(inspect(database.engine).get_columns("frames")[-1]["type"], Text)
+
+
+def test_newer_database_is_refused_with_a_sentence(database_url: str) -> None:
+    database = open_database(database_url)
+    with database.session() as session:
+        session.execute(text("INSERT INTO service_version (version) VALUES (99)"))
+    database.close()
+    with pytest.raises(StorageError, match=f"version 99; this Blindsight knows version {len(MIGRATIONS)}. Upgrade"):
+        open_database(database_url)
+
+
+def test_step_that_fails_leaves_the_old_version(database: Database) -> None:
+    broken = dict.fromkeys(("sqlite", "postgresql"), ("CREATE TABLE half (id TEXT)", "CREATE NONSENSE"))
+    with pytest.raises(DBAPIError):
+        migrate(database.engine, (*MIGRATIONS, broken))
+    assert not inspect(database.engine).has_table("half")
+    assert migrate(database.engine) == 0
+
+
+def test_many_may_open_a_new_database_at_once(database_url: str) -> None:
+    opened, errors = [], []
+
+    def open_one() -> None:
+        try:
+            opened.append(open_database(database_url))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=open_one) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for database in opened:
+        database.close()
+    assert not errors
+    assert len(opened) == 6
+
+
+def test_block_is_whole_or_nothing_and_inner_blocks_belong_to_it(database: Database) -> None:
+    people = Principals(database)
+    with pytest.raises(RuntimeError), database.session():
+        people.create("Ann", "owner")
+        assert [person.name for person in people.list()] == ["Ann"]  # seen inside
+        raise RuntimeError
+    assert people.list() == ()
+    with database.session():
+        people.create("Bea", "owner")
+        with pytest.raises(InputError, match="is taken"):
+            people.create("Bea", "app")  # only this inner block is undone
+        people.create("Cas", "owner")
+    assert [person.name for person in people.list()] == ["Bea", "Cas"]
+
+
+def test_broken_constraints_reach_the_caller(database: Database) -> None:
+    with pytest.raises(IntegrityError), database.session() as session:
+        session.execute(
+            text("INSERT INTO principals (id, name, role, token_hash, created) VALUES ('1','a','king','',0)")
+        )
+
+
+def test_driver_errors_become_a_sentence_without_its_words(database: Database) -> None:
+    with pytest.raises(StorageError, match="whole or not at all") as caught, database.session() as session:
+        session.execute(text("SELECT * FROM nowhere WHERE secret = :value"), {"value": "hunter2"})
+    assert "nowhere" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_server_that_cannot_be_reached_is_told_without_the_password(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as caught:
+        open_database(f"postgresql://someone:hunter2@/service?host={tmp_path}")
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_sqlite_is_private_durable_and_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "service.db"
+    database = open_database(f"sqlite:///{path}")
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    with database.session() as session:
+        pragmas = {name: session.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous")}
+        assert pragmas == {"journal_mode": "wal", "synchronous": 2}
+        assert session.execute(text("PRAGMA foreign_keys")).scalar() == 1
+        session.execute(text("DELETE FROM jobs"))
+        assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+    database.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://host/name", "service.db", ""])
+def test_databases_that_would_lose_everything_are_refused(url: str) -> None:
+    with pytest.raises(InputError, match="database"):
+        open_database(url)
+
+
+def test_readers_do_not_wait_for_a_writer(database: Database) -> None:
+    people = Principals(database)
+    found = []
+    with database.session():
+        people.create("Ann", "owner")
+        reader = threading.Thread(target=lambda: found.append(people.list()))
+        reader.start()
+        reader.join(20)
+        assert found == [()]  # and do not see what is not committed
+
+
+def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "service.db"
+    path.write_bytes(b"this is a diary, not a database\n" * 200)
+    with pytest.raises(StorageError):
+        open_database(f"sqlite:///{path}")
+    assert path.read_bytes().startswith(b"this is a diary")
