@@ -11,6 +11,7 @@
     │   └── CorruptFileError               a file is not what was written: truncated, altered, other version
     ├── MessageError                       a message is forged, truncated, replayed or not for this round
     ├── MissingExtraError (ImportError)    an optional part is not installed; names the extra
+    ├── ServiceError                       a service cannot be reached, is too busy or failed
     └── PrivacyError                       a privacy rule would be broken
         ├── BudgetExceededError            the ledger refuses: nothing was spent, nothing may be released
         └── IncomparableError              spends of different units cannot be added
@@ -65,6 +66,10 @@ class MessageError(BlindsightError):
 
 class MissingExtraError(BlindsightError, ImportError):
     """An optional part is not installed."""
+
+
+class ServiceError(BlindsightError):
+    """A service cannot be reached, is too busy or failed; whether anything was done there has to be looked up."""
 
 
 class PrivacyError(BlindsightError):

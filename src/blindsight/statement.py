@@ -159,8 +159,8 @@ class PrivacyStatement:
         'Proven: epsilon = 25.99 per record; the paper claims epsilon = 1, which does not hold'
         """
         if self.guarantee == "differential privacy":
-            delta = f" (delta = {_rounded_up(self.delta)})" if self.delta else ""
-            line = f"Proven: epsilon = {_rounded_up(self.epsilon or 0.0)}{delta} per {self.unit}"
+            delta = f" (delta = {rounded_up(self.delta)})" if self.delta else ""
+            line = f"Proven: epsilon = {rounded_up(self.epsilon or 0.0)}{delta} per {self.unit}"
         elif self.guarantee == "cryptographic":
             line = f"Proven under the assumptions named: {self.mechanism}"
         elif self.guarantee == "certified":
@@ -290,13 +290,13 @@ def _texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
     return listed
 
 
-def _rounded_up(value: float) -> str:
-    """Return two decimals, or three significant digits of a small number, never less than the number itself.
+def rounded_up(value: float) -> str:
+    """Return two decimals, none from 100 on, or three digits of a small number; never less than the number itself.
 
-    >>> _rounded_up(1.0), _rounded_up(7.3293), _rounded_up(0.0), _rounded_up(0.01234), _rounded_up(1e-6)
-    ('1.00', '7.33', '0.00', '0.0124', '1e-06')
+    >>> rounded_up(1.0), rounded_up(7.3293), rounded_up(0.0), rounded_up(0.01234), rounded_up(1e-6), rounded_up(1234.5)
+    ('1.00', '7.33', '0.00', '0.0124', '1e-06', '1,235')
     """
     exact = Decimal(repr(float(value)))
-    places = max(2, 2 - exact.adjusted()) if exact else 2
+    places = 0 if value >= 100 else max(2, 2 - exact.adjusted()) if exact else 2
     rounded = exact.quantize(Decimal(1).scaleb(-places), ROUND_CEILING, Context(prec=400))
-    return f"{float(rounded):.3g}" if 0 < value < 1e-3 else f"{rounded:f}"
+    return f"{float(rounded):.3g}" if 0 < value < 1e-3 else f"{rounded:,f}"

@@ -79,8 +79,8 @@ def test_lines_are_what_their_arguments_say():
 def test_what_was_chosen_was_tried():
     for kind, chosen in linelist.CLIPS.items():
         assert set(chosen) <= set(linelist.TRIED_CLIPS[kind])
-    for rates in linelist.SERVER_RATES.values():
-        assert set(rates.values()) <= set(linelist.TRIED_RATES)
+    for model, rates in linelist.SERVER_RATES.items():
+        assert set(rates.values()) <= set(linelist.TRIED_RATES[model])
 
 
 def test_initial_models_answer_without_having_seen_the_classes_of_validation():

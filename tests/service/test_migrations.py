@@ -92,11 +92,17 @@ def test_many_may_open_a_new_database_at_once(database_url: str) -> None:
 
 def test_block_is_whole_or_nothing_and_inner_blocks_belong_to_it(database: Database) -> None:
     people = Principals(database)
-    with pytest.raises(RuntimeError), database.session():
-        people.create("Ann", "owner")
-        assert [person.name for person in people.list()] == ["Ann"]  # seen inside
-        raise RuntimeError
-    assert people.list() == ()
+    seen = []
+
+    def interrupted() -> None:
+        with database.session():
+            people.create("Ann", "owner")
+            seen.extend(person.name for person in people.list())
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        interrupted()
+    assert (seen, people.list()) == (["Ann"], ())
     with database.session():
         people.create("Bea", "owner")
         with pytest.raises(InputError, match="is taken"):

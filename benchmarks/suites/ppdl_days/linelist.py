@@ -41,9 +41,9 @@ TRIED_CLIPS = {
 }
 SERVER_RATES: Mapping[Model, Mapping[str, float]] = {
     "head": {"fedavg": 10.0, "fedavg-bytes": 3.0},
-    "cnn": {"fedavg": 3.0, "fedavg-bytes": 3.0},
+    "cnn": {"fedavg": 1.0, "fedavg-bytes": 0.3},
 }
-TRIED_RATES = (1.0, 3.0, 10.0)
+TRIED_RATES: Mapping[Model, tuple[float, ...]] = {"head": (1.0, 3.0, 10.0), "cnn": (0.3, 1.0, 3.0)}
 
 
 def _unproven(model: Model) -> tuple[Played, ...]:
@@ -58,7 +58,7 @@ def _unproven(model: Model) -> tuple[Played, ...]:
             "the paper's noise, 10%, on gradients instead of changes",
             {"kind": "published", "share": 0.1, "step": RATES[model]},
         ),
-        Played("random 10%, no noise", {"kind": "random", "share": 0.1}),
+        Played("random 10%", {"kind": "random", "share": 0.1}),
         Played("largest 10% with residuals (top-k)", {"kind": "residuals", "share": 0.1}),
         Played("FedAvg, equal uploads", {"kind": "fedavg", "server_rate": rates["fedavg"]}),
         Played("FedAvg, equal bytes", {"kind": "fedavg-bytes", "share": 0.1, "server_rate": rates["fedavg-bytes"]}),
@@ -82,8 +82,8 @@ LAPLACE = Played("Laplace noise on changes cut first, random 10%", {"kind": "lap
 LINES["head"] = (*LINES["head"], LAPLACE, *_proven())
 
 
-def _tried_rates() -> list[dict[str, Argument]]:
-    return [{"kind": kind, "server_rate": rate} for kind in ("fedavg", "fedavg-bytes") for rate in TRIED_RATES]
+def _tried_rates(model: Model) -> list[dict[str, Argument]]:
+    return [{"kind": kind, "server_rate": rate} for kind in ("fedavg", "fedavg-bytes") for rate in TRIED_RATES[model]]
 
 
 def _tried_clips() -> list[dict[str, Argument]]:
@@ -95,7 +95,7 @@ def _tried_clips() -> list[dict[str, Argument]]:
     ]
 
 
-TRIED = {"head": [*_tried_rates(), *_tried_clips()], "cnn": _tried_rates()}
+TRIED = {"head": [*_tried_rates("head"), *_tried_clips()], "cnn": _tried_rates("cnn")}
 
 
 def methods() -> tuple[Method, ...]:

@@ -222,7 +222,9 @@ def _tuning(results: Sequence[Result]) -> list[Grid]:
         found = Measured.on(results, f"{model}-tuning")
         rows: list[tuple[Cell, ...]] = []
         for kind, said in (("fedavg", "FedAvg, equal uploads"), ("fedavg-bytes", "FedAvg, equal bytes")):
-            tried = {rate: found.of({"kind": kind, "server_rate": rate}, "last week", 100) for rate in TRIED_RATES}
+            tried = {
+                rate: found.of({"kind": kind, "server_rate": rate}, "last week", 100) for rate in TRIED_RATES[model]
+            }
             rows.append((f"{said}: server rate", _candidates(tried, SERVER_RATES[model][kind])))
         for kind, clips in TRIED_CLIPS.items() if model == "head" else ():
             for epsilon, chosen in zip(EPSILONS, CLIPS[kind], strict=True):

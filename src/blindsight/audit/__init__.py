@@ -1,6 +1,6 @@
 """Attacks on everything else, and what follows from them: claimed, proven, measured.
 
-`audit_papers` and `audit_artefact` run whole lists of checks (`checks`) and give a table of `Finding`; the attacks stand in
+`audit_papers` and `audit_artefact` run whole lists of checks (`checks`) and give a table of `Finding`; attacks stand in
 `epsilon` and `onerun`, `leakage`, `inversion`, `membership` and `shadow`, `collusion`.
 """
 

@@ -30,25 +30,27 @@ from blindsight.rng import science
 from blindsight.torchbridge import Module, Tensor, load_torch, seeded
 
 _WIDTHS = (32, 64, 128)  # channels of the three convolutions
+_SHRINKS = 2 ** len(_WIDTHS)  # times, by the poolings
 _PER_GROUP = 8  # channels that GroupNorm looks at together
 _MIDDLE, _SPREAD = 0.5, 0.25  # of the brightness of photos, as a fraction of white
 _OPTIMISERS = {"sgd": ("SGD", 0.05), "rmsprop": ("RMSprop", 1e-3), "adam": ("Adam", 1e-3)}
 
 
-def small_cnn(classes: int, side: int, channels: int = 3, *, random_state: int = 0) -> Module:
-    """Return a convolutional network with fresh weights for photos of `side` x `side` pixels."""
+def small_cnn(classes: int, side: int | tuple[int, int], channels: int = 3, *, random_state: int = 0) -> Module:
+    """Return a convolutional network with fresh weights for photos of `side` pixels, height and width, or of one each."""
     _check_classes(classes)
-    if side < 2 ** len(_WIDTHS) or channels < 1:
+    height, width = (side, side) if isinstance(side, int) else side
+    if min(height, width) < _SHRINKS or channels < 1:
         raise InputError(
-            f"photos must have at least 1 channel and {2 ** len(_WIDTHS)} pixels a side; got {channels} and {side}."
+            f"photos must have at least 1 channel and {_SHRINKS} pixels a side; got {channels} and {height} x {width}."
         )
     nn = load_torch().nn
     with seeded(science(random_state), "cpu"):
         layers = [_standardise(np.full((channels, 1, 1), _MIDDLE), np.full((channels, 1, 1), _SPREAD))]
-        for before, width in pairwise((channels, *_WIDTHS)):
-            layers += [nn.Conv2d(before, width, 3, padding=1), nn.MaxPool2d(2)]
-            layers += [nn.GroupNorm(width // _PER_GROUP, width), nn.ReLU()]
-        pixels = (side // 2 ** len(_WIDTHS)) ** 2
+        for before, after in pairwise((channels, *_WIDTHS)):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.MaxPool2d(2)]
+            layers += [nn.GroupNorm(after // _PER_GROUP, after), nn.ReLU()]
+        pixels = (height // _SHRINKS) * (width // _SHRINKS)
         return nn.Sequential(*layers, nn.Flatten(), nn.Linear(_WIDTHS[-1] * pixels, classes))
 
 
@@ -136,16 +138,6 @@ class FlatParameters:
             raise InputError("parameters must be finite numbers; got NaN or infinite ones.")
         for tensor, part in zip(self.named.values(), self._parts, strict=True):
             tensor.copy_(part)
-
-
-def read_parameters(module: Module) -> Vector:
-    """Return the parameters that are learned, in one new vector."""
-    return FlatParameters(module).read()
-
-
-def write_parameters(module: Module, vector: ArrayLike) -> None:
-    """Set the parameters that are learned; a vector that does not fit is refused and changes nothing."""
-    FlatParameters(module).write(vector)
 
 
 def new_optimiser(name: str, module: Module, learning_rate: float | None = None) -> Any:

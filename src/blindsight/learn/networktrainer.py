@@ -27,6 +27,7 @@ from blindsight.learn.networks import FlatParameters, layout_of, new_optimiser
 from blindsight.learn.recordgradients import RecordGradients
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.selective.sparseupdate import Vector
+from blindsight.learn.selective.trainer import check_labels, check_passes
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.torchbridge import Module, Tensor, check_inputs, load_torch, seeded, to_batch
 
@@ -52,8 +53,8 @@ class NetworkTrainer:
         device: str = "cpu",
         source: ByteSource = system_bytes,
     ) -> None:
-        if min(epochs, batch) < 1:
-            raise InputError(f"epochs and batch must be at least 1; got {epochs} and {batch}.")
+        check_passes(epochs, batch)
+        _check_device(device)
         self.layout = layout_of(module)
         self.epochs = epochs
         self.batch = batch
@@ -84,7 +85,7 @@ class NetworkTrainer:
     def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
         """Return the parameters after training on these photos and their classes, whole numbers from 0."""
         rows = self._check(inputs)
-        truth = _check_labels(labels, len(rows), self._classes)
+        truth = check_labels(labels, len(rows), self._classes)
         generator = science(seed)
         self._load(parameters)
         self._to_training()
@@ -168,12 +169,10 @@ class NetworkTrainer:
         return rows
 
 
-def _check_labels(labels: ArrayLike, count: int, classes: int) -> NDArray[np.int64]:
-    truth = np.asarray(labels)
-    if truth.shape != (count,) or truth.dtype.kind not in "iu":
-        raise InputError(
-            f"labels must be one whole number for each of {count} photos; got {truth.dtype} {truth.shape}."
-        )
-    if not 0 <= truth.min() <= truth.max() < classes:
-        raise InputError(f"labels must lie in 0..{classes - 1}: the network tells {classes} classes apart.")
-    return truth.astype(np.int64)
+def _check_device(device: str) -> None:
+    """Refuse a device that torch does not know, or that is not there."""
+    torch = load_torch()
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise InputError(f"torch cannot compute on the device {device!r} here. Use 'cpu', or one that is there.") from None

@@ -17,6 +17,7 @@ from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.selective.sparseupdate import Vector
+from blindsight.learn.selective.trainer import check_labels, check_passes
 from blindsight.rng import ByteSource, science, system_bytes
 
 _NAMES = ("weight", "bias")
@@ -45,6 +46,7 @@ class SoftmaxTrainer:
             raise InputError(f"a classifier tells at least two classes apart; got {self.classes}.")
         if not 0 < self.learning_rate < np.inf:
             raise InputError(f"learning_rate must be positive; got {self.learning_rate}.")
+        check_passes(self.epochs, self.batch)
 
     @property
     def layout(self) -> ParameterLayout:
@@ -56,16 +58,17 @@ class SoftmaxTrainer:
         return np.zeros(self.layout.dimension, dtype=np.float32)
 
     def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
-        """Return the parameters after descending on these photos."""
+        """Return the parameters after descending on these photos and their classes, whole numbers from 0."""
         rows, rng = self._rows(inputs), science(seed)
-        truth = np.eye(self.classes, dtype=np.float32)[labels]
+        truth = np.eye(self.classes, dtype=np.float32)[check_labels(labels, len(rows), self.classes)]
         weights = self._matrix(parameters).copy()
-        for _ in range(self.epochs):
-            order = rng.permutation(len(rows))
-            for start in range(0, len(rows), self.batch):
-                picked = order[start : start + self.batch]
-                weights -= np.float32(self.learning_rate) * self._gradient(weights, rows[picked], truth[picked])
-        return np.concatenate([weights[:, :-1].ravel(), weights[:, -1]])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(self.epochs):
+                order = rng.permutation(len(rows))
+                for start in range(0, len(rows), self.batch):
+                    picked = order[start : start + self.batch]
+                    weights -= np.float32(self.learning_rate) * self._gradient(weights, rows[picked], truth[picked])
+        return self._finite(np.concatenate([weights[:, :-1].ravel(), weights[:, -1]]))
 
     def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
         """Return the logits, (n, classes)."""
@@ -74,7 +77,7 @@ class SoftmaxTrainer:
 
     def _gradient(self, weights: Vector, rows: Vector, truth: Vector) -> Vector:
         """Return the mean gradient of a batch, by records clipped and noised if that was asked for."""
-        errors = _softmax(rows @ weights.T) - truth
+        errors = self._finite(_softmax(rows @ weights.T)) - truth
         if self.record_noise is None:
             plain: Vector = np.divide(errors.T @ rows, len(rows), dtype=np.float32)
             return plain
@@ -85,6 +88,11 @@ class SoftmaxTrainer:
         mechanism = GaussianMechanism(sensitivity=clip, sigma=sigma)
         noisy: Vector = (mechanism.release(exact.T @ wide, self.source) / len(rows)).astype(np.float32)
         return noisy
+
+    def _finite(self, numbers: Vector) -> Vector:
+        if not np.isfinite(numbers).all():
+            raise InputError(f"the training diverged. Use a learning_rate below {self.learning_rate}.")
+        return numbers
 
     def _rows(self, inputs: NDArray[Any]) -> Vector:
         """Return standardised features with a one behind each."""

@@ -30,10 +30,11 @@ def audit_chapter(audit: Audit) -> Chapter:
 def _lead(audit: Audit) -> str:
     told = len(audit.claims)
     what = "the papers' and ours" if audit.subject == "papers" else f"about {audit.subject}"
+    withstood = audit.count("not refuted") + audit.count("at chance")
     return (
         f"{told} claims, {what}, were put to the test in {audit.seconds:.0f} s: {audit.count('refuted')} are refuted, "
-        f"{audit.count('not refuted') + audit.count('at chance')} withstood the attack, {audit.count('leaks')} attacks succeed "
-        f"where nobody promised otherwise, {audit.count('as stated')} as their statements admit."
+        f"{withstood} withstood the attack, {audit.count('leaks')} attacks succeed where nobody promised otherwise, "
+        f"{audit.count('as stated')} as their statements admit."
     )
 
 

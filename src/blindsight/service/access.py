@@ -21,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
 
 from blindsight.service.errors import Refusal
+from blindsight.service.limits import retry_after
 from blindsight.service.principals import Principal, Role
 
 PREFIX = "/v1"
@@ -40,7 +41,7 @@ ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
     ("GET", "/v1/attributes"): _ALL,
     ("GET", "/v1/people/{person}"): _OWNER | _OPERATOR,
     ("PUT", "/v1/people/{person}/private"): _OWNER,
-    ("GET", "/v1/people/{person}/odometer"): _OWNER | _OPERATOR,
+    ("POST", "/v1/people/{person}/odometer"): _OWNER | _OPERATOR,
     ("GET", "/v1/people/{person}/frames"): _OWNER,
     ("POST", "/v1/people/{person}/frames"): _OWNER,
     ("GET", "/v1/people/{person}/frames/{frame}"): _OWNER,
@@ -51,9 +52,11 @@ ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
     ("GET", "/v1/proposals/{job}"): _ALL,
     ("POST", "/v1/proposals/{job}/answer"): _OWNER,
     ("GET", "/v1/grants"): _ALL,
-    ("DELETE", "/v1/grants/{number}"): _OWNER | _OPERATOR,
+    ("POST", "/v1/grants/{number}/revocation"): _OWNER | _OPERATOR,
     ("POST", "/v1/releases"): _APP,
+    ("GET", "/v1/attackers"): _OWNER | _OPERATOR,
     ("POST", "/v1/attackers"): _OPERATOR,
+    ("POST", "/v1/reviews"): _OPERATOR,
     ("GET", "/v1/log"): _OPERATOR,
     ("GET", "/v1/log/check"): _OPERATOR,
     ("GET", "/v1/log/export"): _OPERATOR,
@@ -113,6 +116,9 @@ def authenticated(request: Request) -> Principal:
         raise Refusal(
             401, "a valid token is needed: Authorization: Bearer TOKEN.", headers={"WWW-Authenticate": "Bearer"}
         )
+    wait = request.app.state.limit.take(principal.id)
+    if wait:
+        raise Refusal(429, f"too many requests. Try again in {retry_after(wait)} s.", {"Retry-After": retry_after(wait)})
     return principal
 
 

@@ -94,9 +94,10 @@ def storage_sentences() -> Iterator[None]:
     except IntegrityError:
         raise
     except SQLAlchemyError as error:
+        kind = type(getattr(error, "orig", None) or error).__name__
         raise StorageError(
-            f"the database could not be reached, was busy for too long or refused ({type(error).__name__}). A change "
-            "happened whole or not at all. Try again."
+            f"the database could not be reached, was busy for too long or refused ({kind}). A change happened whole or "
+            "not at all. Try again."
         ) from None
 
 
@@ -113,6 +114,7 @@ def _sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: object) -> None:
         connection.isolation_level = None  # the driver opens no transactions of its own
+        connection.text_factory = lambda raw: raw.decode(errors="replace")  # so that a damaged log can be read and told
         for pragma in (f"busy_timeout={_PATIENCE * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 

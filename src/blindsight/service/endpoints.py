@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from blindsight.service.access import PREFIX, GuardedRoute
+from blindsight.service.errors import Refusal
 from blindsight.service.gateway import Gateway
 from blindsight.service.models import Problem
 from blindsight.service.shelf import Shelf
@@ -36,10 +37,19 @@ PICTURE: dict[str, Any] = {
 
 
 def refusals(*statuses: int) -> Answers:
-    """Describe refusals; those that can always happen come by themselves."""
-    return {
-        status: {"model": Problem, "description": _MEANINGS[status]} for status in sorted({*ALWAYS, *statuses})
-    }
+    """Describe refusals beside those that can always happen."""
+    return described(*sorted({*ALWAYS, *statuses}))
+
+
+def described(*statuses: int) -> Answers:
+    """Describe these refusals and no others."""
+    return {status: {"model": Problem, "description": _MEANINGS[status]} for status in statuses}
+
+
+def only_if(possible: bool, sentence: str) -> None:
+    """Answer 409 where something cannot be done in this state."""
+    if not possible:
+        raise Refusal(409, sentence)
 
 
 def guarded_router(tag: str) -> APIRouter:

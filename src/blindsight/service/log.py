@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, true
 from sqlalchemy.orm import Session
 
 from blindsight.errors import CorruptFileError, InputError
@@ -92,7 +92,7 @@ class AuditLog:
 
     def verify(self, *, known_head: str | None = None) -> LogCheck:
         """Walk the whole chain; with a `known_head`, noted earlier, the chain must also include it."""
-        return _walk(self._rows(0), known_head)
+        return _walk(self._rows(None), known_head)
 
     def export(self, stream: IO[str]) -> LogCheck:
         """Write the log as JSON lines, one per entry and a last one with the head; return what was written.
@@ -102,7 +102,7 @@ class AuditLog:
         check = self.verify()
         if not check.ok:
             raise CorruptFileError(f"the log was altered and cannot be exported: {check.reason}")
-        for row in islice(self._rows(0), check.entries):
+        for row in islice(self._rows(None), check.entries):
             stream.write(json.dumps(asdict(row.entry())) + "\n")
         stream.write(json.dumps({"entries": check.entries, "head": check.head}) + "\n")
         return check
@@ -115,13 +115,12 @@ class AuditLog:
         session.execute(insert(log).values(asdict(row)))
         return row.entry()
 
-    def _rows(self, after: int) -> "Iterator[_Row]":
-        """Yield the rows behind `after` in order, in batches, so that a long log needs little memory."""
+    def _rows(self, after: int | None) -> "Iterator[_Row]":
+        """Yield the rows behind `after` (all if None) in order, in batches, so that a long log needs little memory."""
         while True:
+            behind = true() if after is None else log.c.position > after
             with self._database.reading() as session:
-                found = session.execute(
-                    select(log).where(log.c.position > after).order_by(log.c.position).limit(_BATCH)
-                ).all()
+                found = session.execute(select(log).where(behind).order_by(log.c.position).limit(_BATCH)).all()
             yield from (_Row(*row) for row in found)
             if len(found) < _BATCH:
                 return
@@ -151,7 +150,7 @@ class _Row:
 
     def continuing(self, before: str) -> str:
         """Return the hash that this row must have behind one with the hash `before`."""
-        body = json.dumps([before, self.position, self.time, self.actor, self.action, self.details])
+        body = json.dumps([before, self.position, self.time, self.actor, self.action, self.details], default=repr)
         return hashlib.sha256(body.encode()).hexdigest()
 
     def entry(self) -> Entry:

@@ -4,11 +4,17 @@ Numbers that come in masses (a sift's matrix, released vectors) are plain JSON h
 them, so no time is spent on looking at each of them twice.
 """
 
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from blindsight.service.gateway import MOST_FRAMES
+from blindsight.service.jobs import State
 from blindsight.service.principals import NAME_LENGTH, Role
+from blindsight.service.views import Standing
+from blindsight.sift.grants import Mode
+from blindsight.sift.stream import Then
 
 
 def _printable(text: str) -> str:
@@ -23,7 +29,7 @@ Sentence = Annotated[str, StringConstraints(min_length=1, max_length=300), After
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Of something the service named itself, or of a folder."""
 Names = Annotated[list[Name], Field(min_length=1, max_length=32)]
-State = Literal["queued", "running", "done", "failed", "cancelled", "timed out"]
+Count = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
 
 
 class Request(BaseModel):
@@ -33,12 +39,13 @@ class Request(BaseModel):
 
 
 class Response(BaseModel):
-    """What a caller gets."""
+    """What a caller gets, made of the gateway's own records."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(from_attributes=True)
 
 
 def _example(**values: Any) -> ConfigDict:
+    """Return the settings that show an example; what a class inherits stays."""
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
@@ -78,11 +85,11 @@ class PrincipalView(Response):
     id: str
     name: str
     role: Role
-    created: str | None = None
-    expires: str | None = None
-    revoked: str | None = None
+    created: datetime | None = None
+    expires: datetime | None = None
+    revoked: datetime | None = None
 
-    model_config = _example(id="p-1f6a", name="ann", role="owner", created="2026-03-01T12:00:00+00:00")
+    model_config = _example(id="owner-1f6a", name="ann", role="owner", created="2026-03-01T12:00:00Z")
 
 
 class WithToken(Response):
@@ -91,7 +98,17 @@ class WithToken(Response):
     principal: PrincipalView
     token: str
 
-    model_config = _example(principal={"id": "p-1f6a", "name": "ann", "role": "owner"}, token="bs_...")
+    model_config = _example(
+        principal={"id": "owner-1f6a", "name": "ann", "role": "owner"}, token="blindsight_..."
+    )
+
+
+class PrincipalList(Response):
+    """Everybody, also the revoked."""
+
+    principals: list[PrincipalView]
+
+    model_config = _example(principals=[])
 
 
 # --- people and what is about them ---
@@ -140,37 +157,12 @@ class PersonView(Response):
     model_config = _example(person="ann", private=["smiling"], frames=3)
 
 
-class ReadingView(Response):
-    """How well one hidden attribute is guessed from all that is out: 1/2 is blind."""
-
-    attribute: str
-    guess: float
-    at_most: float
-    certified: bool
-
-
-class OdometerView(Response):
-    """What is out about a person."""
-
-    person: str
-    grants: list[int]
-    readings: list[ReadingView]
-    confidence: float
-
-    model_config = _example(
-        person="ann",
-        grants=[1],
-        readings=[{"attribute": "smiling", "guess": 0.52, "at_most": 0.57, "certified": True}],
-        confidence=0.95,
-    )
-
-
 class FrameView(Response):
     """A picture that was taken in."""
 
     frame: str
 
-    model_config = _example(frame="f-20c3")
+    model_config = _example(frame="20c3")
 
 
 class FrameList(Response):
@@ -178,19 +170,23 @@ class FrameList(Response):
 
     frames: list[str]
 
-    model_config = _example(frames=["f-20c3", "f-77ab"])
+    model_config = _example(frames=["20c3", "77ab"])
 
 
 # --- asking and answering ---
 
 
 class NewProposal(Request):
-    """What an app would like to get about a person: its own sift's numbers, or (without one) the platform's label."""
+    """What an app would like to get about a person: its own sift's numbers, or (without one) the platform's label.
+
+    A sift is data: ``{"mean": [d numbers], "scale": [d], "matrix": [d rows of K]}``, or the parts of a sift file. `frames`
+    counts all that the app will ever have got; `then` says what happens after the last one.
+    """
 
     person: Name
     sift: dict[str, Any] | None = None
-    frames: Annotated[int, Field(ge=1, le=10_000)] = 1
-    then: Literal["refuse", "repeat"] = "refuse"
+    frames: Count = 1
+    then: Then = "refuse"
 
     model_config = _example(person="ann", sift=None, frames=1, then="refuse")
 
@@ -201,30 +197,52 @@ class JobView(Response):
     id: str
     kind: str
     state: State
-    what: str = ""
-    done: int = 0
-    total: int | None = None
+    done: float
+    doing: str
     error: str | None = None
+    result: dict[str, Any] | None = None
 
-    model_config = _example(id="j-51d0", kind="verify", state="running", what="attacks", done=3, total=9)
+    model_config = _example(id="51d0", kind="verify", state="running", done=0.3, doing="attacks")
+
+
+class JobList(Response):
+    """Jobs that were started together."""
+
+    jobs: list[JobView]
+
+    model_config = _example(jobs=[])
 
 
 class ProposalView(Response):
-    """A proposal. `evidence` is for the person and the operator: an app is told the verdict and no more."""
+    """A proposal. Sentence and evidence are for the person and the operator: an app is told the verdict and no more."""
 
     job: str
     state: State
     person: str
     app: str
-    mode: Literal["included", "unincluded"]
+    mode: Mode
     frames: int
-    verdict: str | None = None
-    answer: str | None = None
+    then: Then
+    doing: str
+    done: float
+    verdict: Literal["accept", "reject", "inconclusive", "denied"] | None = None
+    answer: Literal["allow", "fewer", "refuse"] | None = None
+    grant: int | None = None
+    next: str | None = None
     sentence: str | None = None
     evidence: dict[str, Any] | None = None
 
     model_config = _example(
-        job="j-51d0", state="done", person="ann", app="weather", mode="included", frames=1, verdict="accept"
+        job="51d0",
+        state="done",
+        person="ann",
+        app="weather",
+        mode="included",
+        frames=1,
+        then="refuse",
+        doing="",
+        done=1.0,
+        verdict="accept",
     )
 
 
@@ -232,6 +250,8 @@ class ProposalList(Response):
     """Proposals, newest first, without evidence."""
 
     proposals: list[ProposalView]
+
+    model_config = _example(proposals=[])
 
 
 class Answer(Request):
@@ -243,18 +263,19 @@ class Answer(Request):
 
 
 class GrantView(Response):
-    """Who may get what about whom. `evidence` is for the person and the operator."""
+    """Who may get what about whom, and how much of it went out. The evidence is for the person and the operator."""
 
     number: int
     person: str
     app: str
     public: list[str]
-    mode: Literal["included", "unincluded"]
+    mode: Mode
+    standing: Standing
     frames: int
-    then: Literal["refuse", "repeat"]
+    released: int
+    then: Then
     time: str
-    live: bool
-    revoked: str | None = None
+    reason: str | None = None
     evidence: dict[str, Any] | None = None
 
     model_config = _example(
@@ -263,10 +284,11 @@ class GrantView(Response):
         app="weather",
         public=["male"],
         mode="included",
+        standing="live",
         frames=1,
+        released=0,
         then="refuse",
         time="2026-03-01T12:00:00+00:00",
-        live=True,
     )
 
 
@@ -275,28 +297,35 @@ class GrantList(Response):
 
     grants: list[GrantView]
 
+    model_config = _example(grants=[])
 
-class Answered(Response):
-    """What came of an answer: a grant, or a job that verifies a coarser version, or (refused) neither."""
 
-    grant: GrantView | None = None
-    job: JobView | None = None
+class Revocation(Request):
+    """Why a grant shall end."""
 
-    model_config = _example(grant=None, job=None)
+    reason: Sentence
+
+    model_config = _example(reason="I do not use it any more")
 
 
 class NewRelease(Request):
     """Which frames of a person: by their ids, or the latest few."""
 
     person: Name
-    frames: Annotated[list[Identifier], Field(min_length=1, max_length=1000)] | None = None
-    latest: Annotated[int, Field(ge=1, le=1000)] | None = None
+    frames: Annotated[list[Identifier], Field(min_length=1, max_length=MOST_FRAMES)] | None = None
+    latest: Count | None = None
 
     model_config = _example(person="ann", latest=1)
 
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.frames is None) == (self.latest is None):
+            raise ValueError("name the frames, or ask for the latest few; not both")
+        return self
+
 
 class Released(Response):
-    """What an app gets: a row per frame, and in included mode what the numbers are called."""
+    """What an app gets: a row of numbers per frame, and in included mode which attribute each stands for."""
 
     grant: int
     rows: list[list[float]]
@@ -311,6 +340,15 @@ class NewAttacker(Request):
     name: Name
 
     model_config = _example(name="forest")
+
+
+class AttackerList(Response):
+    """Who judges sifts now, and who could be added."""
+
+    judging: list[str]
+    available: list[str]
+
+    model_config = _example(judging=["logistic"], available=["forest"])
 
 
 # --- the books ---
@@ -340,6 +378,8 @@ class EntryList(Response):
     """Some lines of the log; ask again after the last position."""
 
     entries: list[EntryView]
+
+    model_config = _example(entries=[])
 
 
 class LogCheckView(Response):
@@ -392,6 +432,8 @@ class IndexList(Response):
     """All indexes."""
 
     indexes: list[IndexView]
+
+    model_config = _example(indexes=[])
 
 
 class Hit(Response):
@@ -446,3 +488,5 @@ class StatementList(Response):
     """Everything the service has to say about privacy."""
 
     statements: list[StatementView]
+
+    model_config = _example(statements=[])

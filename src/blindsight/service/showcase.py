@@ -11,6 +11,7 @@ Exhibits are "search", "learn", "audit" and, for each policy that was asked for,
 import json
 import logging
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -141,6 +142,8 @@ class Showcase:
         return {"format": FORMAT, **asdict(self.size)}
 
     def _work(self) -> None:
+        # the faster library of attackers warns in every thread but the main one that it takes all cores
+        warnings.filterwarnings("ignore", message="'Threading' parallel backend", category=UserWarning)
         while (name := self._next()) is not None:
             try:
                 self._keep(name, _maker(name)(self._stock, lambda *told, name=name: self._report(name, *told)))

@@ -143,8 +143,16 @@ def count_singles(integers: NDArray[np.int64], total: NDArray[np.int64]) -> dict
 
 
 def single_findings(leaks: Iterable[SinglesLeak]) -> tuple[Finding, ...]:
-    """Return two rows per round: what the sum shows to everyone, and what it shows to one of the owners."""
-    return tuple(row for leak in leaks for row in (_finding(leak, insider=False), _finding(leak, insider=True)))
+    """Return two rows per round: what the sum shows to everyone, and what it shows to one of the owners.
+
+    A round without such weights has nothing to show.
+    """
+    return tuple(
+        _finding(leak, insider=insider)
+        for leak in leaks
+        for insider in (False, True)
+        if (leak.pairs if insider else leak.singles)
+    )
 
 
 def _finding(leak: SinglesLeak, *, insider: bool) -> Finding:

@@ -10,9 +10,10 @@ any amount away.
 
 *A photo* that is in exactly one batch pays for that batch alone, however many follow, under `RecordGaussian`: all that
 leaves training is noisy, the rest is post-processing, and batches are disjoint (parallel composition; McSherry 2009).
-Under noise on uploads that is so only with `fresh_start`, where every training begins from downloaded parameters and
-nothing else. Otherwise (a download of less than everything, a residual, an optimiser with a memory) the photo's
-traces stay in the participant's own copy and shape its later uploads, so the photo pays for all of them.
+Under noise on uploads its traces stay in the participant's own copy, in residuals and in the optimiser's memory and
+shape later uploads, so the photo pays for all of them. Under `ParticipantGaussian` it pays more than its participant:
+a participant's change counts or is zero, which moves an upload by at most `clip`, but with and without a photo the
+change may point in opposite directions, 2 `clip` apart; so its row is composed with half the noise multiplier.
 """
 
 import math
@@ -24,8 +25,9 @@ from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss
 from blindsight.errors import InputError
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing
-from blindsight.statement import Neighbours, Unit
+from blindsight.statement import Neighbours, Unit, rounded_up
 
+_LEAST_NOISE = 1e-4  # times the sensitivity: no figure is stated for less
 _RARE = 1e-24  # the e^-70 of `blindsight.dp.mechanisms`, and noise cut off for up to 10^13 values
 
 
@@ -33,7 +35,7 @@ def upload_loss(sharing: Sharing, *, dimension: int, steps: int = 1) -> Loss | N
     """Return what one upload costs the unit that is protected (`protected_unit`); None where nothing is proven.
 
     `steps` tells for how many local steps a batch is used, which matters to noise inside training alone. Where noise is
-    shared the loss is that of the opened sum.
+    shared the loss is that of the opened sum, for anyone who knows the noise of one other participant (its own).
 
     >>> upload_loss(Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0)), dimension=5124)
     LaplaceLoss(epsilon=1.0, count=512)
@@ -98,7 +100,7 @@ class SharingCost:
             rows.append(CostRow(what, self.counted, self.counted, "one release"))
         named = {
             "one upload": self.upload,
-            f"a participant, over {self.uploads} uploads": self.participant,
+            f"a participant, over {number_of(self.uploads, 'upload')}": self.participant,
             "a photo that is in one batch": self.record,
         }
         for what, cost in named.items():
@@ -129,25 +131,25 @@ class SharingCost:
             )
         assert self.participant is not None
         if self.counted is None:
+            come = "comes" if self.uploads == 1 else "come"
             return (
-                f"{self.uploads} uploads come to epsilon = {figure(self.participant.epsilon)} at delta = "
+                f"{number_of(self.uploads, 'upload')} {come} to epsilon = {figure(self.participant.epsilon)} at delta = "
                 f"{self.delta:g} per participant, all its photos together."
             )
         proof = "" if self.proven else ", and not even that is proven"
+        each = "one upload" if self.uploads == 1 else f"each of {self.uploads} uploads"
+        come = "comes" if values == self.uploads == 1 else "come"
         return (
-            f"Epsilon = {self.counted:g} is for one parameter in one upload: {values} parameters in each of "
-            f"{self.uploads} uploads come to epsilon = {figure(self.participant.basic)} per participant "
+            f"Epsilon = {self.counted:g} is for one parameter in one upload: {number_of(values, 'parameter')} in {each} "
+            f"{come} to epsilon = {figure(self.participant.basic)} per participant "
             f"({figure(self.participant.epsilon)} at delta = {self.delta:g}){proof}."
         )
 
 
-def compose_sharing(
-    sharing: Sharing, *, dimension: int, uploads: int, delta: float, steps: int = 1, fresh_start: bool = False
-) -> SharingCost:
+def compose_sharing(sharing: Sharing, *, dimension: int, uploads: int, delta: float, steps: int = 1) -> SharingCost:
     """Return what `uploads` uploads of one participant cost it, and one of its photos that is in exactly one batch.
 
-    `steps` is how many local steps a batch is used for. Set `fresh_start` if every training begins from downloaded
-    parameters alone (everything is downloaded, the optimiser has no memory); see the module's text.
+    `steps` is how many local steps a batch is used for.
     """
     for name, number in (("dimension", dimension), ("uploads", uploads), ("steps", steps)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
@@ -162,20 +164,29 @@ def compose_sharing(
     if isinstance(sharing.noise, RecordGaussian):
         return SharingCost(sharing, dimension, uploads, delta, proven, upload, None, upload)
     participant = _composed(loss, uploads, sharing, dimension, delta)
-    record = upload if fresh_start and not sharing.residual else participant
+    record: Composition | None = participant
+    if isinstance(loss, GaussianLoss):
+        half = loss.noise_multiplier / 2
+        record = _composed(GaussianLoss(half), uploads, sharing, dimension, delta) if half >= _LEAST_NOISE else None
     return SharingCost(sharing, dimension, uploads, delta, proven, upload, participant, record)
 
 
 def figure(epsilon: float) -> str:
-    """Return an epsilon for a person to read, rounded up (after nine digits or more).
+    """Return an epsilon for a person to read, rounded up as in the headline of a statement.
 
     >>> figure(0.12341), figure(7.0), figure(37887.2), figure(math.inf)
     ('0.124', '7.00', '37,888', 'infinite')
     """
-    if math.isinf(epsilon):
-        return "infinite"
-    places = 0 if epsilon >= 100 else 2 if epsilon >= 1 else 3
-    return f"{math.ceil(round(epsilon * 10**places, 6)) / 10**places:,.{places}f}"
+    return "infinite" if math.isinf(epsilon) else rounded_up(epsilon)
+
+
+def number_of(number: int, what: str) -> str:
+    """Return a number of things in words: one of them is no plural.
+
+    >>> number_of(1, "upload"), number_of(74, "upload")
+    ('1 upload', '74 uploads')
+    """
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _loss_at_best(sharing: Sharing, dimension: int, steps: int) -> Loss | None:
@@ -199,8 +210,9 @@ def _composed(loss: Loss, uploads: int, sharing: Sharing, dimension: int, delta:
     if not isinstance(noise, ParticipantGaussian) or noise.among == 1:
         return compose([repeated], delta=delta)
     # h of `blindsight.dp.mechanisms`: (epsilon + h, e^h delta + e^-70) if noise of real numbers has (epsilon, delta).
+    assert isinstance(loss, GaussianLoss)
     size = sharing.count(dimension)
-    variance = noise.among * noise.grid(size).noise ** 2
-    extra = uploads * (size / 3 + 35 + noise.noise_multiplier**-2) / variance
+    variance = noise.enough * noise.grid(size).noise ** 2
+    extra = uploads * (size / 3 + 35 + loss.noise_multiplier**-2) / variance
     cost = compose([repeated], delta=max(delta - uploads * _RARE, 0.0) * math.exp(-extra))
     return Composition(delta, cost.pld + extra, cost.rdp + extra, cost.basic + extra)

@@ -1,10 +1,13 @@
 """What selective sharing guarantees, to whom, and who sees what: the statement of each of its modes."""
 
 import math
+from typing import Literal
 
 from blindsight.learn.selective.accounting import SharingCost, figure, neighbouring, protected_unit
+from blindsight.learn.selective.encrypted import check_hiding
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing
+from blindsight.learn.session import Session
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import Claim, PrivacyStatement, Randomness, randomness_of
 
@@ -13,15 +16,18 @@ _LARGE_EPSILON = 20.0  # a guess of one in a million becomes all but certain at 
 
 
 def sharing_statement(
-    cost: SharingCost, *, scheme: str | None = None, source: ByteSource = system_bytes
+    cost: SharingCost, *, session: Session | None = None, source: ByteSource = system_bytes
 ) -> PrivacyStatement:
     """Return the privacy statement of a run that costs `cost`.
 
-    `scheme` names what adds the uploads of a turn up before anybody can read one (`blindsight.learn.aggregation`); None
-    if the server opens every upload. `source` is where the noise came from.
+    `session` is what adds the uploads of a turn up before anybody can read one (`blindsight.learn.aggregation`); None
+    if the server opens every upload. What it assumes and does not protect is then said too. `source` is where the noise
+    came from.
     """
+    if session is not None:
+        check_hiding(session.scheme)
     sharing = cost.sharing
-    proven = math.isfinite(cost.epsilon) and (scheme is not None or not _is_shared(sharing))
+    proven = math.isfinite(cost.epsilon) and (session is not None or not _is_shared(sharing))
     return PrivacyStatement(
         guarantee="differential privacy" if proven else "none",
         mechanism=_mechanism(sharing, cost.dimension),
@@ -31,9 +37,9 @@ def sharing_statement(
         neighbours=neighbouring(sharing) if proven else None,
         accountant=_accountant(cost) if proven else None,
         randomness=_randomness(sharing, source),
-        who_sees=_who_sees(scheme),
-        assumptions=_assumptions(sharing),
-        not_protected=tuple(_not_protected(cost, scheme)),
+        who_sees=_who_sees(session),
+        assumptions=_assumptions(sharing) + _of_session(session, "assumptions"),
+        not_protected=tuple(_not_protected(cost, session)) + _of_session(session, "not_protected"),
         claim=_claim(cost),
     )
 
@@ -84,10 +90,18 @@ def _mechanism(sharing: Sharing, dimension: int) -> str:
     return f"{shared}; no noise"
 
 
-def _who_sees(scheme: str | None) -> dict[str, str]:
+def _of_session(session: Session | None, what: Literal["assumptions", "not_protected"]) -> tuple[str, ...]:
+    """Return what the session says of itself, under its name: there the participants are called users."""
+    if session is None:
+        return ()
+    said: tuple[str, ...] = getattr(session.statement(), what)
+    return tuple(f"{session.scheme}: {line}" for line in said)
+
+
+def _who_sees(session: Session | None) -> dict[str, str]:
     reads = "every upload of every participant: which places, which values, when, after how many photos"
-    if scheme is not None:
-        reads = f"the sum of a turn's uploads, added up under {scheme}, and who took part; no single upload"
+    if session is not None:
+        reads = f"the sum of a turn's uploads, added up under {session.scheme}, and who took part; no single upload"
     return {
         "participant": "its own photos and its own model; of the others what the downloaded parameters tell",
         "server": reads + "; the parameters and how often each was changed",
@@ -109,7 +123,8 @@ def _assumptions(sharing: Sharing) -> tuple[str, ...]:
         assert isinstance(sharing.noise, ParticipantGaussian)
         lines.append(
             f"nothing but sums of at least {sharing.noise.among} uploads at the same places is ever opened, and all "
-            "these participants add their noise and tell nobody: each of n that does not takes 1/n of the variance away"
+            "these participants add their noise; one of them may know its own, or tell it, without harm: of n, each "
+            "further one that tells or adds none takes 1/(n - 1) of the variance away"
         )
     if isinstance(sharing.noise, RecordGaussian):
         lines.append(
@@ -119,14 +134,14 @@ def _assumptions(sharing: Sharing) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _not_protected(cost: SharingCost, scheme: str | None) -> list[str]:
+def _not_protected(cost: SharingCost, session: Session | None) -> list[str]:
     sharing = cost.sharing
     lines = ["that a participant takes part, how often it uploads, and so how many photos it gathered"]
-    if _is_shared(sharing) and scheme is None:
+    if _is_shared(sharing) and session is None:
         lines.append("single uploads: the server opens them, and each has only its part of the noise")
     if not cost.proven:
         lines.append("the photos behind an upload: no bound holds on what it tells about them")
-        if sharing.select == "largest":
+        if sharing.select == "largest" and session is None:
             lines.append("which parameters changed most: their places are uploaded as they are")
     elif cost.epsilon > _LARGE_EPSILON:
         lines.append(

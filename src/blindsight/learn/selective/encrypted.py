@@ -3,9 +3,11 @@
 *The guarantee.* What participants share goes into a session of `learn.aggregation` and nowhere else; the server is
 given the opened sum, one vector. What the session hides, from whom, is in its statement. Neither PPDL nor DPHE has this
 combination: PPDL's server reads every upload, DPHE's owners add no noise. It also allows *shared* noise: each of n
-participants adds a part, and only the sum of at least n uploads, the one thing that is opened, carries all of it. So
-with shared noise a turn of fewer is refused, and so is a session that hides nothing, or one that rounds more coarsely
-than the noise (its parts would not add up to the noise that was accounted for).
+participants adds a part, and only the sum of at least n uploads, the one thing that is opened, carries all of it, also
+for one of them who takes its own part off again. So with shared noise a turn of fewer is refused, and so are
+participants who do not all share alike (a value would lack the noise of those who send nothing there, or add less), a
+session that hides nothing, or one that rounds more coarsely than the noise (its parts would not add up to the noise
+that was accounted for).
 
 Every scheme adds the same integers, hence leads to the same parameters bit for bit. The session rounds to a fixed point
 and cuts what is beyond its range; participants with residuals remember both. The server's counters count the turns
@@ -17,14 +19,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from blindsight.crypto.wire import encode
-from blindsight.errors import BudgetExceededError, InputError, PrivacyError
+from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
+from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.selective.messages import Total
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.learn.selective.participant import Participant
+from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.selective.server import ParameterServer
 from blindsight.learn.selective.sparsecodec import encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.learn.session import RoundResult, Session
+
+
+HIDING_SCHEMES = tuple(scheme for scheme in SCHEMES if scheme != "plain")
+"""The schemes under which the server sees no single upload."""
+
+
+class TooFewError(PrivacyError):
+    """Fewer participants have enough photos and budget than a sum needs; nothing was opened."""
+
+
+def check_hiding(scheme: str) -> None:
+    """Refuse a scheme that does not exist, and the one that hides nothing."""
+    if scheme not in SCHEMES:
+        raise UnknownNameError("aggregation scheme", scheme, HIDING_SCHEMES)
+    if scheme not in HIDING_SCHEMES:
+        raise InputError(
+            f"under {scheme!r} the server reads every upload, as it does without a scheme. Use one of "
+            f"{', '.join(HIDING_SCHEMES)}, or none."
+        )
 
 
 class EncryptedTurns:
@@ -47,8 +70,16 @@ class EncryptedTurns:
             )
         for participant in participants:
             if isinstance(participant.sharing.noise, ParticipantGaussian) and participant.sharing.noise.among > 1:
+                self._check_alike(participant.sharing)
                 self._check_shared_noise(participant.sharing.noise, participant.sharing.count(terms.dimension))
         self.limit = float(session.terms.values(np.array(session.terms.max_integer)))
+
+    def _check_alike(self, sharing: Sharing) -> None:
+        if others := [other.name for other in self._participants if other.sharing != sharing]:
+            raise PrivacyError(
+                "noise that is shared adds up only if all participants share alike: the same places, clip and noise; "
+                f"{', '.join(others)} would share in another way."
+            )
 
     def _check_shared_noise(self, noise: ParticipantGaussian, count: int) -> None:
         if self._session.scheme == "plain":
@@ -64,18 +95,17 @@ class EncryptedTurns:
     def turn(self) -> RoundResult:
         """Let all who are ready download, train and share; add the sum to the server's parameters.
 
-        With fewer than the session needs it raises before anyone trains. If the session fails, every contribution is
-        withdrawn and the parameters stay as they were.
+        With fewer than the session needs it raises `TooFewError`, before anyone trains unless budgets run out on the
+        way. If the session fails, every contribution is withdrawn and the parameters stay as they were.
         """
         ready = [participant for participant in self._participants if participant.ready]
-        needed = self._session.terms.minimum
-        if len(ready) < needed:
-            raise PrivacyError(f"{len(ready)} participants have enough photos and budget; a sum needs {needed}.")
+        self._check_enough(len(ready))
         self._last += 1
         shared: dict[str, SparseUpdate] = {}
         try:
             for participant in ready:
                 self._contribute(participant, shared)
+            self._check_enough(len(shared))
             result = self._session.round({name: self._vector(update) for name, update in shared.items()}, self._last)
             self._server.receive_total(self._total(result))
         except BaseException:
@@ -88,6 +118,11 @@ class EncryptedTurns:
             else:
                 participant.withdraw()
         return result
+
+    def _check_enough(self, count: int) -> None:
+        needed = self._session.terms.minimum
+        if count < needed:
+            raise TooFewError(f"{count} participants have enough photos and budget; a sum needs {needed}.")
 
     def _contribute(self, participant: Participant, shared: dict[str, SparseUpdate]) -> None:
         participant.take(self._server.answer(participant.request()))

@@ -2,11 +2,12 @@
 
 *`ParticipantGaussian`* protects a participant: everything it uploads is scaled to a Euclidean length of at most `clip`
 and Gaussian noise of `noise_multiplier * clip` is added. Neighbouring runs differ in whether one participant's change
-counts or is zero (add/remove; it uploads in both), so the sensitivity is `clip`. With `among` = n the noise is shared:
-each of n participants adds a variance of 1/n, and only the *sum* of at least n uploads, at the same places, carries the
-noise that is stated. Nothing but that sum may be opened. To keep the sum exact, shared noise lies on a grid coarse
-enough for float32 (`grid`): sums of whole numbers of steps are sums of discrete Gaussians, which are as good as one of
-n times the variance to within e^-1000 (Kairouz, Liu and Steinke 2021).
+counts or is zero (add/remove; it uploads in both), so the sensitivity is `clip`. With `among` = n > 1 the noise is
+shared: each of n participants adds a variance of sigma^2 / (n - 1), and only the *sum* of at least n uploads, at the
+same places, carries the noise that is stated. Nothing but that sum may be opened. A curious participant takes its own
+noise off the sum; what n - 1 others have added is then still all that is stated. To keep the sum exact, shared noise
+lies on a grid coarse enough for float32 (`grid`): sums of whole numbers of steps are sums of discrete Gaussians, which
+are as good as one of n - 1 times the variance to within e^-1000 (Kairouz, Liu and Steinke 2021).
 
 *`RecordGaussian`* protects a photo: each photo's gradient is scaled to `clip` inside training and Gaussian noise is
 added to their sum there (Abadi et al. 2016). Whatever is selected and shared afterwards is post-processing.
@@ -20,19 +21,19 @@ nothing is proven; only a change that happens to lie within gamma is as well off
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.dp.accounting import compose, epsilon_of
+from blindsight.dp.accounting import epsilon_of
 from blindsight.dp.gaussian import gaussian_sigma
-from blindsight.dp.losses import GaussianLoss, LaplaceLoss, check_positive
+from blindsight.dp.losses import GaussianLoss, check_positive
 from blindsight.dp.mechanisms import GaussianMechanism, Grid, LaplaceMechanism
 from blindsight.dp.sampling import discrete_gaussian, discrete_laplace
 from blindsight.errors import InputError
+from blindsight.learn.selective.numbers import check_number
 from blindsight.rng import ByteSource, system_bytes
 
 Floats = NDArray[np.float64]
@@ -52,7 +53,7 @@ class PublishedLaplace:
 
     def __post_init__(self) -> None:
         """Refuse what is no noise."""
-        check_positive("epsilon", self.epsilon)
+        _check_positive("epsilon", self.epsilon)
 
     def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
         """Return bound(values + noise, gamma), in the paper's order."""
@@ -67,7 +68,7 @@ class Laplace:
 
     def __post_init__(self) -> None:
         """Refuse what is no noise."""
-        check_positive("epsilon", self.epsilon)
+        _check_positive("epsilon", self.epsilon)
 
     def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
         """Return bound(bound(values, gamma) + noise, gamma)."""
@@ -78,7 +79,7 @@ class Laplace:
 class ParticipantGaussian:
     """Gaussian noise on an upload of bounded length; `among` participants may share it if only sums are opened.
 
-    >>> shared = ParticipantGaussian(clip=0.5, noise_multiplier=2.0, among=4)
+    >>> shared = ParticipantGaussian(clip=0.5, noise_multiplier=2.0, among=5)
     >>> shared.sigma, shared.own_sigma
     (1.0, 0.5)
     """
@@ -89,20 +90,25 @@ class ParticipantGaussian:
 
     def __post_init__(self) -> None:
         """Refuse what is no noise, or noise among nobody."""
-        check_positive("clip", self.clip)
+        _check_positive("clip", self.clip)
         _check_multiplier(self.noise_multiplier)
         if isinstance(self.among, bool) or not isinstance(self.among, int) or not 1 <= self.among <= 10**6:
             raise InputError(f"noise is shared among a whole number of 1 to 10^6 participants; got {self.among!r}.")
 
     @property
     def sigma(self) -> float:
-        """The deviation of the noise that is accounted for: of one upload, or of the sum of `among` uploads."""
+        """The deviation of the noise that is accounted for: of one upload, or of what all but one of `among` add."""
         return self.noise_multiplier * self.clip
+
+    @property
+    def enough(self) -> int:
+        """The noise of how many makes up `sigma`: its own, or that of all but one who share it."""
+        return max(1, self.among - 1)
 
     @property
     def own_sigma(self) -> float:
         """The deviation of what one participant adds."""
-        return self.sigma / math.sqrt(self.among)
+        return self.sigma / math.sqrt(self.enough)
 
     def grid(self, size: int) -> Grid:
         """Return the step that all of `size` noisy values are multiples of, and one participant's noise in steps.
@@ -115,7 +121,7 @@ class ParticipantGaussian:
         least = (self.clip + _TAIL * self.own_sigma) / (_FLOAT32_STEPS - 1)
         step = math.ldexp(1.0, math.frexp(least)[1])
         length = Fraction(self.clip) / Fraction(step) + math.isqrt(max(size, 1) - 1) + 1  # rounding may lengthen it
-        steps = math.ceil(Fraction(self.noise_multiplier) * length / Fraction(math.sqrt(self.among)) + 1)
+        steps = math.ceil(Fraction(self.noise_multiplier) * length / Fraction(math.sqrt(self.enough)) + 1)
         if steps < _LEAST_STEPS:
             raise InputError(
                 f"noise of {self.noise_multiplier:g} times clip is too little to share among {self.among}."
@@ -147,7 +153,7 @@ class RecordGaussian:
 
     def __post_init__(self) -> None:
         """Refuse what is no noise."""
-        check_positive("clip", self.clip)
+        _check_positive("clip", self.clip)
         _check_multiplier(self.noise_multiplier)
 
     @property
@@ -182,23 +188,6 @@ def calibrate_record(*, epsilon: float, delta: float, steps: int, clip: float) -
     return RecordGaussian(clip, _least_multiplier(epsilon, delta, steps))
 
 
-def calibrate_laplace(*, epsilon: float, delta: float, values: int) -> Laplace:
-    """Return the least noise with which `values` values (of all uploads) cost at most (epsilon, delta) in all.
-
-    >>> each = [calibrate_laplace(epsilon=8.0, delta=delta, values=512 * 74).epsilon for delta in (0.0, 1e-5)]
-    >>> [f"{epsilon:.2g}" for epsilon in each]
-    ['0.00021', '0.0086']
-    """
-    check_positive("epsilon", epsilon)
-    _check_whole(values)
-
-    def fits(each: float) -> bool:
-        return compose([LaplaceLoss(each, count=values)], delta=delta).epsilon <= epsilon
-
-    equal = epsilon / values * (1 - 1e-15)
-    return Laplace(equal if delta == 0 else _largest(fits, equal))
-
-
 def _least_multiplier(epsilon: float, delta: float, count: int) -> float:
     """Return the least noise multiplier of `count` Gaussian releases: n of them are one of 1/sqrt(n) the noise."""
     _check_whole(count)
@@ -206,17 +195,6 @@ def _least_multiplier(epsilon: float, delta: float, count: int) -> float:
     while epsilon_of([GaussianLoss(multiplier, count=count)], delta=delta) > epsilon:
         multiplier *= 1 + 1e-9
     return multiplier
-
-
-def _largest(fits: Callable[[float], bool], low: float) -> float:
-    """Return the largest number that fits, to a thousandth, given one that does."""
-    high = low
-    while fits(high):
-        low, high = high, 2 * high
-    while high > 1.001 * low:
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def _add_laplace(values: Floats, bound: float, epsilon: float, source: ByteSource) -> Floats:
@@ -227,7 +205,13 @@ def _add_laplace(values: Floats, bound: float, epsilon: float, source: ByteSourc
     return steps.astype(np.float64) * grid.step
 
 
+def _check_positive(name: str, value: float) -> None:
+    check_number(name, value)
+    check_positive(name, value)
+
+
 def _check_multiplier(noise_multiplier: float) -> None:
+    check_number("noise_multiplier", noise_multiplier)
     if not 1e-4 <= noise_multiplier <= 1e9:
         raise InputError(f"noise_multiplier must be in [1e-4, 1e9]; got {noise_multiplier}.")
 

@@ -35,7 +35,10 @@ class Door(Protocol):
 
 @dataclass(frozen=True)
 class Exchange:
-    """One upload: its bytes, those of the downloads before it, how many uploads came in between, why it was refused."""
+    """One upload: its bytes, those of the downloads before it, how many uploads came in between, why it was refused.
+
+    `staleness` is None where no receipt tells it.
+    """
 
     participant: str
     uploaded: int
@@ -103,18 +106,24 @@ def asynchronous(
 def play(server: Door, participants: Sequence[Participant], order: Order = round_robin) -> Iterator[Exchange]:
     """Let the participants train on what they have gathered, and yield every upload as it was made.
 
-    A refused upload is withdrawn. A participant whose budget is spent stops; the others go on. If the server cannot
-    store an upload, its `StorageError` is passed on and the upload stays under way: `resend` or `withdraw` it.
+    A refused upload is withdrawn. One whose receipt is damaged stays under way, and a download follows at once, which
+    tells what became of it. A participant whose budget is spent stops; the others go on. If the server cannot store an
+    upload, its `StorageError` is passed on and the upload stays under way: `resend` or `withdraw` it.
     """
     downloaded = dict.fromkeys((participant.name for participant in participants), 0)
     for participant, move in order(participants):
         if move == "download":
-            answer = server.answer(participant.request())
-            participant.take(answer)
-            downloaded[participant.name] += len(answer)
+            downloaded[participant.name] += _download(server, participant)
         else:
             yield _upload(server, participant, downloaded[participant.name])
             downloaded[participant.name] = 0
+
+
+def _download(server: Door, participant: Participant) -> int:
+    """Let a participant download, and return how many bytes."""
+    answer = server.answer(participant.request())
+    participant.take(answer)
+    return len(answer)
 
 
 def _upload(server: Door, participant: Participant, downloaded: int) -> Exchange:
@@ -124,9 +133,13 @@ def _upload(server: Door, participant: Participant, downloaded: int) -> Exchange
         return Exchange(participant.name, 0, downloaded, None, str(error))
     try:
         receipt = server.receive(upload)
-        participant.settle(receipt)
     except MessageError as error:
         participant.withdraw()
         return Exchange(participant.name, len(upload), downloaded, None, str(error))
+    try:
+        participant.settle(receipt)
+    except MessageError:
+        downloaded += _download(server, participant)
+        return Exchange(participant.name, len(upload), downloaded, None, None)
     staleness = decode(receipt, Receipt).version - 1 - participant.version
     return Exchange(participant.name, len(upload), downloaded, staleness, None)

@@ -1,9 +1,9 @@
 """A participant: its photos stay with it; when enough have gathered it trains, and shares a little of what it learned.
 
-*The guarantee.* Nothing of a photo leaves but through `protect`, and with a ledger nothing leaves before its cost is on
-record: when the budget is spent, training stops, and photos, parameters and what was held back stay as they were. With
-one participant that shares and downloads everything, unbounded and without noise, the server's parameters are those of
-plain training bit for bit (`change`).
+*The guarantee.* Nothing of a photo leaves but through `protect`, and with a ledger no batch is trained on before its
+cost is on record; training that fails has wasted it. When the budget is spent, training stops, and photos, parameters
+and what was held back stay as they were. With one participant that shares and downloads everything, unbounded and
+without noise, the server's parameters are those of plain training bit for bit (`change`).
 
 An upload stays *under way* until its fate is known: the receipt came (`settle`), the next download told (`take`), or it
 was refused (`withdraw`). Until then it can be sent again, and no other takes its place; so nothing is counted twice.
@@ -34,7 +34,7 @@ from blindsight.learn.selective.protection import Sharing, protect, remainder
 from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.learn.selective.terms import SelectiveTerms
-from blindsight.learn.selective.trainer import Trainer
+from blindsight.learn.selective.trainer import Trainer, check_labels
 from blindsight.rng import ByteSource, science, system_bytes
 
 
@@ -74,13 +74,13 @@ class Participant(Secret):
         self._trainer, self._ledger, self._source = trainer, ledger, source
         self._rng = science(random_state)
         self._inputs: list[NDArray[Any]] = []
-        self._labels: list[Any] = []
+        self._labels: list[np.int64] = []
         self._local: Vector | None = None
         self._version = -1
         self._sequence = 0  # of the last upload that the server added
         self._residual: Vector | None = None
         self._under_way: _UnderWay | None = None
-        self._charged = False
+        self._charged = False  # for the batch trained on last, and all went well
         self._check_sharing()
         self._loss = self._loss_of_an_upload()
 
@@ -96,13 +96,19 @@ class Participant(Secret):
                 f"noise shared among {noise.among} protects only sums of as many uploads; by the terms sums of "
                 f"{self.terms.together} may be opened. Agree on together={noise.among}."
             )
-        if isinstance(noise, RecordGaussian) and getattr(self._trainer, "record_noise", None) != noise:
-            raise PrivacyError(
-                "noise per record is added inside training; this trainer adds none, or another. Give it the same."
-            )
+        if isinstance(noise, RecordGaussian):
+            if getattr(self._trainer, "record_noise", None) != noise:
+                raise PrivacyError(
+                    "noise per record is added inside training; this trainer adds none, or another. Give it the same."
+                )
+            if not isinstance(getattr(self._trainer, "epochs", None), int):
+                raise PrivacyError(
+                    "noise per record is counted by how often a training uses a photo, which this trainer does not "
+                    "tell. Give it `epochs`, a whole number."
+                )
 
     def _loss_of_an_upload(self) -> Loss | None:
-        steps = int(getattr(self._trainer, "epochs", 1))
+        steps = self._trainer.epochs if isinstance(self.sharing.noise, RecordGaussian) else 1
         loss = upload_loss(self.sharing, dimension=self.terms.dimension, steps=steps)
         if loss is None and self._ledger is not None:
             raise PrivacyError(
@@ -137,10 +143,14 @@ class Participant(Secret):
         return self.waiting >= self.terms.batch and not self.spent and self._under_way is None
 
     def gather(self, inputs: ArrayLike, labels: ArrayLike) -> None:
-        """Take in new photos; each is trained on once, in the order of arrival."""
-        rows, marks = np.asarray(inputs), np.asarray(labels)
-        if rows.ndim < 2 or marks.shape[:1] != rows.shape[:1]:
-            raise InputError(f"there must be a label per photo; got photos {rows.shape} and labels {marks.shape}.")
+        """Take in new photos and their classes, counted from 0; each is trained on once, in the order of arrival."""
+        try:
+            rows = np.asarray(inputs)
+        except ValueError:
+            raise InputError("photos must all have one shape; got different ones.") from None
+        if rows.ndim < 2 or rows.dtype.kind not in "biuf":
+            raise InputError(f"photos must be rows of numbers, one for each; got {rows.dtype} {rows.shape}.")
+        marks = check_labels(labels, len(rows))
         if rows.dtype.kind == "f" and not np.isfinite(rows).all():
             raise InputError("photos must be finite; got NaN or infinity.")
         if self._inputs and len(rows) and rows.shape[1:] != self._inputs[0].shape:
@@ -242,21 +252,26 @@ class Participant(Secret):
         batch = self.terms.batch
         if self.waiting < batch:
             raise InputError(f"{self.name!r} has gathered {self.waiting} photos; it trains on {batch}. Gather more.")
-        inputs, labels = np.stack(self._inputs[:batch]), np.array(self._labels[:batch])
+        self._charge()
+        self._charged = False  # should anything fail from here on, the same photos are charged for once more
+        after = self._trained(before)
+        wanted = change_between(before, after)
+        if self._residual is not None:
+            wanted = wanted + self._residual
+        return _UnderWay(wanted, protect(wanted, self.sharing, rng=rng, source=self._source)), after
+
+    def _trained(self, before: Vector) -> Vector:
+        """Return what the trainer makes of these parameters and the next batch."""
+        inputs, labels = (np.stack(photos[: self.terms.batch]) for photos in (self._inputs, self._labels))
         after = self._trainer.train(before.copy(), inputs, labels, int(self._rng.integers(2**63)))
         if after.shape != before.shape or after.dtype != np.float32:
             raise InputError(f"a trainer returns {before.size} float32 parameters; got {after.dtype} {after.shape}.")
         if not np.isfinite(after).all():
             raise InputError(f"the training of {self.name!r} diverged. Lower the learning rate; nothing was sent.")
-        wanted = change_between(before, after)
-        if self._residual is not None:
-            wanted = wanted + self._residual
-        update = protect(wanted, self.sharing, rng=rng, source=self._source)
-        self._charge()
-        return _UnderWay(wanted, update), after
+        return after
 
     def _charge(self) -> None:
-        """Record what the upload costs before it leaves.
+        """Record what the upload costs before anything is done for it.
 
         Noise per record is charged once: each photo is in one batch only, so all batches together cost a photo no more
         than its own does (parallel composition; a photo that does not count leaves its place in the batch empty).
@@ -276,10 +291,9 @@ class Participant(Secret):
         except BudgetExceededError:
             self.spent = True
             raise
-        self._charged = True
 
     def _commit(self, under_way: _UnderWay, after: Vector) -> None:
-        self._under_way, self._local = under_way, after
+        self._under_way, self._local, self._charged = under_way, after, True
         del self._inputs[: self.terms.batch], self._labels[: self.terms.batch]
 
     def _settle(self, arrived: SparseUpdate) -> None:

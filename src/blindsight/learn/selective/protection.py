@@ -24,6 +24,7 @@ from blindsight.learn.selective.noise import (
     PublishedLaplace,
     RecordGaussian,
 )
+from blindsight.learn.selective.numbers import check_number
 from blindsight.learn.selective.selection import Places, select_largest, select_random
 from blindsight.learn.selective.sparsecodec import as_half
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
@@ -55,7 +56,10 @@ class Sharing:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        if isinstance(self.share, bool) or not 0 < self.share <= 1:
+        for name in ("share", "bound", "threshold"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
+        if not 0 < self.share <= 1:
             raise InputError(f"share, the fraction of parameters to upload, must be in (0, 1]; got {self.share}.")
         if self.select not in get_args(Selection):
             raise UnknownNameError("selection", self.select, get_args(Selection))

@@ -2,7 +2,8 @@
 
 *The guarantee.* An upload is added once or not at all. Whatever is a duplicate, too late, damaged, too large, not
 finite, or of another run, network or participant is refused with one sentence (`MessageError`), counted, and changes
-nothing. With a folder, an acknowledged upload survives a kill at any moment (`storage`).
+nothing; whoever sends its last upload once more is told again that it was added. With a folder, an acknowledged upload
+survives a kill at any moment (`storage`).
 
 R. Shokri, V. Shmatikov, "Privacy-Preserving Deep Learning", CCS 2015, and M. Bu's study of it with photos (2019): the
 server keeps w_global and a counter "stat" per parameter; upload: w += dw, stat += 1; download: the fraction theta_d
@@ -29,7 +30,7 @@ from blindsight.errors import CorruptFileError, InputError, MessageError, Storag
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Total, Upload
 from blindsight.learn.selective.serverstate import NO_UPLOAD, LastUpload, ServerState
-from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
+from blindsight.learn.selective.sparsecodec import NotFiniteError, decode_sparse, encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.learn.selective.storage import ServerStore
 from blindsight.learn.selective.terms import SelectiveTerms
@@ -48,6 +49,14 @@ class _Addition:
     digest: bytes
     update: SparseUpdate
     sums: Vector
+
+
+class _AddedBefore(MessageError):
+    """The very same upload was the last of its participant that was added."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        super().__init__(f"this very upload {receipt.sequence} of {receipt.participant!r} was added before.")
+        self.receipt = receipt
 
 
 class ParameterServer:
@@ -131,14 +140,16 @@ class ParameterServer:
         return self._state.turn
 
     def receive(self, upload: bytes) -> bytes:
-        """Add a participant's upload and return the receipt."""
+        """Add a participant's upload and return the receipt; once more, if it was added and the receipt was lost."""
         self._record(upload)
         with self._mutex:
-            addition = self._accept(upload, Upload)
+            try:
+                addition = self._accept(upload, Upload)
+            except _AddedBefore as before:
+                return encode(before.receipt)
             message = addition.message
             assert isinstance(message, Upload)
-            version = self._state.version
-        return encode(Receipt(message.terms, message.participant, message.sequence, addition.digest, version))
+            return encode(self._receipt(message))
 
     def receive_total(self, total: bytes) -> None:
         """Add the sum of several uploads, from whoever opens such sums: not a door for participants."""
@@ -193,9 +204,11 @@ class ParameterServer:
         if self.terms.together > 1:
             self._refuse("alone", f"in this run only sums of at least {self.terms.together} uploads are opened.")
         last, name = self._state.uploads.get(upload.participant, NO_UPLOAD), upload.participant
+        if digest == last.digest:
+            self.refusals["duplicate"] += 1
+            raise _AddedBefore(self._receipt(upload))
         if upload.sequence <= last.sequence:
-            which = "this very" if digest == last.digest else "an"
-            self._refuse("duplicate", f"{which} upload {upload.sequence} of {name!r} was added before.")
+            self._refuse("duplicate", f"an upload {upload.sequence} of {name!r} was added before.")
         if upload.sequence > last.sequence + 1:
             self._refuse("damaged", f"upload {last.sequence + 1} of {name!r} is due; got {upload.sequence}.")
         age = self._state.version - upload.base
@@ -222,9 +235,14 @@ class ParameterServer:
         message, state = addition.message, self._state
         state.replace(addition.update, addition.sums)
         if isinstance(message, Upload):
-            state.uploads[message.participant] = LastUpload(message.sequence, addition.digest)
+            state.uploads[message.participant] = LastUpload(message.sequence, addition.digest, state.version)
         else:
             state.turn = message.turn
+
+    def _receipt(self, upload: Upload) -> Receipt:
+        """Return the receipt for an upload that was the last of its participant."""
+        last = self._state.uploads[upload.participant]
+        return Receipt(upload.terms, upload.participant, last.sequence, last.digest, last.version)
 
     def _decoded(self, blob: bytes, *kinds: type[M], limit: int) -> M:
         if len(blob) > limit:
@@ -245,8 +263,8 @@ class ParameterServer:
     def _counting(self, reason: Reason) -> Iterator[None]:
         try:
             yield
-        except MessageError:
-            self.refusals[reason] += 1
+        except MessageError as error:
+            self.refusals["not finite" if isinstance(error, NotFiniteError) else reason] += 1
             raise
 
     def _refuse(self, reason: Reason, sentence: str) -> NoReturn:

@@ -12,13 +12,14 @@ from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector, every_
 
 
 class LastUpload(NamedTuple):
-    """Number and SHA-256 of the last upload of one participant that was added."""
+    """Number and SHA-256 of the last upload of one participant that was added, and the version it made."""
 
     sequence: int
     digest: bytes
+    version: int
 
 
-NO_UPLOAD = LastUpload(0, b"")
+NO_UPLOAD = LastUpload(0, b"", 0)
 
 
 @dataclass(eq=False)

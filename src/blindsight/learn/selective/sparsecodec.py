@@ -31,6 +31,10 @@ _COUNT_BYTES = 5  # of the variable-length count: below 2^35
 Places = NDArray[np.int64]
 
 
+class NotFiniteError(MessageError):
+    """An update is well formed but holds NaN or infinity."""
+
+
 def as_half(values: Vector) -> Vector:
     """Return the values rounded to float16, those beyond its range to the largest; still as float32.
 
@@ -74,9 +78,24 @@ def decode_sparse(blob: bytes, dimension: int, *, max_values: int) -> SparseUpda
     written = _unpack_places(blob[start:end], min(count, dimension - count), dimension)
     values = np.frombuffer(blob, dtype=_TYPES[half], offset=end).astype(np.float32)
     if not np.isfinite(values).all():
-        raise MessageError("a sparse update holds a value that is not finite.")
+        raise NotFiniteError("a sparse update holds a value that is not finite.")
     present = written if count <= dimension - count else _others(written, dimension)
     return SparseUpdate(dimension, present, values)
+
+
+def most_bytes(count: int, dimension: int, *, half: bool = False) -> int:
+    """Return how many bytes `encode_sparse` takes at most for up to `count` values, wherever they stand.
+
+    With k low bits a place takes k + 1 bits, and the rest of all gaps together at most dimension / 2^k.
+
+    >>> most_bytes(512, 5120), most_bytes(5120, 5120)
+    (2383, 20483)
+    """
+    _check_dimension(dimension)
+    written = 0 if count == dimension else min(count, dimension // 2)
+    bits = min(written * (k + 1) + (dimension - written >> k) for k in range(dimension.bit_length()))
+    places = 2 + -(-bits // 8) + 1 if written else 0
+    return 1 + len(_pack_count(count)) + places + count * _TYPES[half].itemsize
 
 
 def _check_dimension(dimension: int) -> None:

@@ -76,8 +76,8 @@ class ServerStore:
         try:
             terms = SelectiveTerms.from_bytes(bytes.fromhex(document["terms"]))
             uploads = {
-                name: LastUpload(sequence, bytes.fromhex(digest))
-                for name, (sequence, digest) in document["uploads"].items()
+                name: LastUpload(sequence, bytes.fromhex(digest), version)
+                for name, (sequence, digest, version) in document["uploads"].items()
             }
             parameters, counters = arrays["parameters"].astype(np.float32), arrays["counters"].astype(np.int64)
             if parameters.shape != (terms.dimension,) or counters.shape != (terms.dimension,):
@@ -125,7 +125,9 @@ class ServerStore:
             "terms": terms.to_bytes().hex(),
             "version": state.version,
             "turn": state.turn,
-            "uploads": {name: [last.sequence, last.digest.hex()] for name, last in state.uploads.items()},
+            "uploads": {
+                name: [last.sequence, last.digest.hex(), last.version] for name, last in state.uploads.items()
+            },
         }
         arrays: dict[str, NDArray[Any]] = {"parameters": state.parameters, "counters": state.counters}
         write_arrays(self.snapshot_path, _KIND, document, arrays, private=True)

@@ -18,6 +18,7 @@ from blindsight.crypto.wire import MAX_BYTES, decode, encode
 from blindsight.errors import InputError
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.messages import TermsMessage
+from blindsight.learn.selective.numbers import check_number, check_whole
 
 _FRAME_BYTES = 4096  # more than a message takes besides its values
 _MAX_PARTICIPANTS = 1 << 16
@@ -47,6 +48,10 @@ class SelectiveTerms:
         """Refuse terms on which nobody could learn."""
         object.__setattr__(self, "participants", tuple(self.participants))
         self._check_names()
+        for name in ("dimension", "batch", "max_values", "max_staleness", "together"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name))
+        check_number("download", self.download)
         if self.dimension < 1 or 5 * self.dimension + _FRAME_BYTES > MAX_BYTES:
             most = (MAX_BYTES - _FRAME_BYTES) // 5
             raise InputError(f"a model that is shared has 1 to {most} parameters; got {self.dimension}.")

@@ -2,9 +2,13 @@
 
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from blindsight.errors import InputError
 from blindsight.learn.selective.layout import ParameterLayout
+from blindsight.learn.selective.noise import RecordGaussian
+from blindsight.learn.selective.numbers import check_whole
 from blindsight.learn.selective.sparseupdate import Vector
 
 
@@ -15,6 +19,14 @@ class Trainer(Protocol):
     def layout(self) -> ParameterLayout:
         """Which parameters the vectors hold."""
 
+    @property
+    def epochs(self) -> int:
+        """In how many steps of one training each photo takes part."""
+
+    @property
+    def record_noise(self) -> RecordGaussian | None:
+        """The noise that is added inside training; None if there is none."""
+
     def initial(self) -> Vector:
         """Return the parameters to begin with."""
 
@@ -23,3 +35,30 @@ class Trainer(Protocol):
 
     def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
         """Return a score for each photo and class, (n, classes)."""
+
+
+def check_passes(epochs: int, batch: int) -> None:
+    """Refuse a training that would see no photo."""
+    for name, number in (("epochs", epochs), ("batch", batch)):
+        check_whole(name, number)
+        if number < 1:
+            raise InputError(f"{name} must be at least 1; got {number}.")
+
+
+def check_labels(labels: ArrayLike, count: int, classes: int | None = None) -> NDArray[np.int64]:
+    """Return the classes of `count` photos, whole numbers from 0 (and below `classes`), or say what is wrong."""
+    try:
+        truth = np.asarray(labels)
+    except ValueError:
+        raise InputError(f"labels must be one whole number for each of {count} photos; got rows of them.") from None
+    if not truth.size and not count:
+        return np.zeros(0, dtype=np.int64)
+    if truth.shape != (count,) or truth.dtype.kind not in "iu":
+        raise InputError(
+            f"labels must be one whole number for each of {count} photos; got {truth.dtype} {truth.shape}."
+        )
+    if truth.min() < 0:
+        raise InputError("labels are classes, counted from 0; got a negative one.")
+    if classes is not None and truth.max() >= classes:
+        raise InputError(f"labels must lie in 0..{classes - 1}: the network tells {classes} classes apart.")
+    return truth.astype(np.int64)

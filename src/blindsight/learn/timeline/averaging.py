@@ -4,6 +4,9 @@
 have gathered, and upload all that changed; the server moves the model by the average, weighted by photos. One batch
 in each upload makes as many uploads as selective sharing (`period` = 1); every upload is many times as large. At equal
 *bytes* (`as_bytes_of`) uploads are so rare that they cost no more than another line's, and each carries more steps.
+With noise, who uploads when must not depend on what photos show, as the bytes of the other line may: its uploads then
+count as the longest they can be at its share (`Traffic.bytes_allowed`), and how many there are follows from the plan of
+days, so this line's bytes come near the other's and may exceed them.
 
 *DP-FedAvg* (McMahan et al. 2018), with `noise`: each change is shortened to a Euclidean length of at most `clip`, all
 count alike, and the server adds Gaussian noise to their sum. A participant with all its photos then loses no more than
@@ -23,12 +26,13 @@ from blindsight.dp.ledger import Ledger
 from blindsight.dp.losses import GaussianLoss
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
+from blindsight.learn.selective.accounting import number_of
 from blindsight.learn.selective.messages import Answer, Upload
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.learn.selective.sparsecodec import encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.learn.timeline.gathering import Gathering
-from blindsight.learn.timeline.line import Photos, Setting, Traffic
+from blindsight.learn.timeline.line import Against, Photos, Setting, Traffic
 from blindsight.statement import PrivacyStatement, randomness_of
 
 _DIGEST = bytes(32)
@@ -105,7 +109,8 @@ class _AveragingCourse:
         while ready := self._ready(1):
             body = _dense(self._parameters)
             cost = max(member.upload_bytes(body) for member in ready)
-            uploads = (other.bytes_up - self.traffic.bytes_up) // cost
+            allowed = other.bytes_up if self._line.noise is None else other.bytes_allowed
+            uploads = (allowed - self.traffic.bytes_up) // cost
             if uploads < 1:
                 return
             waiting = sum(member.gathering.batches for member in ready)
@@ -120,9 +125,12 @@ class _AveragingCourse:
             if self._charge(member):
                 weights.append(min(batches, member.gathering.batches))
                 self.traffic.uploads += 1
-                self.traffic.bytes_up += member.upload_bytes(body)
+                sent = member.upload_bytes(body)
+                self.traffic.bytes_up += sent
+                self.traffic.bytes_allowed += sent
                 self.traffic.bytes_down += member.download_bytes(body)
                 changes.append(member.change(self._parameters, weights[-1]))
+                self.traffic.most_each = max(self.traffic.most_each, member.rounds)
         if changes:
             self._parameters = self._parameters + np.float32(self._line.server_rate) * self._average(changes, weights)
 
@@ -156,11 +164,14 @@ class _AveragingCourse:
         return self._parameters
 
     def statement(self) -> PrivacyStatement:
-        rounds = max(member.rounds for member in self._members.values())
+        rounds = self.traffic.most_each
         noise, proven = self._line.noise, None
         if noise is not None:
             proven = compose([GaussianLoss(noise.noise_multiplier, count=max(rounds, 1))], delta=self._setting.delta)
         return _statement(rounds, noise, proven, self._setting)
+
+    def against(self) -> Against:
+        return "nobody" if self._line.noise is None else "everybody but the server"
 
 
 class _Member:
@@ -199,7 +210,7 @@ def _dense(vector: Vector) -> bytes:
 def _statement(
     rounds: int, noise: ParticipantGaussian | None, proven: Composition | None, setting: Setting
 ) -> PrivacyStatement:
-    mechanism = f"average of whole changes, in up to {rounds} rounds a participant"
+    mechanism = f"average of whole changes, in up to {number_of(rounds, 'round')} a participant"
     if noise is not None:
         mechanism += (
             f", each change shortened to a length of {noise.clip:g}; the server adds Gaussian noise of "

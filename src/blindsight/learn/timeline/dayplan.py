@@ -51,6 +51,10 @@ class DayPlan:
         """Return how many batches the participant with most photos gathers in all."""
         return max(len(self.taken_by(name)) // batch for name in self.participants)
 
+    def turns(self, batch: int) -> int:
+        """Return how often all participants can have a batch at once: the batches of the one with fewest photos."""
+        return min(len(self.taken_by(name)) // batch for name in self.participants)
+
     def check(self, labels: NDArray[np.integer]) -> None:
         """Refuse labels that are too few, and participants without photos or with photos of one class only."""
         most = max(rows.max() for rows in chain([self.initial], *self.days) if len(rows))

@@ -6,7 +6,7 @@ each day *after* they were scored, so that no course can be scored on what it ha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,23 @@ class MakeTrainer(Protocol):
         """Return a trainer that adds this noise inside training."""
 
 
+Against = Literal["everybody, also the server", "everybody but the server", "nobody"]
+"""From whom the proven epsilon of a line protects."""
+
+
 @dataclass
 class Traffic:
-    """What was sent so far: `uploads` from participants, their bytes, and the bytes sent back."""
+    """What was sent so far: `uploads` from participants, their bytes, and the bytes sent back.
+
+    `most_each` is how many uploads the participant made that made most. `bytes_allowed` is what the uploads would take
+    if each were as long as any can be: unlike `bytes_up` it tells nothing of the photos.
+    """
 
     uploads: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
+    most_each: int = 0
+    bytes_allowed: int = 0
 
 
 class Course(Protocol):
@@ -59,6 +69,9 @@ class Course(Protocol):
 
     def statement(self) -> PrivacyStatement:
         """Return what is proven of all that was sent so far."""
+
+    def against(self) -> Against:
+        """Return from whom that protects."""
 
 
 @dataclass(frozen=True, eq=False)

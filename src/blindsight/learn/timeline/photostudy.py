@@ -2,7 +2,8 @@
 
 Everything that is fitted before day 1 (features, standardisation, the initial model) is fitted to the public photos of
 day 0 alone. The two models of PPDL (Bu 2019, Table 2) are a convolutional network from scratch (`cnn`) and a new head
-on a frozen backbone (`head`: on features of any pipeline of `blindsight.data`, such as the pretrained embedding).
+on a frozen backbone (`head`: on features of any pipeline of `blindsight.data`, such as the pretrained embedding, or of
+VGG16 with weights of your own; see `backbone`).
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
 from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
+from blindsight.data.features.pipelines import pipeline
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.sparseupdate import Vector
@@ -24,6 +26,7 @@ from blindsight.learn.timeline.dayplan import DayPlan, plan_days
 from blindsight.learn.timeline.line import Line, MakeTrainer, Photos
 from blindsight.learn.timeline.play import OnDay, play_days, train_initial
 from blindsight.learn.timeline.timeline import Timeline
+from blindsight.learn.vgg import VGG16Features
 from blindsight.progress import Progress, silent
 
 _HEAD_RATE = 0.05
@@ -133,6 +136,16 @@ class PhotoStudy:
         )
 
 
+def backbone(kind: str, *, components: int | None = None, random_state: int = 0) -> FeaturePipeline:
+    """Return what gives the features of a head: "vgg16:" and the path of your weights file, or a pipeline's name."""
+    name, colon, path = kind.partition(":")
+    if name != "vgg16":
+        return pipeline(kind, components=components, random_state=random_state)
+    if not colon or not Path(path).is_file():
+        raise InputError(f"vgg16 takes a file with its weights, as in vgg16:weights.pt; got {path!r}.")
+    return VGG16Features(path)
+
+
 def answered(
     dataset: Dataset, classes: Sequence[str], attribute: str | None
 ) -> tuple[Dataset, NDArray[np.int64], tuple[str, ...]]:
@@ -174,5 +187,6 @@ def trainer_maker(training: Training, public: NDArray[Any], classes: int, random
         scales = Standardiser.fit(public)
         module = head(public.shape[1], classes, standardiser=scales, random_state=random_state)
     else:
-        module = small_cnn(classes, public.shape[1], public.shape[3], random_state=random_state)
+        height, width, channels = public.shape[1:]
+        module = small_cnn(classes, (height, width), channels, random_state=random_state)
     return partial(NetworkTrainer, module, optimiser=training.optimiser, learning_rate=rate)

@@ -35,6 +35,8 @@ def train_initial(trainer: Trainer, photos: Photos, *, epochs: int, random_state
     parameters, rng = trainer.initial(), science(random_state)
     for _ in range(epochs):
         parameters = trainer.train(parameters, photos.inputs, photos.labels, int(rng.integers(2**63)))
+    if parameters.shape != (trainer.layout.dimension,) or not np.isfinite(parameters).all():
+        raise InputError("the training of the initial model diverged. Lower the learning rate.")
     return parameters
 
 
@@ -123,8 +125,10 @@ class _Playing:
             uploads=tuple(sent.uploads for sent in self.sent),
             bytes_up=tuple(sent.bytes_up for sent in self.sent),
             bytes_down=tuple(sent.bytes_down for sent in self.sent),
+            most_each=self.course.traffic.most_each,
             seconds=self.seconds,
             statement=self.course.statement(),
+            against=self.course.against(),
         )
 
 

@@ -14,23 +14,26 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from blindsight.crypto.wire import encode
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.aggregation import open_session
 from blindsight.learn.selective.accounting import compose_sharing, neighbouring, protected_unit
 from blindsight.learn.selective.disclosure import sharing_statement
-from blindsight.learn.selective.encrypted import EncryptedTurns
+from blindsight.learn.selective.encrypted import EncryptedTurns, TooFewError, check_hiding
 from blindsight.learn.selective.layout import ParameterLayout
+from blindsight.learn.selective.messages import Upload
 from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
 from blindsight.learn.selective.orders import Order, asynchronous, play, random_order, round_robin
 from blindsight.learn.selective.participant import Participant
 from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.selective.server import ParameterServer
+from blindsight.learn.selective.sparsecodec import most_bytes
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.learn.selective.terms import SelectiveTerms
 from blindsight.learn.selective.trainer import Trainer
 from blindsight.learn.session import Session
-from blindsight.learn.timeline.line import Photos, Setting, Traffic
+from blindsight.learn.timeline.line import Against, Photos, Setting, Traffic
 from blindsight.statement import PrivacyStatement
 
 OrderName = Literal["round-robin", "random", "asynchronous"]
@@ -38,6 +41,7 @@ OrderName = Literal["round-robin", "random", "asynchronous"]
 LEAST_TOGETHER = 3
 """So many an encrypted sum has at least."""
 
+_MOST_UPLOADS = 2**31  # a number of uploads that no study reaches
 _FRACTION_BITS = 20  # of changes added up under encryption, unless shared noise needs its own
 
 
@@ -66,6 +70,8 @@ class SelectiveLine:
             raise UnknownNameError("order", self.order, get_args(OrderName))
         if not 1 <= self.speed_ratio < math.inf:
             raise InputError(f"speed_ratio must be at least 1; got {self.speed_ratio}.")
+        if self.encrypted is not None:
+            check_hiding(self.encrypted)
 
     def begin(self, setting: Setting) -> "_SelectiveCourse":
         """Return the line at the end of day 0."""
@@ -104,15 +110,19 @@ class _SelectiveCourse:
         inside = noise if isinstance(noise, RecordGaussian) else None
         trainers = {name: setting.make_trainer(record_noise=inside) for name in setting.participants}
         first = next(iter(trainers.values()))
-        self._steps = int(getattr(first, "epochs", 1))
+        self._steps = 1 if inside is None else first.epochs
         self._terms = line.terms(first.layout, setting)
         self._server = _MeteredServer(self._terms, setting.initial)
         self._server.traffic = self.traffic
         self._parameters = setting.initial
         self._participants = self._join(trainers, setting)
         self._order = self._ordered(setting.generator(len(trainers)))
-        self._turns = None if line.encrypted is None else self._encrypted(line.encrypted)
+        self._session = None if line.encrypted is None else self._opened(line.encrypted)
+        self._turns: EncryptedTurns | None = None
+        if self._session is not None:
+            self._turns = EncryptedTurns(self._server, list(self._participants.values()), self._session)
         self._uploads: Counter[str] = Counter()
+        self._longest = self._longest_upload()
 
     def _join(self, trainers: Mapping[str, Trainer], setting: Setting) -> dict[str, Participant]:
         """Return the participants, each with its budget if there is one."""
@@ -143,10 +153,14 @@ class _SelectiveCourse:
             return asynchronous(dict(named), random_state=rng)
         return round_robin
 
-    def _encrypted(self, scheme: str) -> EncryptedTurns:
-        return EncryptedTurns(self._server, list(self._participants.values()), self._session(scheme))
+    def _longest_upload(self) -> int:
+        """Return how many bytes an upload that is not encrypted takes at most, whatever the photos show."""
+        sharing, dimension = self._line.sharing, self._terms.dimension
+        body = bytes(most_bytes(sharing.count(dimension), dimension, half=sharing.half))
+        name = max(self._terms.participants, key=lambda name: len(name.encode()))
+        return len(encode(Upload(self._terms.digest, name, _MOST_UPLOADS, _MOST_UPLOADS, body)))
 
-    def _session(self, scheme: str) -> Session:
+    def _opened(self, scheme: str) -> Session:
         sharing, dimension = self._line.sharing, self._terms.dimension
         bits, noise = _FRACTION_BITS, sharing.noise
         if isinstance(noise, ParticipantGaussian) and noise.among > 1:
@@ -180,8 +194,8 @@ class _SelectiveCourse:
         while sum(participant.ready for participant in self._participants.values()) >= self._terms.together:
             try:
                 result = turns.turn()
-            except PrivacyError:
-                return  # budgets ran out on the way, and those who are left are too few for a sum
+            except TooFewError:
+                return  # budgets ran out on the way
             for name in result.contributors:
                 self._count(name, result.cost.sent(name))
                 self.traffic.bytes_down += result.cost.received(name)
@@ -190,6 +204,8 @@ class _SelectiveCourse:
         self._uploads[name] += 1
         self.traffic.uploads += 1
         self.traffic.bytes_up += sent
+        self.traffic.most_each = max(self.traffic.most_each, self._uploads[name])
+        self.traffic.bytes_allowed += self._longest
 
     def parameters_for(self, participant: str) -> Vector:
         return self._parameters
@@ -198,8 +214,11 @@ class _SelectiveCourse:
         cost = compose_sharing(
             self._line.sharing,
             dimension=self._terms.dimension,
-            uploads=max(self._uploads.values(), default=1),
+            uploads=max(1, self.traffic.most_each),
             delta=self._delta,
             steps=self._steps,
         )
-        return sharing_statement(cost, scheme=self._line.encrypted, source=self._source)
+        return sharing_statement(cost, session=self._session, source=self._source)
+
+    def against(self) -> Against:
+        return "nobody" if self.statement().guarantee == "none" else "everybody, also the server"

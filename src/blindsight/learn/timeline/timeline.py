@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from blindsight.errors import InputError, UnknownNameError
+from blindsight.learn.timeline.line import Against
 from blindsight.statement import PrivacyStatement
 
 
@@ -16,7 +17,9 @@ class PlayedLine:
     """One line: how it was scored on each day, and what it had sent by the end of each day, in all.
 
     `accuracy` is the fraction of a day's new photos that yesterday's model told rightly. `uploads`, `bytes_up` and
-    `bytes_down` are those of all participants. `seconds` of CPU were spent on learning and sharing, not on scoring.
+    `bytes_down` are those of all participants; `most_each` is how many uploads the participant made, in all days, that
+    made most. `seconds` of CPU were spent on learning and sharing, not on scoring. `against` tells from whom what the
+    statement proves protects.
     """
 
     name: str
@@ -24,8 +27,10 @@ class PlayedLine:
     uploads: tuple[int, ...]
     bytes_up: tuple[int, ...]
     bytes_down: tuple[int, ...]
+    most_each: int
     seconds: float
     statement: PrivacyStatement
+    against: Against
 
     @property
     def epsilon(self) -> float | None:
@@ -44,6 +49,7 @@ class TimelineRow(NamedTuple):
     megabytes_up: float
     megabytes_down: float
     epsilon: float | None
+    against: Against
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +87,7 @@ class Timeline:
                 megabytes_up=line.bytes_up[-1] / 1e6,
                 megabytes_down=line.bytes_down[-1] / 1e6,
                 epsilon=line.epsilon,
+                against=line.against,
             )
             for line in self.lines
         ]
@@ -94,8 +101,10 @@ class Timeline:
                 "uploads": list(line.uploads),
                 "bytes_up": list(line.bytes_up),
                 "bytes_down": list(line.bytes_down),
+                "most_each": line.most_each,
                 "seconds": line.seconds,
                 "statement": line.statement.to_dict(),
+                "against": line.against,
             }
             for line in self.lines
         ]
@@ -112,8 +121,10 @@ class Timeline:
                     uploads=tuple(line["uploads"]),
                     bytes_up=tuple(line["bytes_up"]),
                     bytes_down=tuple(line["bytes_down"]),
+                    most_each=line["most_each"],
                     seconds=line["seconds"],
                     statement=PrivacyStatement.from_dict(line["statement"]),
+                    against=line["against"],
                 )
                 for line in data["lines"]
             ]

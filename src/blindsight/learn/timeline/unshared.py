@@ -4,15 +4,15 @@
 of a single participant who takes everybody's photos, so that only the sharing differs from the other lines.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from blindsight.learn.runs import alone
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.learn.timeline.gathering import Gathering
-from blindsight.learn.timeline.line import Photos, Setting, Traffic
+from blindsight.learn.timeline.line import Against, Photos, Setting, Traffic
 from blindsight.statement import PrivacyStatement
 
 
@@ -64,18 +64,10 @@ class _NeverUpdated:
         return self._parameters
 
     def statement(self) -> PrivacyStatement:
-        return PrivacyStatement(
-            guarantee="differential privacy",
-            mechanism="none needed: nothing is learned from the participants' photos",
-            unit="person",
-            epsilon=0.0,
-            delta=0.0,
-            neighbours="add/remove",
-            accountant="basic",
-            randomness="none",
-            who_sees={"participant": "its own photos and the initial model", "everybody else": "the initial model"},
-            not_protected=("the photos of day 0, which are public",),
-        )
+        return _nothing_leaves("nothing is learned from the participants' photos")
+
+    def against(self) -> Against:
+        return "everybody, also the server"
 
 
 class _Learner:
@@ -107,17 +99,26 @@ class _LocalOnly:
         return self._learners[participant].parameters
 
     def statement(self) -> PrivacyStatement:
-        return alone()
+        return _nothing_leaves(
+            "everyone learns from its own photos, and what it learned stays with it",
+            "what a participant's own model tells about its photos, if it is passed on",
+        )
+
+    def against(self) -> Against:
+        return "everybody, also the server"
 
 
 class _Centralised:
     def __init__(self, setting: Setting) -> None:
         self.traffic = Traffic()
         self._learner = _Learner(setting, 0)
+        self._given: Counter[str] = Counter()
 
     def day(self, photos: Mapping[str, Photos]) -> None:
         pooled = _interleaved([taken for taken in photos.values() if len(taken.labels)])
         self.traffic.uploads += len(pooled.labels)
+        self._given.update({name: len(taken.labels) for name, taken in photos.items()})
+        self.traffic.most_each = max(self._given.values())
         self.traffic.bytes_up += pooled.inputs.nbytes + pooled.labels.nbytes
         self._learner.learn(pooled)
 
@@ -135,6 +136,25 @@ class _Centralised:
             who_sees={"server": "every photo of every participant", "anyone with the model": "the parameters"},
             not_protected=("anything",),
         )
+
+    def against(self) -> Against:
+        return "nobody"
+
+
+def _nothing_leaves(why: str, *not_protected: str) -> PrivacyStatement:
+    """Return the statement of a line in which nobody else sees anything that depends on a participant's photos."""
+    return PrivacyStatement(
+        guarantee="differential privacy",
+        mechanism=f"none needed: {why}",
+        unit="person",
+        epsilon=0.0,
+        delta=0.0,
+        neighbours="add/remove",
+        accountant="basic",
+        randomness="none",
+        who_sees={"participant": "its own photos and its own model", "everybody else": "the initial model"},
+        not_protected=("the photos of day 0, which are public", *not_protected),
+    )
 
 
 def _interleaved(parts: list[Photos]) -> Photos:

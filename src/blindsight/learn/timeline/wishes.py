@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.selective.accounting import SharingCost, compose_sharing
+from blindsight.learn.selective.encrypted import check_hiding
 from blindsight.learn.selective.noise import (
     Laplace,
     Noise,
@@ -18,6 +18,7 @@ from blindsight.learn.timeline.dayplan import DayPlan
 from blindsight.learn.timeline.figurelines import OURS, honest_lines, unproven_lines
 from blindsight.learn.timeline.line import Line
 from blindsight.learn.timeline.selectiveline import LEAST_TOGETHER, OrderName, SelectiveLine
+from blindsight.learn.timeline.timeline import Timeline
 
 NoiseName = Literal["none", "published", "laplace", "participant", "record"]
 
@@ -56,8 +57,8 @@ class SharingWish:
         """Refuse wishes that leave something out or contradict themselves, before a photo is read."""
         if self.noise not in get_args(NoiseName):
             raise UnknownNameError("noise", self.noise, get_args(NoiseName))
-        if self.scheme is not None and self.scheme not in SCHEMES:
-            raise UnknownNameError("aggregation scheme", self.scheme, SCHEMES)
+        if self.scheme is not None:
+            check_hiding(self.scheme)
         if (self.noise == "none") != (self.epsilon is None):
             raise InputError("noise goes with an epsilon, and an epsilon with noise. Give both or neither.")
         if not 0 < self.download <= 1:
@@ -101,12 +102,33 @@ class SharingWish:
         """The delta at which epsilons are stated."""
         return STATED_DELTA if self.delta is None else self.delta
 
+    def check_participants(self, count: int) -> None:
+        """Refuse so few participants that a sum of what they share would hide nobody."""
+        if self.scheme is not None and count < LEAST_TOGETHER:
+            raise InputError(f"an encrypted sum needs {LEAST_TOGETHER} participants at least; got {count}.")
+
     def sharing(self, plan: DayPlan, *, steps: int) -> Sharing:
-        """Return the sharing with as much noise as the plan's uploads, or the steps on each photo, need."""
-        among = 1 if self.scheme is None else len(plan.participants)
-        if self.scheme is not None and among < LEAST_TOGETHER:
-            raise InputError(f"an encrypted sum needs {LEAST_TOGETHER} participants at least; got {among}.")
-        return self._sharing(self._noise(uploads=max(1, plan.uploads(BATCH)), among=among, steps=steps))
+        """Return the sharing with as much noise as the plan's uploads, or the steps on each photo, need.
+
+        Noise that all share is for turns in which all take part; there are as many as the one with fewest photos has
+        batches.
+        """
+        count = len(plan.participants)
+        self.check_participants(count)
+        uploads, among = plan.uploads(BATCH), 1
+        if not uploads:
+            raise InputError(
+                f"nobody gathers the {BATCH} photos that start a training, so nothing would ever be shared. Take more "
+                "photos, or plan fewer participants."
+            )
+        if self.scheme is not None and self.noise == "participant":
+            uploads, among = plan.turns(BATCH), count
+            if not uploads:
+                raise InputError(
+                    f"noise that all participants share needs {BATCH} photos of each, which not everyone gathers. Take "
+                    "more photos, or plan fewer participants."
+                )
+        return self._sharing(self._noise(uploads=uploads, among=among, steps=steps))
 
     def lines(self, plan: DayPlan, *, steps: int) -> tuple[Line, ...]:
         """Return the line of this wish and those to compare it with."""
@@ -129,12 +151,12 @@ class SharingWish:
             )
         return tuple(lines)
 
-    def cost(self, plan: DayPlan, dimension: int, *, steps: int) -> SharingCost:
-        """Return what all uploads of a participant cost it."""
+    def cost(self, plan: DayPlan, timeline: Timeline, dimension: int, *, steps: int) -> SharingCost:
+        """Return what all uploads cost the participant that really made most in the study that was played."""
         return compose_sharing(
             self.sharing(plan, steps=steps),
             dimension=dimension,
-            uploads=max(1, plan.uploads(BATCH)),
+            uploads=max(1, timeline.line(OURS).most_each),
             delta=self.stated_delta,
             steps=steps,
         )

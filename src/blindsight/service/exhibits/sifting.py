@@ -72,7 +72,7 @@ def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
     return {
         "name": one.name,
         "lets_out": lets_out(one),
-        "received": [np.round(row, 2).tolist() for row in result.received[number]],
+        "received": [[round(value, 2) for value in row] for row in result.received[number].tolist()],
         "public": float(np.mean(list(one.losses.accuracies.values()))),
         "pub_loss": one.losses.pub_loss,
         "guess": best_guess(found),

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Query
 from fastapi.responses import PlainTextResponse
 
+from blindsight.service.access import Caller
 from blindsight.service.endpoints import TheGateway, guarded_router
 from blindsight.service.models import EntryList, EntryView, LogCheckView
 
@@ -18,18 +19,19 @@ _LINES = "application/jsonl"
 @router.get("/log")
 def read_log(
     gateway: TheGateway,
+    operator: Caller,
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> EntryList:
     """Return entries behind a position, oldest first."""
-    entries = gateway.audit.entries(after=after, limit=limit)
+    entries = gateway.entries(operator, after=after, limit=limit)
     return EntryList(entries=[EntryView(**asdict(entry)) for entry in entries])
 
 
 @router.get("/log/check")
-def check_log(gateway: TheGateway) -> LogCheckView:
+def check_log(gateway: TheGateway, operator: Caller) -> LogCheckView:
     """Follow the whole chain and tell where it breaks, if it does."""
-    return LogCheckView(**asdict(gateway.audit.verify()))
+    return LogCheckView(**asdict(gateway.check_log(operator)))
 
 
 @router.get(

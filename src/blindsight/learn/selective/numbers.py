@@ -1,0 +1,18 @@
+"""Numbers that a caller gives: what is none gets a sentence before anything is compared with it."""
+
+from numbers import Integral, Real
+from typing import Any
+
+from blindsight.errors import InputError
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse text, truth values and all else that is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name} must be a number; got {value!r}.")
+
+
+def check_whole(name: str, value: Any) -> None:
+    """Refuse what is no whole number; one of numpy's is."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name} must be a whole number; got {value!r}.")

@@ -1,0 +1,108 @@
+"""The whole door: limits, then the guard, then one call of the gateway; and the page, where there is one.
+
+`create_app` checks before it returns that every route under /v1 is guarded (`access`); else the service does not start.
+The document at /v1/openapi.json describes every answer. There is no page that loads a viewer from elsewhere.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from blindsight import __version__
+from blindsight.service import errors
+from blindsight.service.access import ACCESS, PREFIX, check_routes
+from blindsight.service.endpoints import described
+from blindsight.service.gateway import Gateway
+from blindsight.service.limits import RateLimit, add_limits
+from blindsight.service.models import Health
+from blindsight.service.routes import (
+    apps,
+    attackers,
+    frames,
+    grants,
+    jobs,
+    ledger,
+    log,
+    people,
+    principals,
+    proposals,
+    releases,
+    runs,
+    search,
+    statements,
+)
+from blindsight.service.settings import ServiceSettings
+from blindsight.service.shelf import Shelf
+
+if TYPE_CHECKING:
+    from blindsight.service.showcase import Showcase
+
+_RESOURCES = (
+    releases,  # first, because it is asked most often
+    principals,
+    people,
+    frames,
+    apps,
+    proposals,
+    grants,
+    attackers,
+    log,
+    ledger,
+    search,
+    runs,
+    statements,
+    jobs,
+)
+_ABOUT = (
+    "A trusted service that holds pictures, verifies what apps propose, and lets only sifted data out. "
+    "Every call but /v1/health needs a token: `Authorization: Bearer TOKEN`. Every refusal is one sentence: "
+    '`{"error": "..."}`.'
+)
+
+
+def create_app(settings: ServiceSettings, gateway: Gateway, showcase: "Showcase | None" = None) -> FastAPI:
+    """Return the service's app over a gateway, with the page where there is something to show on it.
+
+    Whoever opened gateway and showcase starts and closes them.
+    """
+    app = FastAPI(
+        title="Blindsight", version=__version__, openapi_url=f"{PREFIX}/openapi.json", docs_url=None, redoc_url=None
+    )
+    app.state.gateway, app.state.shelf = gateway, Shelf(settings.folder)
+    app.state.limit = RateLimit(settings.requests_per_minute)
+    errors.install(app)
+    add_limits(app, settings)
+    app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], tags=["health"], responses=described(429))
+    for resource in _RESOURCES:
+        app.router.routes.extend(resource.router.routes)
+    if showcase is not None:
+        _add_page(app, settings, gateway, showcase)
+    check_routes(app.routes)
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+    return app
+
+
+async def _health() -> Health:
+    """Tell that the service answers."""
+    return Health(status="ok", version=__version__)
+
+
+def _add_page(app: FastAPI, settings: ServiceSettings, gateway: Gateway, showcase: "Showcase") -> None:
+    from blindsight.service.pages.routes import page_router  # brings what the API alone does not need
+
+    app.include_router(page_router(gateway, showcase, gateway.principals, settings))
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with who may ask what; made once."""
+    if app.openapi_schema is None:
+        routes = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith(PREFIX)]
+        document = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=routes)
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for (method, path), roles in ACCESS.items():
+            operation = document["paths"][path][method.lower()]
+            operation |= {"security": [{"token": []}], "x-roles": sorted(roles)}
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,488 @@
+"""Every use case of the service, one method each: people and apps, proposals and answers, grants and releases, the log.
+
+*The guarantee.* Whoever asks is checked here, whatever the door in front of it checked before. What is decided or
+released has its entry in the audit log before its effect is visible (`witness`); the platform decides, and keeps its
+own promises over kills (`sift.platform`). A preference, or an attacker that joins, counts from the moment it is noted:
+grants that were not verified under it are suspended at once, and a job verifies them anew. Raw pictures go back to the
+person on them, and to nobody else; features to nobody.
+
+SensorSift (Enev et al., ACSAC 2012, section 3 and Figure 1) draws this service around its sifts.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Self, get_args
+
+from blindsight.data import Dataset, FeaturePipeline
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.progress import Progress, silent
+from blindsight.service.database import Database, open_database
+from blindsight.service.duties import ASKING, FEWER, ODOMETER, PROPOSAL, REVIEW, Duties
+from blindsight.service.ensemble import KNOWN, Ensemble
+from blindsight.service.foundation import FolderLock, lay_foundation
+from blindsight.service.frames import FrameStore
+from blindsight.service.jobs import UNFINISHED, Job, Jobs, new_id
+from blindsight.service.log import AuditLog, Entry, LogCheck
+from blindsight.service.principals import Principal, Principals, Role, Token
+from blindsight.service.proposals import Proposals
+from blindsight.service.settings import ServiceSettings
+from blindsight.service.siftjson import sift_from_json
+from blindsight.service.views import (
+    GrantView,
+    PersonView,
+    ProposalView,
+    Release,
+    grant_view,
+    job_view,
+    proposal_view,
+)
+from blindsight.service.witness import Witness, acting, digest
+from blindsight.service.worker import Handler, Worker
+from blindsight.sift.attackers import chosen_attackers
+from blindsight.sift.grants import Grant
+from blindsight.sift.lossbench import SiftLearner
+from blindsight.sift.platform import Platform
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.stream import ReleaseBudget, Then
+from blindsight.sift.verify import Verifier
+
+Answer = Literal["allow", "fewer", "refuse"]
+
+MOST_WAITING = 5
+"""Jobs that one principal may have waiting."""
+
+MOST_FRAMES = 1000
+"""Frames in one release, and in one budget."""
+
+
+class Gateway:
+    """All that can be asked of the service. Every method is told first who asks, and refuses what is not theirs."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        platform: Platform,
+        frames: FrameStore,
+        jobs: Jobs,
+        log: AuditLog,
+        principals: Principals,
+        *,
+        ensemble: Ensemble | None = None,
+        handlers: Mapping[str, Handler] | None = None,
+    ) -> None:
+        self.settings, self.platform, self.frames = settings, platform, frames
+        self.jobs, self.audit, self.principals = jobs, log, principals
+        self._ensemble = ensemble or Ensemble(settings.folder / "attackers.json", platform.verifier)
+        self._proposals = Proposals(settings.folder / "proposals")
+        self._labels: dict[int, tuple[str, ...] | None] = {}
+        platform.verifier = self._ensemble.verifier
+        platform.attest(Witness(log))
+        duties = Duties(platform, self._proposals)
+        self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings)
+        self._held: tuple[FolderLock, Database] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        settings: ServiceSettings,
+        dataset: Dataset | None = None,
+        pipeline: FeaturePipeline | None = None,
+        *,
+        verifier: Verifier | None = None,
+        learner: SiftLearner | None = None,
+        handlers: Mapping[str, Handler] | None = None,
+        random_state: int = 0,
+        progress: Progress = silent,
+    ) -> Self:
+        """Open a service's folder, made if need be; the default data are drawn faces.
+
+        `handlers` do further kinds of jobs. Call `start` for the worker, and `close` at the end.
+        """
+        lock = FolderLock(settings.folder)
+        try:
+            database = open_database(settings.database_url)
+            ground = lay_foundation(
+                dataset, pipeline, cache=settings.folder / "cache", random_state=random_state, progress=progress
+            )
+            platform = Platform(
+                ground.judging,
+                verifier=Verifier(random_state=random_state) if verifier is None else verifier,
+                development=ground.development,
+                learner=PPLS(5, float("inf"), scale=False) if learner is None else learner,
+                folder=settings.folder / "platform",
+            )
+            frames = FrameStore(
+                settings.folder / "frames",
+                database,
+                ground.pipeline,
+                size=ground.size,
+                pixels=settings.picture_pixels,
+                content_bytes=settings.body_bytes,
+            )
+            jobs, log, principals = Jobs(database), AuditLog(database), Principals(database)
+            gateway = cls(settings, platform, frames, jobs, log, principals, handlers=handlers)
+        except BaseException:
+            lock.release()
+            raise
+        gateway._held = (lock, database)
+        gateway.recover()
+        return gateway
+
+    def recover(self) -> None:
+        """Take up what the last process left: jobs that were running, and grants that wait for their review."""
+        self.jobs.recover()
+        self._review_suspended(None)
+
+    def start(self) -> None:
+        """Begin to do jobs."""
+        self.worker.start()
+
+    def close(self) -> None:
+        """Stop after the present step; what is unfinished goes on after the next start."""
+        self.worker.stop()
+        if self._held is not None:
+            lock, database = self._held
+            database.close()
+            lock.release()
+            self._held = None
+
+    # --- who may ask ---
+
+    def create_principal(
+        self, operator: Principal, name: str, role: Role, *, expires: datetime | None = None
+    ) -> tuple[Principal, Token]:
+        """Add an owner, an app or another operator; the token is not to be had again."""
+        _only(operator, "operator")
+        made, token = self.principals.create(name, role, expires=expires)
+        self.audit.append(operator.id, "create principal", {"principal": made.id, "name": name, "role": role})
+        return made, token
+
+    def revoke_principal(self, operator: Principal, id: str) -> None:
+        """Make somebody's token worthless for ever."""
+        _only(operator, "operator")
+        gone = self.principals.get(id)
+        self.audit.append(operator.id, "revoke principal", {"principal": id, "name": gone.name})
+        self.principals.revoke(id)
+
+    def rotate_token(self, operator: Principal, id: str, *, expires: datetime | None = None) -> Token:
+        """Replace somebody's token."""
+        _only(operator, "operator")
+        known = self.principals.get(id)
+        self.audit.append(operator.id, "rotate token", {"principal": id, "name": known.name})
+        return self.principals.rotate(id, expires=expires)
+
+    # --- people ---
+
+    def attributes(self) -> tuple[str, ...]:
+        """Return what can be kept private, and what the platform's own sifts can tell."""
+        return tuple(sorted(self.platform.data.labels))
+
+    def person(self, principal: Principal, name: str) -> PersonView:
+        """Return what a person hides and how many frames of them there are."""
+        _only(principal, "owner", "operator")
+        self._own(principal, name)
+        try:
+            private = self.platform.preferences(name)
+        except UnknownNameError:
+            if principal.name != name:
+                raise
+            private = ()  # an owner who has not said anything yet
+        return PersonView(name, private, len(self.frames.ids(name)))
+
+    def set_private(self, owner: Principal, attributes: Sequence[str]) -> Job:
+        """Note what a person hides, from now on; the job reviews their grants, which are suspended until then."""
+        _only(owner, "owner")
+        with acting(owner):
+            self.platform.note_preferences(owner.name, attributes)
+        return self._review(owner.name, owner.id)
+
+    def add_frame(self, owner: Principal, content: bytes) -> str:
+        """Keep a picture of a person; return its id."""
+        _only(owner, "owner")
+        frame = self.frames.add(owner.name, content)
+        self.audit.append(owner.id, "add frame", {"person": owner.name, "frame": frame})
+        return frame
+
+    def frame_ids(self, owner: Principal) -> tuple[str, ...]:
+        """Return a person's own frames, oldest first."""
+        _only(owner, "owner")
+        return self.frames.ids(owner.name)
+
+    def picture(self, owner: Principal, frame: str) -> bytes:
+        """Return one of a person's own pictures as PNG."""
+        _only(owner, "owner")
+        return self.frames.picture(owner.name, frame)
+
+    def delete_frame(self, owner: Principal, frame: str) -> None:
+        """Forget one of a person's own pictures."""
+        _only(owner, "owner")
+        if frame not in self.frames.ids(owner.name):
+            raise UnknownNameError("frame", frame, ())
+        self.audit.append(owner.id, "delete frame", {"person": owner.name, "frame": frame})
+        self.frames.delete(owner.name, frame)
+
+    def odometer(self, principal: Principal, person: str) -> Job:
+        """Measure how well all that is out about a person tells what they hide: a job, as it takes as long as a review.
+
+        Its result is that of `Odometer` as plain data. While nothing has changed, asking again gives the same job.
+        """
+        _only(principal, "owner", "operator")
+        self._own(principal, person)
+        out = [(grant.number, grant.live, self.platform.released(grant)) for grant in self.platform.grants(person)]
+        terms = [self.platform.preferences(person), self.attackers()[0], out]
+        about = {"person": person, "as_of": digest({"terms": terms})}
+        for job in self.jobs.find([ODOMETER], about=about, limit=1):
+            if job.state in (*UNFINISHED, "done"):
+                return job_view(principal, job)
+        self._refuse_flood(principal.id)
+        return job_view(principal, self.jobs.submit(ODOMETER, principal.id, about))
+
+    # --- apps ---
+
+    def register_app(self, app: Principal, public: Sequence[str]) -> tuple[str, ...]:
+        """Note what an app asks for; if it asked for something else before, its grants end."""
+        _only(app, "app")
+        with acting(app):
+            self.platform.add_app(app.name, public)
+        return self.platform.asked(app.name)
+
+    def propose(
+        self,
+        app: Principal,
+        person: str,
+        sift: Mapping[str, Any] | None = None,
+        *,
+        frames: int = 1,
+        then: Then = "refuse",
+    ) -> Job:
+        """Ask for something about a person: the numbers of a sift (`siftjson`), or without one the platform's label.
+
+        The job verifies it; then the person is asked. `frames` counts all frames that this app will ever have got.
+        """
+        _only(app, "app")
+        self._asked(app)
+        self.platform.preferences(person)  # or there is no such person
+        if ReleaseBudget(frames, then).frames > MOST_FRAMES:
+            raise InputError(f"a budget has {MOST_FRAMES} frames at most; got {frames}.")
+        self._refuse_flood(app.id)
+        job, mode = new_id(), "included" if sift is None else "unincluded"
+        payload = {"person": person, "app": app.name, "mode": mode, "frames": frames, "then": then}
+        if sift is not None:
+            data = self.platform.data
+            parsed = sift_from_json(sift, pipeline=data.pipeline, dimension=data.dimension)
+            self._proposals.keep_sent(job, parsed)
+            payload["sift"] = parsed.digest
+        self.audit.append(app.id, "propose", {**payload, "proposal": job})
+        return job_view(app, self.jobs.submit(PROPOSAL, app.id, payload, id=job))
+
+    def proposal(self, principal: Principal, job: str) -> ProposalView:
+        """Return a proposal to the app that made it (the verdict alone), to the person it is about, or an operator."""
+        found = self._proposal(principal, job)
+        verified = (found.result or {}).get("verdict") in ("accept", "reject", "inconclusive")
+        evidence = self._proposals.get(job).to_dict() if verified and principal.role != "app" else None
+        return proposal_view(principal, found, evidence)
+
+    def proposals(self, principal: Principal) -> tuple[ProposalView, ...]:
+        """Return the newest proposals that concern somebody, without evidence."""
+        about = {"app": {"app": principal.name}, "owner": {"person": principal.name}, "operator": {}}[principal.role]
+        return tuple(proposal_view(principal, job) for job in self.jobs.find(ASKING, about=about))
+
+    def answer(self, owner: Principal, job: str, answer: Answer) -> ProposalView:
+        """Allow a proposal (`grant` is its number), ask for `fewer` details (`next` is the job), or refuse it."""
+        _only(owner, "owner")
+        if answer not in get_args(Answer):
+            raise UnknownNameError("answer", str(answer), get_args(Answer))
+        found = self._proposal(owner, job)
+        given = (found.result or {}).get("answer")
+        if found.state != "done" or given not in (None, answer):
+            state = f"it was answered already: {given}" if given else f"it is {found.state}"
+            raise InputError(f"this proposal cannot be answered so: {state}.")
+        if given is None:
+            found = self.jobs.amend(job, answer=answer, **self._answered(owner, found, answer))
+        return proposal_view(owner, found)
+
+    # --- grants ---
+
+    def grants(self, principal: Principal) -> tuple[GrantView, ...]:
+        """Return the grants that concern somebody, oldest first, revoked ones included."""
+        mine = [grant for grant in self.platform.grants() if _concerns(principal, grant)]
+        return tuple(self._grant_view(principal, grant) for grant in mine)
+
+    def revoke(self, principal: Principal, number: int, reason: str) -> GrantView:
+        """End a grant: the person it is about may, or an operator."""
+        _only(principal, "owner", "operator")
+        grant = next((one for one in self.platform.grants() if one.number == number), None)
+        if grant is None or not _concerns(principal, grant):
+            raise UnknownNameError("grant", str(number), ())
+        with acting(principal, person=grant.person, app=grant.app):
+            ended = self.platform.revoke(number, reason)
+        return self._grant_view(principal, ended)
+
+    def release(
+        self, app: Principal, person: str, *, frames: Sequence[str] | None = None, latest: int | None = None
+    ) -> Release:
+        """Give an app what it was granted of some frames of a person, by their ids or the `latest` few.
+
+        Each frame counts each time, against the number that was verified. A refusal is logged, and gives nothing.
+        """
+        _only(app, "app")
+        self._asked(app)
+        if (frames is None) == (latest is None):
+            raise InputError("name frames, or how many of the latest: one of the two.")
+        asked = (latest or 0) if frames is None else len(frames)
+        if not 1 <= asked <= MOST_FRAMES:
+            raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
+        try:
+            self._holding(app, person)
+            X = self.frames.features(person, self.frames.latest(person, asked) if frames is None else frames)
+            with acting(app, person=person) as told:
+                released = self.platform.release(person, app.name, X, pipeline=self.frames.pipeline)
+        except PrivacyError as error:
+            self.audit.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": str(error)})
+            raise
+        number = int(told.records[-1]["grant"])
+        return Release(number, released.tolist(), self._meaning(person, number))
+
+    # --- the operator ---
+
+    def attackers(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of the attackers that judge, and of those that may join them."""
+        judging = tuple(attacker.name for attacker in chosen_attackers(self.platform.verifier.attackers))
+        return judging, tuple(name for name in KNOWN if name not in judging)
+
+    def add_attacker(self, operator: Principal, name: str) -> tuple[Job, ...]:
+        """Let one more attacker judge, from now on; the jobs review every grant that rests on attackers."""
+        _only(operator, "operator")
+        Ensemble.candidate(name, self.platform.verifier)
+        self.audit.append(operator.id, "add attacker", {"attacker": name})
+        with acting(operator):
+            self.platform.note_attacker(self._ensemble.join(name, self.platform.verifier))
+        return self._review_suspended(operator)
+
+    def review(self, operator: Principal) -> tuple[Job, ...]:
+        """Verify anew whatever is suspended: the jobs, one for each person."""
+        _only(operator, "operator")
+        return self._review_suspended(operator)
+
+    def job(self, principal: Principal, id: str) -> Job:
+        """Return a job to who asked for it, to the person it is about, or to an operator, each with what is theirs."""
+        return job_view(principal, self._job(principal, id))
+
+    def cancel(self, principal: Principal, id: str) -> Job:
+        """Stop a job; only an operator may stop a review, and even then what it would verify stays suspended."""
+        job = self._job(principal, id)
+        if principal.role != "operator" and (job.owner != principal.id or job.kind == REVIEW):
+            raise PrivacyError("only who asked for a job may cancel it, and a review only an operator.")
+        self.audit.append(principal.id, "cancel job", {"job": id, "kind": job.kind})
+        return job_view(principal, self.jobs.cancel(id))
+
+    def entries(self, operator: Principal, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+        """Return entries of the audit log."""
+        _only(operator, "operator")
+        return self.audit.entries(after=after, limit=limit)
+
+    def check_log(self, operator: Principal) -> LogCheck:
+        """Walk the whole chain of the audit log."""
+        _only(operator, "operator")
+        return self.audit.verify()
+
+    def statements(self, principal: Principal) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+        """Return what may be said about the privacy of each live grant that concerns somebody, and its subject."""
+        live = (grant for grant in self.platform.grants() if grant.live and _concerns(principal, grant))
+        silenced = {"evidence": ""} if principal.role == "app" else {}
+        return tuple(
+            (f"grant {grant.number}: {grant.app} about {grant.person}", {**grant.report["statement"], **silenced})
+            for grant in live
+        )
+
+    # --- inside ---
+
+    def _answered(self, owner: Principal, job: Job, answer: Answer) -> dict[str, Any]:
+        """Do what a person answered; done once more after a kill it comes to the same."""
+        if job.result is None or job.result["verdict"] == "denied":
+            raise InputError("this could not be verified: there is nothing to answer.")
+        proposal = self._proposals.get(job.id)
+        if answer == "fewer":
+            payload = {**job.payload, "mode": "unincluded", "before": job.id}
+            self.audit.append(owner.id, "ask for fewer details", {"proposal": job.id, "app": proposal.app})
+            return {"next": self.jobs.submit(FEWER, job.owner, payload).id}
+        with acting(owner, proposal=job.id):
+            if answer == "refuse":
+                self.platform.refuse(proposal)
+                return {}
+            same = (proposal.app, proposal.sift.digest, proposal.budget)
+            for grant in self.platform.grants(owner.name):
+                if grant.live and (grant.app, grant.sift, grant.budget) == same:
+                    return {"grant": grant.number}
+            try:
+                return {"grant": self.platform.allow(proposal).number}
+            except PrivacyError as error:
+                self.audit.append(owner.id, "refuse grant", {"proposal": job.id, "reason": str(error)})
+                raise
+
+    def _proposal(self, principal: Principal, id: str) -> Job:
+        job = self._job(principal, id)
+        if job.kind not in ASKING:
+            raise UnknownNameError("proposal", id, ())
+        return job
+
+    def _job(self, principal: Principal, id: str) -> Job:
+        """Return a job that concerns somebody; others do not exist for them."""
+        job = self.jobs.get(id)
+        about = job.payload.get({"owner": "person", "app": "app"}.get(principal.role, ""))
+        if principal.role != "operator" and job.owner != principal.id and about != principal.name:
+            raise UnknownNameError("job", id, ())
+        return job
+
+    def _refuse_flood(self, owner: str) -> None:
+        if self.jobs.waiting(owner) >= MOST_WAITING:
+            raise InputError(f"{MOST_WAITING} jobs of yours are waiting. Wait until one of them is done.")
+
+    def _review(self, person: str, owner: str) -> Job:
+        """Queue a review of a person's grants, unless one is queued; one that runs may have begun too early."""
+        for job in self.jobs.find([REVIEW], about={"person": person}, states=["queued"], limit=1):
+            return job
+        return self.jobs.submit(REVIEW, owner, {"person": person})
+
+    def _review_suspended(self, operator: Principal | None) -> tuple[Job, ...]:
+        grants = (grant for grant in self.platform.grants() if grant.live and not self.platform.holds(grant))
+        people = dict.fromkeys(grant.person for grant in grants)
+        return tuple(self._review(person, "platform" if operator is None else operator.id) for person in people)
+
+    def _grant_view(self, principal: Principal, grant: Grant) -> GrantView:
+        holds, released = self.platform.holds(grant), self.platform.released(grant)
+        return grant_view(principal, grant, holds=holds, released=released)
+
+    def _holding(self, app: Principal, person: str) -> None:
+        """Refuse before any frame is looked at: whether one exists is no app's business without a grant."""
+        if not any(grant.live and grant.app == app.name for grant in self.platform.grants(person)):
+            raise PrivacyError(
+                f"app {app.name} has no grant about this person. Propose a release and let the person allow it."
+            )
+
+    def _meaning(self, person: str, number: int) -> tuple[str, ...] | None:
+        """Return which attributes the numbers of a grant stand for, in included mode."""
+        if number not in self._labels:
+            grant = next(one for one in self.platform.grants(person) if one.number == number)
+            self._labels[number] = grant.public if grant.mode == "included" else None
+        return self._labels[number]
+
+    def _asked(self, app: Principal) -> None:
+        try:
+            self.platform.asked(app.name)
+        except UnknownNameError:  # whose sentence would name the others
+            raise InputError("say first what this app asks for: register its public attributes.") from None
+
+    @staticmethod
+    def _own(principal: Principal, person: str) -> None:
+        if principal.role != "operator" and principal.name != person:
+            raise UnknownNameError("person", person, ())
+
+
+def _only(principal: Principal, *roles: Role) -> None:
+    if principal.role not in roles:
+        raise PrivacyError(f"this is not for the role {principal.role}.")
+
+
+def _concerns(principal: Principal, grant: Grant) -> bool:
+    return principal.role == "operator" or principal.name == (grant.app if principal.role == "app" else grant.person)

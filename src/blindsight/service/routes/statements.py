@@ -1,0 +1,17 @@
+"""Privacy statements: what is proven or measured about grants, indexes and runs."""
+
+from blindsight.service.access import Caller
+from blindsight.service.endpoints import TheGateway, TheShelf, guarded_router
+from blindsight.service.models import StatementList, StatementView
+
+router = guarded_router("statements")
+
+
+@router.get("/statements")
+def list_statements(gateway: TheGateway, shelf: TheShelf, principal: Caller) -> StatementList:
+    """Return every statement the caller may read."""
+    said = [(subject, dict(statement)) for subject, statement in gateway.statements(principal)]
+    said += [(f"index {name}", shelf.index(name).statement.to_dict()) for name in shelf.indexes()]
+    finished = ((name, shelf.run(name).statement) for name in shelf.runs())
+    said += [(f"run {name}", statement.to_dict()) for name, statement in finished if statement is not None]
+    return StatementList(statements=[StatementView(subject=subject, statement=one) for subject, one in said])

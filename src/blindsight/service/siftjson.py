@@ -1,0 +1,107 @@
+"""A sift from an app nobody trusts, as JSON: numbers and a few settings, checked one by one, and never anything to run.
+
+Either a plain matrix with its preprocessing, z = ((x - mean) / scale) matrix,
+
+    {"mean": [...], "scale": [...], "matrix": [[...], ...], "edges": [[...], ...]}
+
+where `edges` (optional) sorts every number into few levels, or the parts of a sift file (`sift.siftfile`),
+
+    {"kind": "linear" | "layered" | "symbol", "settings": {...}, "arrays": {"mean": [...], ...}}
+
+Either may have a `name`, and names the platform's pipeline (or none).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.sift import LARGEST, LinearSift, Sift
+from blindsight.sift.symbolsift import SymbolSift
+
+MOST_NUMBERS = 4_000_000
+"""Of all arrays together."""
+
+MOST_WIDE = 64
+"""Numbers that a sift may let out for a picture."""
+
+_KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift, LayeredSift, SymbolSift)}
+_PLAIN = ("mean", "scale", "matrix", "edges")
+_NAME_LENGTH = 100
+
+
+def sift_from_json(document: Any, *, pipeline: str, dimension: int) -> Sift:
+    """Return the sift that parsed JSON describes, for features of this pipeline, or say in a sentence what is wrong."""
+    if not isinstance(document, Mapping):
+        raise InputError("a sift is a JSON object with mean, scale and matrix, or with kind, settings and arrays.")
+    declared = "kind" in document
+    _refuse_unknown(document, ("kind", "settings", "arrays", "name") if declared else (*_PLAIN, "name", "pipeline"))
+    kind = document["kind"] if declared else LinearSift.kind
+    if kind not in _KINDS:
+        raise UnknownNameError("kind of sift", str(kind)[:_NAME_LENGTH], _KINDS)
+    settings = _mapping(document.get("settings", {}), "settings") if declared else {}
+    named = settings.get("pipeline", pipeline) if declared else document.get("pipeline", pipeline)
+    if named not in ("", pipeline):
+        raise InputError("this sift belongs to another feature pipeline. Fit it to the platform's features.")
+    given = _mapping(document.get("arrays", {}), "arrays") if declared else document
+    sift = _made(kind, {**settings, "pipeline": pipeline}, _arrays(given, declared), _name(document.get("name", "")))
+    if sift.dimension != dimension:
+        raise InputError(f"this sift takes {sift.dimension} features; the platform has {dimension}.")
+    if sift.width > MOST_WIDE:
+        raise InputError(f"a sift may let out {MOST_WIDE} numbers for a picture; this one has {sift.width}.")
+    return sift
+
+
+def _made(kind: str, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str) -> Sift:
+    try:
+        return _KINDS[kind].from_parts(settings, arrays, name)
+    except InputError:
+        raise
+    except KeyError as missing:
+        raise InputError(f"a {kind} sift needs {missing.args[0]!r}, which is not there.") from None
+    except (TypeError, ValueError, IndexError, OverflowError):
+        raise InputError(f"the parts of this {kind} sift do not fit each other.") from None
+
+
+def _arrays(given: Mapping[str, Any], declared: bool) -> dict[str, NDArray[Any]]:
+    """Return every array of finite numbers of sane size."""
+    names = [str(name) for name in given] if declared else [name for name in _PLAIN if name in given]
+    arrays = {name: _numbers(name, given[name]) for name in names}
+    total = sum(array.size for array in arrays.values())
+    if total > MOST_NUMBERS:
+        raise InputError(f"a sift may have {MOST_NUMBERS:,} numbers in all; this one has {total:,}.")
+    return arrays
+
+
+def _numbers(name: str, given: Any) -> NDArray[np.float64]:
+    where = f"{name[:_NAME_LENGTH]!r} of a sift"
+    try:
+        array = np.asarray(given if isinstance(given, list) else None)
+    except ValueError:
+        raise InputError(f"{where} must be a list of numbers, or of rows of the same length.") from None
+    if array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
+        raise InputError(f"{where} must be a list of numbers, or of rows of the same length.")
+    if not (np.abs(array.astype(np.float64)) <= LARGEST).all():
+        raise InputError(f"{where} must hold finite numbers within +-{LARGEST:g}.")
+    return array.astype(np.float64)
+
+
+def _mapping(given: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InputError(f"the {what} of a sift are a JSON object.")
+    return given
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str) or len(given) > _NAME_LENGTH or not given.isprintable():
+        raise InputError(f"the name of a sift is one line of at most {_NAME_LENGTH} printable characters.")
+    return given
+
+
+def _refuse_unknown(document: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in document:
+        if key not in known:
+            raise UnknownNameError("part of a sift", str(key)[:_NAME_LENGTH], known)

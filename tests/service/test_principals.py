@@ -1,0 +1,246 @@
+"""A token opens the door of one principal, until it expires, is revoked or is replaced; nothing else opens any."""
+
+import hashlib
+import hmac
+import re
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select, text
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.rng import seeded_bytes
+from blindsight.service import principals as module
+from blindsight.service.database import Database
+from blindsight.service.principals import Principal, Principals, Token
+from blindsight.service.schema import principals as table
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+INJECTIONS = [
+    "'; DROP TABLE principals; --",
+    "' OR '1'='1",
+    '" OR ""="',
+    "1); DELETE FROM log; --",
+    "%s %(name)s :name ? $1",
+    "\\'; SELECT pg_sleep(10); --",
+    "<script>alert(1)</script>",
+    "../../etc/passwd",
+    "{{7*7}}",
+]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def people(database: Database, clock: Clock) -> Principals:
+    return Principals(database, clock=clock)
+
+
+def test_token_opens_its_own_door(people: Principals) -> None:
+    ann, hers = people.create("Ann", "owner")
+    app, its = people.create("Camera app", "app")
+    assert people.authenticate(hers) == ann == people.get(ann.id)
+    assert people.authenticate(str(its)) == app
+    assert (ann.role, app.name) == ("owner", "Camera app")
+    assert people.list() == tuple(sorted((ann, app), key=lambda one: one.id))  # they came at the same moment
+
+
+def test_only_the_hash_is_stored(people: Principals, database: Database) -> None:
+    _, token = people.create("Ann", "owner")
+    with database.reading() as session:
+        row = session.execute(select(table)).one()
+        stored = session.execute(text("SELECT * FROM principals")).one()
+    assert row.token_hash == hashlib.sha256(token.encode()).hexdigest()
+    assert token not in repr(stored)
+    assert token.removeprefix("blindsight_") not in repr(stored)
+
+
+def test_tokens_hold_256_bits_of_the_source(sqlite_database: Database) -> None:
+    drawn = []
+
+    def source(count: int) -> bytes:
+        drawn.append(count)
+        return seeded_bytes(len(drawn))(count)
+
+    people = Principals(sqlite_database, source=source)
+    tokens = {people.create(f"app {number}", "app")[1] for number in range(5)}
+    assert len(tokens) == 5
+    assert drawn.count(32) == 5
+    assert all(module.TOKEN.fullmatch(token) for token in tokens)
+
+
+def test_token_is_in_no_representation_or_error(people: Principals) -> None:
+    created = people.create("Ann", "owner")
+    token = created[1]
+    assert token not in repr(created)
+    assert token not in f"{created!r} {[token]} {{'token': token}}"
+    for misuse in (lambda: people.get(token), lambda: people.create(token, "app"), lambda: people.revoke(token)):
+        with pytest.raises(InputError) as caught:
+            misuse()
+        assert token not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", ["", "blindsight_", "x" * 10_000_000, "blindsight_" + "é" * 43, None, b"bytes", 7])
+def test_what_is_no_token_opens_nothing(people: Principals, wrong: object) -> None:
+    people.create("Ann", "owner")
+    assert people.authenticate(wrong) is None
+
+
+def test_near_misses_and_the_hash_itself_open_nothing(people: Principals) -> None:
+    _, token = people.create("Ann", "owner")
+    flipped = token[:-1] + ("A" if token[-1] != "A" else "Q")
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    for wrong in (flipped, token + "\n", " " + token, token.lower(), digest, f"blindsight_{digest[:43]}"):
+        assert people.authenticate(wrong) is None
+
+
+def test_hashes_are_compared_in_constant_time(people: Principals, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, token = people.create("Ann", "owner")
+    compared = []
+    monkeypatch.setattr(module.hmac, "compare_digest", lambda a, b: compared.append((a, b)))
+    assert people.authenticate(token) is None  # the comparison decides
+    monkeypatch.undo()
+    ((stored, digest),) = compared
+    assert hmac.compare_digest(stored, digest)
+
+
+def test_token_expires(people: Principals, clock: Clock) -> None:
+    ann, token = people.create("Ann", "owner", expires=NOON + HOUR)
+    clock.now = NOON + HOUR - timedelta(microseconds=1)
+    assert people.authenticate(token) == ann
+    clock.now = NOON + HOUR
+    assert people.authenticate(token) is None
+    assert people.list() == (ann,)
+
+
+def test_revoked_token_is_worthless_for_ever(people: Principals, clock: Clock) -> None:
+    ann, token = people.create("Ann", "owner")
+    people.revoke(ann.id)
+    assert people.authenticate(token) is None
+    assert people.get(ann.id).revoked == NOON
+    clock.now += HOUR
+    people.revoke(ann.id)  # again changes nothing
+    assert people.get(ann.id).revoked == NOON
+    with pytest.raises(InputError, match="was revoked, which is for ever"):
+        people.rotate(ann.id)
+    with pytest.raises(InputError, match="is taken"):
+        people.create("Ann", "app")
+
+
+def test_rotation_replaces_the_token_at_once(people: Principals, clock: Clock) -> None:
+    ann, old = people.create("Ann", "owner", expires=NOON + HOUR)
+    new = people.rotate(ann.id)
+    assert isinstance(new, Token)
+    assert people.authenticate(old) is None
+    assert people.authenticate(new) == ann  # with the expiry as it was
+    clock.now += 2 * HOUR
+    with pytest.raises(InputError, match="expires must lie in the future"):
+        people.rotate(ann.id)
+    renewed = people.rotate(ann.id, expires=NOON + 3 * HOUR)
+    assert people.authenticate(renewed).expires == NOON + 3 * HOUR
+
+
+def test_last_operator_stays(people: Principals, clock: Clock) -> None:
+    first, _ = people.create("Op", "operator")
+    second, _ = people.create("Deputy", "operator", expires=NOON + HOUR)
+    clock.now += 2 * HOUR  # the deputy's token expired, so it does not count
+    with pytest.raises(InputError, match="'Op' is the last operator"):
+        people.revoke(first.id)
+    people.rotate(second.id, expires=NOON + 3 * HOUR)
+    people.revoke(first.id)
+    assert people.get(first.id).revoked is not None
+
+
+def test_first_run_happens_once_whoever_starts(database: Database) -> None:
+    tokens = []
+    threads = [threading.Thread(target=lambda: tokens.append(Principals(database).first_run())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (token,) = [token for token in tokens if token is not None]
+    assert len(tokens) == 6
+    assert Principals(database).authenticate(token).role == "operator"
+    assert Principals(database).first_run() is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("", "owner"), "1 to 100 characters"),
+        (("x" * 101, "owner"), "1 to 100 characters"),
+        (("two\nlines", "owner"), "printable"),
+        (("nul\0", "owner"), "printable"),
+        (("\ud800", "owner"), "printable"),
+        ((" Ann", "owner"), "without spaces around"),
+        (("Ann", "king"), "unknown role 'king'"),
+    ],
+)
+def test_wrong_names_and_roles_are_refused(people: Principals, arguments: tuple[str, str], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        people.create(*arguments)
+    assert people.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("expires", "sentence"), [(NOON, "in the future"), (NOON.replace(tzinfo=None) + HOUR, "time zone")]
+)
+def test_wrong_expiries_are_refused(people: Principals, expires: datetime, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        people.create("Ann", "owner", expires=expires)
+
+
+def test_unknown_principals_are_told_without_naming_others(people: Principals) -> None:
+    ann, _ = people.create("Ann", "owner")
+    for ask in (people.get, people.revoke, people.rotate):
+        with pytest.raises(UnknownNameError, match="unknown principal 'owner-0'") as caught:
+            ask("owner-0")
+        assert ann.id not in str(caught.value)
+
+
+@pytest.mark.parametrize("injection", INJECTIONS)
+def test_injections_are_names_like_others(people: Principals, injection: str) -> None:
+    bystander, token = people.create("Bystander", "operator")
+    found, _ = people.create(injection, "app")
+    assert people.get(found.id).name == injection
+    assert people.authenticate(injection) is None
+    for ask in (people.get, people.revoke, people.rotate):
+        with pytest.raises(UnknownNameError):
+            ask(injection)
+    assert people.list() == tuple(sorted((bystander, found), key=lambda one: one.id))
+    assert people.authenticate(token) == bystander
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=120) | st.sampled_from(INJECTIONS).map(lambda text: text + "\0"))
+@example("'\"\\;--")
+def test_any_text_comes_back_as_it_was_or_is_refused(people: Principals, name: str) -> None:
+    before = people.list()
+    assert people.authenticate(name) is None
+    if re.fullmatch(r"\S(.*\S)?", name) and name.isprintable() and len(name) <= 100:
+        if name in {one.name for one in before}:
+            return
+        made, token = people.create(name, "owner")
+        assert people.authenticate(token) == made == Principal(made.id, name, "owner", NOON)
+        assert set(people.list()) == {*before, made}
+    else:
+        with pytest.raises(InputError):
+            people.create(name, "owner")
+        with pytest.raises(InputError):
+            people.get(name)
+        assert people.list() == before

@@ -1,0 +1,426 @@
+"""The audit log is one chain whoever appends; whatever is done to it is refused, or found."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError
+
+from blindsight.errors import CorruptFileError, InputError, StorageError
+from blindsight.service.database import Database, open_database
+from blindsight.service.log import GENESIS, AuditLog, Entry, LogCheck, verify_export
+from blindsight.service.principals import Principals
+from blindsight.service.schema import log as table
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+INJECTIONS = ["'; DROP TABLE log; --", "') ON CONFLICT DO UPDATE --", "%s :a ? $1", "<img onerror=x>", "\\u0000\\"]
+
+
+@pytest.fixture
+def log(database: Database) -> AuditLog:
+    return AuditLog(database, clock=lambda: NOON)
+
+
+def unguarded(database: Database, *statements: str) -> None:
+    """Do what someone who owns the database can do: take the guards away and change rows."""
+    drops = ["DROP TRIGGER log_keeps_rows", "DROP TRIGGER log_grows_at_its_end"]
+    if database.engine.dialect.name == "sqlite":
+        drops.append("DROP TRIGGER log_keeps_content")
+    else:
+        drops = [f"{drop} ON log" for drop in drops]
+    with database.session() as session:
+        for statement in (*drops, *statements):
+            session.execute(text(statement))
+
+
+def fill(log: AuditLog, count: int) -> list[Entry]:
+    return [log.append(f"app-{number}", "release", {"dimensions": number}) for number in range(1, count + 1)]
+
+
+def test_entries_come_back_in_order_and_verify(log: AuditLog) -> None:
+    assert log.verify() == LogCheck(True, 0, GENESIS)
+    made = fill(log, 5)
+    assert [entry.position for entry in made] == [1, 2, 3, 4, 5]
+    assert made[0].time == "2030-01-01T12:00:00.000000+00:00"
+    assert log.entries() == tuple(made)
+    assert log.entries(after=2, limit=2) == tuple(made[2:4])
+    assert log.head() == (5, made[-1].hash)
+    assert log.verify() == LogCheck(True, 5, made[-1].hash)
+    assert all(log.verify(known_head=entry.hash).ok for entry in made)
+
+
+def test_long_logs_are_read_in_batches(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blindsight.service.log._BATCH", 3)
+    made = fill(log, 7)
+    assert log.verify().entries == 7
+    assert log.entries(after=2, limit=3) == tuple(made[2:5])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE log SET actor = 'someone else' WHERE position = 2",
+        "UPDATE log SET details = details",
+        "DELETE FROM log WHERE position = 3",
+        "DELETE FROM log",
+        "INSERT INTO log VALUES (9, '', '', '', '{}', '')",
+        "INSERT INTO log VALUES (0, '', '', '', '{}', '')",
+        "INSERT INTO log VALUES (2, '', '', '', '{}', '')",
+    ],
+)
+def test_database_refuses_to_change_the_log(log: AuditLog, database: Database, statement: str) -> None:
+    made = fill(log, 3)
+    with pytest.raises(DBAPIError, match="only grows"), database.engine.begin() as connection:
+        connection.execute(text(statement))
+    assert log.entries() == tuple(made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [
+        ("sqlite", "INSERT OR REPLACE INTO log VALUES (2, '', '', '', '{}', '')"),
+        ("sqlite", "UPDATE OR REPLACE log SET position = 1 WHERE position = 2"),
+        ("sqlite", "INSERT INTO log VALUES (2, '', '', '', '', '') ON CONFLICT DO UPDATE SET actor = 'x'"),
+        (
+            "postgresql",
+            "INSERT INTO log VALUES (2, '', '', '', '', '') ON CONFLICT (position) DO UPDATE SET actor = ''",
+        ),
+        ("postgresql", "TRUNCATE log"),
+    ],
+)
+def test_database_refuses_the_ways_around(log: AuditLog, database: Database, kind: str, statement: str) -> None:
+    made = fill(log, 3)
+    if database.engine.dialect.name != kind:
+        assert log.entries() == tuple(made)
+        return
+    with pytest.raises(DBAPIError, match="only grows"), database.engine.begin() as connection:
+        connection.execute(text(statement))
+    assert log.entries() == tuple(made)
+
+
+@pytest.mark.parametrize("column", ["time", "actor", "action", "details", "hash"])
+def test_edited_entry_is_found(log: AuditLog, database: Database, column: str) -> None:
+    made = fill(log, 5)
+    unguarded(database, f"UPDATE log SET {column} = '{{}}' WHERE position = 3")
+    check = log.verify()
+    assert (check.ok, check.entries, check.head, check.broken_at) == (False, 2, made[1].hash, 3)
+    with pytest.raises(CorruptFileError, match="entry 3 was altered"):
+        log.export(io.StringIO())
+
+
+def test_edit_with_its_own_hash_made_to_fit_is_found_at_the_next(log: AuditLog, database: Database) -> None:
+    fill(log, 5)
+    unguarded(database)
+    forged = AuditLog(database, clock=lambda: NOON)
+    with database.session() as session:
+        rows = session.execute(select(table).order_by(table.c.position)).all()
+        session.execute(table.delete().where(table.c.position >= 3))
+        forged.append("app-3", "release", {"dimensions": 999}, session=session)
+        session.execute(table.insert(), [row._asdict() for row in rows[3:]])
+    assert log.verify().broken_at == 4
+
+
+@pytest.mark.parametrize(
+    ("statements", "broken_at"),
+    [
+        (["DELETE FROM log WHERE position = 1"], 1),
+        (["DELETE FROM log WHERE position = 3"], 3),
+        (["DELETE FROM log WHERE position = 3", "UPDATE log SET position = 3 WHERE position = 4"], 3),
+        (  # the third and fourth change places
+            [
+                "UPDATE log SET position = 99 WHERE position = 3",
+                "UPDATE log SET position = 3 WHERE position = 4",
+                "UPDATE log SET position = 4 WHERE position = 99",
+            ],
+            3,
+        ),
+        (["INSERT INTO log SELECT 6, time, actor, action, details, hash FROM log WHERE position = 5"], 6),
+        (["INSERT INTO log SELECT 0, time, actor, action, details, hash FROM log WHERE position = 5"], 1),
+    ],
+)
+def test_removed_moved_and_repeated_entries_are_found(
+    log: AuditLog, database: Database, statements: list[str], broken_at: int
+) -> None:
+    fill(log, 5)
+    unguarded(database, *statements)
+    check = log.verify()
+    assert (check.ok, check.broken_at) == (False, broken_at)
+
+
+def test_entries_cut_off_are_found_by_a_noted_head(log: AuditLog, database: Database) -> None:
+    fill(log, 5)
+    _, noted = log.head()
+    unguarded(database, "DELETE FROM log WHERE position > 3")
+    assert log.verify().ok  # the chain alone cannot tell
+    check = log.verify(known_head=noted)
+    assert (check.ok, check.entries, check.broken_at) == (False, 3, 4)
+    log.append("app-4", "release")  # nor does growing again hide it
+    log.append("app-5", "release")
+    assert not log.verify(known_head=noted).ok
+    with database.session() as session:
+        session.execute(text("DELETE FROM log"))
+    assert not log.verify(known_head=noted).ok
+
+
+@pytest.mark.parametrize("value", ["x'00ff'", "CAST(x'c328ff' AS TEXT)", "''"])
+def test_bytes_that_are_no_text_are_found_too(sqlite_database: Database, value: str) -> None:
+    log = AuditLog(sqlite_database)
+    fill(log, 3)
+    unguarded(sqlite_database, f"UPDATE log SET actor = {value} WHERE position = 2")
+    assert log.verify().broken_at == 2
+
+
+def test_altered_details_that_are_no_json_are_told(log: AuditLog, database: Database) -> None:
+    fill(log, 2)
+    unguarded(database, "UPDATE log SET details = 'oh' WHERE position = 2")
+    with pytest.raises(CorruptFileError, match="entry 2 cannot be read"):
+        log.entries()
+
+
+def test_entry_belongs_to_the_transaction_around_it(log: AuditLog, database: Database) -> None:
+    def interrupted(**keywords: object) -> None:
+        with database.session() as session:
+            log.append("app-1", "release", session=session if keywords else None)
+            raise RuntimeError
+
+    for keywords in ({}, {"session": True}):
+        with pytest.raises(RuntimeError):
+            interrupted(**keywords)
+    assert log.head() == (0, GENESIS)
+    with database.session():
+        log.append("app-1", "grant")
+        log.append("app-1", "release")
+    assert log.verify().entries == 2
+
+
+def test_threads_append_to_one_chain(log: AuditLog) -> None:
+    def work(name: str) -> None:
+        for number in range(10):
+            log.append(name, "release", {"number": number})
+
+    threads = [threading.Thread(target=work, args=(f"app-{number}",)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.verify().entries == 50
+    entries = log.entries()
+    for number in range(5):  # each thread's entries are all there, in its own order
+        own = [entry.details["number"] for entry in entries if entry.actor == f"app-{number}"]
+        assert own == list(range(10))
+
+
+WRITER = """
+import sys
+from blindsight.service.database import open_database
+from blindsight.service.log import AuditLog
+log = AuditLog(open_database(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(int(sys.argv[2])):
+    print(log.append(sys.argv[3], "release", {"number": number}).position, flush=True)
+"""
+
+
+def writer(url: str, count: int, name: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, url, str(count), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def go(*processes: subprocess.Popen[str]) -> None:
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def test_processes_append_to_one_chain(log: AuditLog, database_url: str) -> None:
+    with writer(database_url, 25, "app-a") as one, writer(database_url, 25, "app-b") as other:
+        go(one, other)
+        for number in range(25):
+            log.append("app-c", "release", {"number": number})
+        positions = [int(line) for line in (one.stdout.read() + other.stdout.read()).split()]
+    assert one.returncode == other.returncode == 0
+    check = log.verify()
+    assert (check.ok, check.entries) == (True, 75)
+    own = [entry.position for entry in log.entries() if entry.actor == "app-c"]
+    assert sorted(positions + own) == list(range(1, 76))
+
+
+def test_killed_process_loses_no_acknowledged_entry(log: AuditLog, database_url: str) -> None:
+    with writer(database_url, 100_000, "app-a") as process:
+        go(process)
+        seen = [int(process.stdout.readline()) for _ in range(10)]
+        process.send_signal(signal.SIGKILL)
+        seen += [int(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+    mine = log.append("app-b", "release")  # waits for what the database may still be doing for the dead process
+    assert len(seen) <= mine.position - 1 <= len(seen) + 1  # at most one was written but not yet told
+    check = log.verify()
+    assert (check.ok, check.entries) == (True, mine.position)
+
+
+def test_export_verifies_by_itself(log: AuditLog, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    for count in (0, 4):
+        fill(log, count)
+        with path.open("w", encoding="utf-8") as stream:
+            check = log.export(stream)
+        assert check == log.verify()
+        assert verify_export(path) == check
+        assert verify_export(path, known_head=check.head).ok
+        assert not verify_export(path, known_head="f" * 64).ok
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["actor"] for line in lines[:-1]] == [entry.actor for entry in log.entries()]
+    assert lines[-1] == {"entries": 4, "head": check.head}
+
+
+@pytest.fixture
+def exported(sqlite_database: Database, tmp_path: Path) -> Path:
+    log, path = AuditLog(sqlite_database), tmp_path / "log.jsonl"
+    fill(log, 4)
+    with path.open("w", encoding="utf-8") as stream:
+        log.export(stream)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("tamper", "broken_at"),
+    [
+        (lambda lines: [lines[0], lines[1].replace('"dimensions": 2', '"dimensions": 5'), *lines[2:]], 2),
+        (lambda lines: [lines[0], lines[1].replace('"position": 2', '"position": true'), *lines[2:]], 2),
+        (lambda lines: [lines[0], lines[1].replace("{", '{"note": "seen", ', 1), *lines[2:]], 2),
+        (lambda lines: [lines[0], "[" * 50_000, *lines[2:]], 2),
+        (lambda lines: [lines[0], "x" * 1_000_000, *lines[2:]], 2),
+        (lambda lines: [lines[0], "", *lines[2:]], 2),
+        (lambda lines: [lines[0], "null", *lines[2:]], 2),
+        (lambda lines: lines[1:], 1),
+        (lambda lines: [lines[0], *lines[2:]], 2),
+        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], 2),
+        (lambda lines: lines[:-1], 5),
+        (lambda lines: [*lines[:3], lines[-1]], 4),
+        (lambda lines: [*lines, lines[-1]], 5),
+        (lambda lines: [lines[-1], *lines[:-1]], 1),
+        (lambda lines: [], 1),
+    ],
+)
+def test_tampered_export_is_found(exported: Path, tamper, broken_at: int) -> None:
+    lines = tamper(exported.read_text().splitlines())
+    exported.write_text("".join(line + "\n" for line in lines))
+    check = verify_export(exported)
+    assert (check.ok, check.broken_at) == (False, broken_at)
+    assert check.reason
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_changed_character_of_an_export_is_found(exported: Path, data: st.DataObject) -> None:
+    whole = exported.read_text()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    other = data.draw(st.characters(codec="ascii").filter(lambda character: character != whole[place]))
+    changed = whole[:place] + other + whole[place + 1 :]
+    copy = exported.with_name("copy")
+    copy.write_bytes(changed.encode())
+    if [_loaded(line) for line in changed.split("\n")] == [_loaded(line) for line in whole.split("\n")]:
+        return  # a space became another blank: the same entries
+    assert not verify_export(copy).ok
+
+
+def _loaded(line: str) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
+
+
+def test_export_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="it does not exist"):
+        verify_export(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("", "release", {}), "1 to 100"),
+        (("app-1", "two\nlines", {}), "printable"),
+        (("app-1", "release", {"pixels": b"raw"}), "what JSON can hold"),
+        (("app-1", "release", {"value": float("nan")}), "what JSON can hold"),
+        (("app-1", "release", {1: "a", "1": "b"}), "what JSON can hold"),
+        (("app-1", "release", {"vector": [0.123456789] * 2_000}), "at most 16384 characters"),
+    ],
+)
+def test_what_does_not_belong_into_the_log_is_refused(
+    sqlite_database: Database, arguments: tuple[str, str, dict], sentence: str
+) -> None:
+    log = AuditLog(sqlite_database)
+    with pytest.raises(InputError, match=sentence):
+        log.append(*arguments)
+    assert log.head() == (0, GENESIS)
+
+
+def test_tokens_are_kept_out(sqlite_database: Database) -> None:
+    _, token = Principals(sqlite_database).create("Ann", "owner")
+    log = AuditLog(sqlite_database)
+    for arguments in (
+        (token, "x"),
+        ("owner-1", token),
+        ("owner-1", "x", {"why": f"used {token}"}),
+        ("a", "x", {token: 1}),
+    ):
+        with pytest.raises(InputError, match="token") as caught:
+            log.append(*arguments)
+        assert token not in str(caught.value)
+    assert log.head() == (0, GENESIS)
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+printable = (st.text(min_size=1, max_size=50) | st.sampled_from(INJECTIONS)).filter(
+    lambda text: text.isprintable() and text == text.strip() != ""
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(printable, printable, st.dictionaries(st.text() | st.sampled_from(INJECTIONS), plain, max_size=3))
+def test_any_text_comes_back_as_it_was(log: AuditLog, actor: str, action: str, details: dict) -> None:
+    entry = log.append(actor, action, details)
+    assert log.entries(after=entry.position - 1) == (entry,)
+    assert (entry.actor, entry.action, entry.details) == (actor, action, details)
+    check = log.verify()
+    assert (check.ok, check.entries) == (True, entry.position)
+    stream = io.StringIO()
+    log.export(stream)
+    assert json.loads(stream.getvalue().splitlines()[-2])["details"] == details
+
+
+@pytest.mark.parametrize("arguments", [{"after": -1}, {"limit": 0}, {"limit": 1_001}, {"after": 2**70}])
+def test_wrong_ranges_are_refused(sqlite_database: Database, arguments: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="after must be >= 0"):
+        AuditLog(sqlite_database).entries(**arguments)
+
+
+def test_log_survives_a_restart(database: Database, database_url: str) -> None:
+    AuditLog(database).append("app-1", "release")
+    database.close()
+    reopened = open_database(database_url)
+    assert AuditLog(reopened).append("app-1", "release").position == 2
+    assert AuditLog(reopened).verify().ok
+    reopened.close()
