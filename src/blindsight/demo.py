@@ -182,7 +182,8 @@ def _share_selectively(dataset: Dataset, random_state: int, cache: Path | None, 
     )
     wish = SharingWish(share=0.1, epsilons=(1.0, 2.0, 8.0), delta=1e-5, clip=4.0, upload_clip=0.2)
     timeline = study.play(wish.lines(study.plan, steps=1), delta=wish.stated_delta, progress=progress)
-    return SharingResult(timeline, wish.cost(study.plan, study.dimension, steps=1), len(study.plan.participants))
+    cost = wish.cost(study.plan, timeline, study.dimension, steps=1)
+    return SharingResult(timeline, cost, len(study.plan.participants))
 
 
 def _search_privately(random_state: int, progress: Progress) -> SearchResult:

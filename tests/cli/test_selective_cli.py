@@ -31,7 +31,10 @@ def test_study_writes_document_statement_and_report(tmp_path: Path, capsys: Capt
     assert ours.epsilon is not None
     assert 7.9 < ours.epsilon <= 8
     assert document["composition"][0]["what"] == "one upload"
-    assert document["composition"][1]["composed"] == "8.00"
+    whole = document["composition"][1]
+    assert whole["what"].startswith("a participant, over")
+    assert whole["composed"] == ours.epsilon
+    assert (whole["delta"], whole["accountant"]) == (1e-5, "pld")
     assert "per participant" in document["sentence"]
     written = PrivacyStatement.from_json((tmp_path / "a" / "run" / "statement.json").read_text())
     assert written == ours.statement
@@ -41,6 +44,14 @@ def test_study_writes_document_statement_and_report(tmp_path: Path, capsys: Capt
         assert part in page
 
 
+def test_what_is_not_proven_is_null_in_the_document(tmp_path: Path, capsys: Capture) -> None:
+    assert run([*asked(tmp_path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {(row["basic"], row["composed"], row["accountant"]) for row in document["composition"]} == {
+        (None, None, "none")
+    }
+
+
 def test_live_table_is_for_people(tmp_path: Path, capsys: Capture) -> None:
     assert run(asked(tmp_path, "--noise", "published", "--epsilon", "1", "--bound", "0.1")) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -48,6 +59,9 @@ def test_live_table_is_for_people(tmp_path: Path, capsys: Capture) -> None:
     assert [line.split()[0] for line in lines[heading + 1 : heading + 4]] == ["1", "2", "3"]
     whole = " ".join(" ".join(lines).split())
     assert "one parameter in one upload, as the papers count 1.00" in whole
+    assert "composed, delta = 1e-05" in whole
+    assert "against whom" in whole
+    assert "everybody, also the server" in whole  # of lines in which nothing leaves
     assert "and not even that is proven." in whole
 
 
@@ -103,6 +117,9 @@ def test_a_network_from_scratch_learns_too(tmp_path: Path, capsys: Capture) -> N
         (["--learning-rate", "0"], "the learning rate must be positive"),
         (["--features", "pixel"], "Did you mean 'pixels'"),
         (["--participants", "0"], "0 is not in the range"),
+        (["--scheme", "plain"], "under 'plain' the server reads every upload"),
+        (["--participants", "2", "--scheme", "masks"], "an encrypted sum needs 3 participants at least; got 2."),
+        (["--features", "vgg16:nowhere.pt"], "vgg16 takes a file with its weights"),
     ],
 )
 def test_wrong_wishes_get_a_sentence_before_a_photo_is_read(
@@ -126,7 +143,7 @@ def test_wrong_wishes_get_a_sentence_before_a_photo_is_read(
         (["--data", "faces"], 1, "faces has no classes. Name an attribute to learn."),
         (["--initial", "1"], 2, "must be in (0, 1)"),
         (["--days", "400"], 2, "Plan fewer days."),
-        (["--participants", "2", "--scheme", "masks"], 2, "an encrypted sum needs 3 participants at least; got 2."),
+        (["--participants", "20"], 2, "nobody gathers the 32 photos that start a training"),
     ],
 )
 def test_what_photos_do_not_allow_gets_a_sentence(

@@ -13,12 +13,11 @@ from blindsight.errors import CorruptFileError, InputError, MissingExtraError, S
 from blindsight.learn import vgg  # noqa: E402
 from blindsight.learn.linearmodel import Standardiser  # noqa: E402
 from blindsight.learn.networks import (  # noqa: E402
+    FlatParameters,
     head,
     layout_of,
     new_optimiser,
-    read_parameters,
     small_cnn,
-    write_parameters,
 )
 from blindsight.learn.vgg import VGG16Features, vgg16  # noqa: E402
 
@@ -65,10 +64,10 @@ def test_a_layout_names_what_is_learned_once_and_leaves_out_what_is_frozen(odd):
 def test_the_vector_is_the_parameters_one_behind_the_other(odd):
     parameters = dict(odd.named_parameters())
     expected = np.concatenate([parameters[name].detach().numpy().ravel() for name in NAMES])
-    vector = read_parameters(odd)
+    vector = FlatParameters(odd).read()
     np.testing.assert_array_equal(vector, expected)
     vector += 1  # a copy
-    np.testing.assert_array_equal(read_parameters(odd), expected)
+    np.testing.assert_array_equal(FlatParameters(odd).read(), expected)
 
 
 @given(seed=st.integers(0, 2**32), frozen=st.booleans())
@@ -78,8 +77,8 @@ def test_what_was_written_is_read_and_all_else_stays(seed, frozen):
     vector = np.random.default_rng(seed).normal(size=89).astype(np.float32)
     vector.flags.writeable = not frozen
     kept = {name: value.clone() for name, value in module.state_dict().items() if "frozen" in name or "running" in name}
-    write_parameters(module, vector)
-    np.testing.assert_array_equal(read_parameters(module), vector)
+    FlatParameters(module).write(vector)
+    np.testing.assert_array_equal(FlatParameters(module).read(), vector)
     assert module.temperature.item() == vector[0]
     np.testing.assert_array_equal(module.convolution.weight.detach().numpy().ravel(), vector[32:86])
     assert module.tied.weight is module.body["one"].weight
@@ -97,10 +96,10 @@ def test_what_was_written_is_read_and_all_else_stays(seed, frozen):
     ],
 )
 def test_a_vector_that_does_not_fit_changes_nothing(odd, vector, sentence):
-    before = read_parameters(odd)
+    before = FlatParameters(odd).read()
     with pytest.raises(InputError, match=sentence):
-        write_parameters(odd, vector)
-    np.testing.assert_array_equal(read_parameters(odd), before)
+        FlatParameters(odd).write(vector)
+    np.testing.assert_array_equal(FlatParameters(odd).read(), before)
 
 
 @pytest.mark.parametrize(
@@ -122,16 +121,17 @@ def test_the_same_seed_gives_the_same_network_and_leaves_torch_alone():
     torch.manual_seed(3)
     state = torch.get_rng_state()
     for make in (lambda seed: small_cnn(4, 16, random_state=seed), lambda seed: head(9, 3, 5, random_state=seed)):
-        one, two, other = (read_parameters(make(seed)) for seed in (0, 0, 1))
+        one, two, other = (FlatParameters(make(seed)).read() for seed in (0, 0, 1))
         np.testing.assert_array_equal(one, two)
         assert (one != other).mean() > 0.5
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize(("side", "channels"), [(8, 1), (28, 3), (32, 3), (37, 4)])
+@pytest.mark.parametrize(("side", "channels"), [(8, 1), (28, 3), (32, 3), (37, 4), ((8, 31), 3), ((40, 9), 1)])
 def test_the_small_network_takes_photos_of_any_size(side, channels):
     network = small_cnn(5, side, channels)
-    assert network(torch.rand(2, channels, side, side)).shape == (2, 5)
+    height, width = side if isinstance(side, tuple) else (side, side)
+    assert network(torch.rand(2, channels, height, width)).shape == (2, 5)
     assert not any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in network.modules())
 
 
@@ -154,7 +154,8 @@ def test_a_head_standardises_by_public_numbers_that_are_no_parameters():
     ("make", "sentence"),
     [
         (lambda: small_cnn(1, 32), "at least two classes apart; got 1"),
-        (lambda: small_cnn(3, 7), "8 pixels a side; got 3 and 7"),
+        (lambda: small_cnn(3, 7), "8 pixels a side; got 3 and 7 x 7"),
+        (lambda: small_cnn(3, (32, 7)), "8 pixels a side; got 3 and 32 x 7"),
         (lambda: small_cnn(3, 32, 0), "at least 1 channel"),
         (lambda: head(5, 0), "at least two classes"),
         (lambda: head(0, 3), "at least 1 feature"),

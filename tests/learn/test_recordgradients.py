@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from blindsight.errors import InputError  # noqa: E402
 from blindsight.learn import recordgradients  # noqa: E402
-from blindsight.learn.networks import head, read_parameters, small_cnn  # noqa: E402
+from blindsight.learn.networks import head, layout_of, small_cnn  # noqa: E402
 from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
 from blindsight.learn.recordgradients import RecordGradients  # noqa: E402
 from blindsight.learn.selective.noise import RecordGaussian  # noqa: E402
@@ -219,7 +219,7 @@ def test_large_networks_take_a_few_records_at_a_time(monkeypatch):
     module, (inputs, labels) = seeded_module(lambda: small_cnn(3, 8)), batch(PHOTO)
     gradients = RecordGradients(module, NOISE)
     expected = gradients._clipped_sum(inputs, labels)
-    monkeypatch.setattr(recordgradients, "_AT_ONCE", 2 * len(read_parameters(module)) + 5)
+    monkeypatch.setattr(recordgradients, "_AT_ONCE", 2 * layout_of(module).dimension + 5)
     assert [len(parts[0]) for parts in gradients.per_record(inputs, labels)] == [2, 2, 2]
     np.testing.assert_allclose(gradients._clipped_sum(inputs, labels), expected, atol=1e-6)
     monkeypatch.setattr(recordgradients, "_AT_ONCE", 1)

@@ -112,11 +112,41 @@ def test_fresh_noise_comes_from_the_source_and_not_from_the_seed():
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [({"classes": 1}, "at least two classes"), ({"learning_rate": 0.0}, "learning_rate must be positive")],
+    [
+        ({"classes": 1}, "at least two classes"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"epochs": 0}, "epochs must be at least 1; got 0"),
+        ({"batch": 0}, "batch must be at least 1; got 0"),
+        ({"batch": 1.5}, r"batch must be a whole number; got 1\.5"),
+    ],
 )
 def test_a_head_that_cannot_learn_is_refused(options, sentence):
     with pytest.raises(InputError, match=sentence):
         trainer(photos(5)[0], **options)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ([0, 1, -1], "counted from 0; got a negative one"),
+        ([0, 1, 9], r"labels must lie in 0\.\.2: the network tells 3 classes apart"),
+        ([0, 1], r"each of 3 photos; got int64 \(2,\)"),
+        ([0.0, 1.0, 2.0], "got float64"),
+    ],
+)
+def test_labels_that_are_no_classes_of_the_head_are_refused(labels, sentence):
+    rows, _ = photos(3)
+    head = trainer(rows)
+    with pytest.raises(InputError, match=sentence):
+        head.train(head.initial(), rows, np.array(labels), seed=0)
+
+
+@pytest.mark.parametrize("noise", [None, RecordGaussian(clip=1.0, noise_multiplier=1.0)])
+def test_training_that_diverges_says_so(noise):
+    rows, labels = photos(8)
+    head = trainer(rows, learning_rate=1e38, epochs=20, record_noise=noise)
+    with pytest.raises(InputError, match=r"the training diverged\. Use a learning_rate below 1e\+38"):
+        head.train(head.initial(), rows, labels, seed=0)  # and no warning, which would be an error here
 
 
 def test_parameters_of_another_head_are_refused():

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from blindsight.errors import InputError
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.accounting import figure
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
@@ -19,6 +20,7 @@ from blindsight.rng import seeded_bytes
 LABELS = np.arange(400) % 2
 INPUTS = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
 INPUTS[:, 0] += 2 * LABELS
+PROVEN = ("proven epsilon", "against whom")
 BESIDE = {"delta": 1e-5, "clip": 1.0, "upload_clip": 0.5}
 
 
@@ -36,7 +38,7 @@ def played(wish: SharingWish, days: int = 9, participants: int = 3) -> SharingRe
         delta=wish.stated_delta,
         source=seeded_bytes(0),
     )
-    return SharingResult(timeline, wish.cost(plan, initial.size, steps=1), participants)
+    return SharingResult(timeline, wish.cost(plan, timeline, initial.size, steps=1), participants)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +89,16 @@ def test_families_are_lines_that_differ_in_epsilon_and_the_largest_is_drawn(prov
 
 def test_lines_table_holds_first_middle_and_last_day(proven: SharingResult) -> None:
     lines = tables(proven)[0]
-    assert lines.columns == ("line", "day 1", "day 5", "day 9", "all days", "uploads", "MB up", "proven epsilon")
+    assert lines.columns == ("line", "day 1", "day 5", "day 9", "all days", "uploads", "MB up", *PROVEN)
     rows = {row[0]: row for row in lines.rows}
     assert len(rows) == 15
     ours = proven.timeline.line(OURS)
     assert rows[OURS][1:4] == tuple(f"{ours.accuracy[day]:.3f}" for day in (0, 4, 8))
-    assert rows[OURS][-1] == "-"  # no noise: nothing is proven
-    assert rows["noise per photo, eps 8"][-1] == "8.00"
-    assert rows["never updated"][5:] == ("0", "0.000", "0.000")
+    assert rows[OURS][-2:] == ("-", "nobody")  # no noise: nothing is proven
+    assert rows["noise per photo, eps 8"][-2:] == ("8.00", "everybody, also the server")
+    assert rows["DP-FedAvg, equal uploads, eps 8"][-2:] == ("8.00", "everybody but the server")
+    assert rows["never updated"][5:] == rows["local only"][5:]  # nothing leaves, in both
+    assert rows["local only"][5:] == ("0", "0.000", "0.00", "everybody, also the server")
 
 
 @pytest.mark.parametrize(("days", "columns"), [(1, ["day 1"]), (2, ["day 1", "day 2"])])
@@ -131,7 +135,21 @@ def test_the_last_week_is_weighed_by_photos(proven: SharingResult) -> None:
     assert proven.settled(line) == pytest.approx(right / sum(photos[2:]))
 
 
-def test_a_study_in_which_nobody_gathers_a_batch_is_told_all_the_same() -> None:
-    found = played(SharingWish(share=0.5), days=2, participants=20)
-    assert found.timeline.line(OURS).uploads[-1] == 0
-    assert render_report("Sharing", [sharing_chapter(found)], facts={})
+def test_a_study_in_which_nothing_would_be_shared_is_refused() -> None:
+    with pytest.raises(InputError, match="nobody gathers the 32 photos"):
+        played(SharingWish(share=0.5), days=2, participants=20)
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.004, "upload 0.4%"), (0.125, "upload 12.5%"), (1.0, "upload 100%")])
+def test_small_shares_are_not_rounded_away(share: float, said: str) -> None:
+    assert said in sharing_chapter(played(SharingWish(share=share), days=2)).lead
+
+
+def test_table_and_headline_agree_where_budgets_or_turns_end_uploads_early() -> None:
+    proven = {"noise": "participant", "epsilon": 4.0, "delta": 1e-5, "upload_clip": 0.5}
+    for wishes in ({}, {"scheme": "masks", "select": "random"}):
+        found = played(SharingWish(share=1.0, **proven, **wishes))
+        told = found.timeline.line(OURS).statement
+        row = next(row for row in tables(found)[-1].rows if row[0].startswith("a participant"))
+        assert f"epsilon = {row[2]} (" in told.headline()
+        assert found.cost.epsilon == told.epsilon

@@ -1,11 +1,14 @@
 """Databases for the service's tests: a new SQLite file, or a new database of a real PostgreSQL."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from blindsight.service.database import Database, open_database
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several test files, and the processes they kill, share
 
 
 def new_postgresql(postgres) -> str:

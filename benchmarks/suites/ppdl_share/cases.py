@@ -23,7 +23,7 @@ from blindsight.torchbridge import Module, load_torch, seeded
 PARTICIPANTS = 10
 EPOCHS = {"digits": 30, "photos": 1}
 TRAINING = {"digits": 1_437, "photos": 20_000}
-THRESHOLDS = {"digits": 2e-4, "photos": 3e-4}  # about a fifth of all changes reach them
+THRESHOLDS = {"digits": 2e-4, "photos": 3e-4}  # set from the changes of one step each
 RATES = {"digits": 0.2, "photos": 0.01}
 _PUBLIC = 200  # photos that give the scales of features
 

@@ -25,4 +25,5 @@ def demo(
         {"report": str(result.report), **result.findings},
         f"The report is in {result.report} ({page.stat().st_size / 1e6:.1f} MB, {result.findings['seconds']:.0f} s).",
         f"Open it in a browser: {page.as_uri()}",
+        "To try it yourself, run `blindsight serve` and open http://127.0.0.1:8420 (needs the extra 'service').",
     )

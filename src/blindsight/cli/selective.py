@@ -1,6 +1,7 @@
 """`blindsight learn selective`: participants of a network share a little of what they learned, day after day."""
 
 import json as json_module
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +12,7 @@ from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder, check_writable
 
 if TYPE_CHECKING:
+    from blindsight.learn.selective.accounting import SharingCost
     from blindsight.learn.timeline.photostudy import PhotoStudy
     from blindsight.learn.timeline.wishes import SharingWish
     from blindsight.report.sharing import SharingResult
@@ -28,7 +30,10 @@ def learn_selective(
         Literal["head", "cnn"], typer.Option("--model", help="A new head on features, or a network from scratch.")
     ] = "head",
     features: Annotated[
-        str, typer.Option("--features", help="Of a head: pixels, embedding, thumbnail or the path of an ONNX model.")
+        str,
+        typer.Option(
+            "--features", help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS."
+        ),
     ] = "pixels",
     components: Annotated[
         int, typer.Option("--components", help="Principal components of pixels at most.", min=1)
@@ -76,8 +81,8 @@ def learn_selective(
     debug: DebugOption = False,
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
-    from blindsight.data import load, pipeline
-    from blindsight.learn.timeline.photostudy import PhotoStudy, Training
+    from blindsight.data import load
+    from blindsight.learn.timeline.photostudy import PhotoStudy, Training, backbone
     from blindsight.learn.timeline.wishes import SharingWish
 
     training = Training(model=model, optimiser=optimiser, learning_rate=learning_rate)
@@ -98,7 +103,8 @@ def learn_selective(
         upload_clip=upload_clip,
         epsilons=_numbers(epsilons),
     )
-    extractor = pipeline(features, components=components, random_state=seed)
+    wish.check_participants(participants)
+    extractor = backbone(features, components=components, random_state=seed)
     check_writable(out)
     with terminal_progress() as progress:
         study = PhotoStudy.prepare(
@@ -132,7 +138,8 @@ def _play(study: "PhotoStudy", wish: "SharingWish", data: str) -> "SharingResult
         delta=wish.stated_delta,
         on_day=lambda day, found: live.row((str(day), *(f"{found[name]:.3f}" for name in names))),
     )
-    return SharingResult(timeline, wish.cost(study.plan, study.dimension, steps=1), len(study.plan.participants))
+    cost = wish.cost(study.plan, timeline, study.dimension, steps=1)
+    return SharingResult(timeline, cost, len(study.plan.participants))
 
 
 def _show(result: "SharingResult", out: Path, data: str, seed: int) -> None:
@@ -154,29 +161,43 @@ def _show(result: "SharingResult", out: Path, data: str, seed: int) -> None:
             f"{row.uploads:,}",
             f"{row.megabytes_up:.3f}",
             "-" if row.epsilon is None else figure(row.epsilon),
+            row.against,
         )
         for row in result.timeline.rows((result.days,))
     ]
-    columns = ("line", "all days", "last day", "uploads", "MB up", "proven epsilon")
+    columns = ("line", "all days", "last day", "uploads", "MB up", "proven epsilon", "against whom")
     costs = [(row.what, figure(row.basic), figure(row.composed)) for row in result.cost.rows()]
+    counted = ("what is counted", "added up", f"composed, delta = {result.cost.delta:g}")
     document = result.timeline.to_dict() | {
         "report": str(out / "report.html"),
-        "composition": [dict(zip(("what", "basic", "composed"), cells, strict=True)) for cells in costs],
+        "composition": _composition(result.cost),
         "sentence": result.cost.sentence(),
     }
     show(
         document,
         "",
-        table("Over all days", columns, rows, numbers=columns[1:]),
+        table("Over all days", columns, rows, numbers=columns[1:-1]),
         "",
-        table(
-            "What is shared costs", ("what is counted", "added up", "composed"), costs, numbers=("added up", "composed")
-        ),
+        table("What is shared costs", counted, costs, numbers=counted[1:]),
         "",
         result.cost.sentence(),
         statement.headline(),
         f"Report and statement are in {out}.",
     )
+
+
+def _composition(cost: "SharingCost") -> list[dict[str, str | float | None]]:
+    """Return the rows of the cost as plain data; an infinite epsilon is None, as JSON has none."""
+    return [
+        {
+            "what": row.what,
+            "basic": row.basic if math.isfinite(row.basic) else None,
+            "composed": row.composed if math.isfinite(row.composed) else None,
+            "delta": cost.delta,
+            "accountant": row.accountant,
+        }
+        for row in cost.rows()
+    ]
 
 
 def _numbers(text: str) -> tuple[float, ...]:

@@ -37,9 +37,9 @@ _OPTIMISERS = {"sgd": ("SGD", 0.05), "rmsprop": ("RMSprop", 1e-3), "adam": ("Ada
 
 
 def small_cnn(classes: int, side: int | tuple[int, int], channels: int = 3, *, random_state: int = 0) -> Module:
-    """Return a convolutional network with fresh weights for photos of `side` pixels, height and width, or of one each."""
+    """Return a convolutional network with fresh weights for photos of `side` x `side` or (height, width) pixels."""
     _check_classes(classes)
-    height, width = (side, side) if isinstance(side, int) else side
+    height, width = side if isinstance(side, tuple) else (side, side)
     if min(height, width) < _SHRINKS or channels < 1:
         raise InputError(
             f"photos must have at least 1 channel and {_SHRINKS} pixels a side; got {channels} and {height} x {width}."

@@ -175,4 +175,6 @@ def _check_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise InputError(f"torch cannot compute on the device {device!r} here. Use 'cpu', or one that is there.") from None
+        raise InputError(
+            f"torch cannot compute on the device {device!r} here. Use 'cpu', or one that is there."
+        ) from None

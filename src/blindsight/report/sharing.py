@@ -83,9 +83,9 @@ def sharing_chapter(result: SharingResult) -> Chapter:
     first, last = ours.accuracy[0], ours.accuracy[-1]
     return Chapter(
         title="Sharing a little of what was learned",
-        lead=f"{result.participants} participants keep their photos and upload {share:.0%} of what training changed in "
-        f"{result.cost.dimension:,} parameters. From day 1 to day {result.days} the accuracy on new photos goes from "
-        f"{first:.1%} to {last:.1%}; never updated, the model ends at "
+        lead=f"{result.participants} participants keep their photos and upload {100 * share:.3g}% of what training "
+        f"changed in {result.cost.dimension:,} parameters. From day 1 to day {result.days} the accuracy on new photos "
+        f"goes from {first:.1%} to {last:.1%}; never updated, the model ends at "
         f"{result.timeline.line('never updated').accuracy[-1]:.1%}.",
         blocks=tuple(blocks),
     )
@@ -166,14 +166,15 @@ def _lines_table(result: SharingResult) -> Table:
             f"{row.uploads:,}",
             f"{row.megabytes_up:.3f}",
             "-" if row.epsilon is None else figure(row.epsilon),
+            row.against,
         )
         for row in result.timeline.rows(days)
     )
     return Table(
-        ("line", *(f"day {day}" for day in days), "all days", "uploads", "MB up", "proven epsilon"),
+        ("line", *(f"day {day}" for day in days), "all days", "uploads", "MB up", "proven epsilon", "against whom"),
         rows,
         caption="Accuracy, uploads and bytes of all participants; epsilon as proven over all days, per unit of the "
-        "line's own statement. A dash: nothing is proven.",
+        "line's own statement, and from whom that protects. A dash: nothing is proven.",
     )
 
 

@@ -11,48 +11,37 @@ SensorSift (Enev et al., ACSAC 2012, section 3 and Figure 1) draws this service 
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 from blindsight.data import Dataset, FeaturePipeline
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.progress import Progress, silent
+from blindsight.service.asking import Answer, Asking
 from blindsight.service.database import Database, open_database
-from blindsight.service.duties import ASKING, FEWER, ODOMETER, PROPOSAL, REVIEW, Duties
+from blindsight.service.duties import ASKING, ODOMETER, REVIEW, Duties
 from blindsight.service.ensemble import KNOWN, Ensemble
 from blindsight.service.foundation import FolderLock, lay_foundation
 from blindsight.service.frames import FrameStore
-from blindsight.service.jobs import UNFINISHED, Job, Jobs, new_id
+from blindsight.service.jobs import UNFINISHED, Job, Jobs
 from blindsight.service.log import AuditLog, Entry, LogCheck
 from blindsight.service.principals import Principal, Principals, Role, Token
 from blindsight.service.proposals import Proposals
+from blindsight.service.releases import Release, Releases
+from blindsight.service.reviews import Reviews
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.siftjson import sift_from_json
-from blindsight.service.views import (
-    GrantView,
-    PersonView,
-    ProposalView,
-    Release,
-    grant_view,
-    job_view,
-    proposal_view,
-)
-from blindsight.service.witness import Witness, acting, digest
+from blindsight.service.views import GrantView, PersonView, ProposalView, grant_view, job_view, proposal_view
+from blindsight.service.witness import PLATFORM, Witness, acting, digest
 from blindsight.service.worker import Handler, Worker
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.grants import Grant
 from blindsight.sift.lossbench import SiftLearner
 from blindsight.sift.platform import Platform
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.stream import ReleaseBudget, Then
+from blindsight.sift.stream import Then
 from blindsight.sift.verify import Verifier
-
-Answer = Literal["allow", "fewer", "refuse"]
 
 MOST_WAITING = 5
 """Jobs that one principal may have waiting."""
-
-MOST_FRAMES = 1000
-"""Frames in one release, and in one budget."""
 
 
 class Gateway:
@@ -74,7 +63,9 @@ class Gateway:
         self.jobs, self.audit, self.principals = jobs, log, principals
         self._ensemble = ensemble or Ensemble(settings.folder / "attackers.json", platform.verifier)
         self._proposals = Proposals(settings.folder / "proposals")
-        self._labels: dict[int, tuple[str, ...] | None] = {}
+        self._asking = Asking(platform, self._proposals, jobs, log)
+        self._releases = Releases(platform, frames, log)
+        self._reviews = Reviews(platform, jobs)
         platform.verifier = self._ensemble.verifier
         platform.attest(Witness(log))
         duties = Duties(platform, self._proposals)
@@ -131,7 +122,7 @@ class Gateway:
     def recover(self) -> None:
         """Take up what the last process left: jobs that were running, and grants that wait for their review."""
         self.jobs.recover()
-        self._review_suspended(None)
+        self._reviews.of_suspended(PLATFORM)
 
     def start(self) -> None:
         """Begin to do jobs."""
@@ -194,7 +185,7 @@ class Gateway:
         _only(owner, "owner")
         with acting(owner):
             self.platform.note_preferences(owner.name, attributes)
-        return self._review(owner.name, owner.id)
+        return self._reviews.of(owner.name, owner.id)
 
     def add_frame(self, owner: Principal, content: bytes) -> str:
         """Keep a picture of a person; return its id."""
@@ -261,19 +252,8 @@ class Gateway:
         """
         _only(app, "app")
         self._asked(app)
-        self.platform.preferences(person)  # or there is no such person
-        if ReleaseBudget(frames, then).frames > MOST_FRAMES:
-            raise InputError(f"a budget has {MOST_FRAMES} frames at most; got {frames}.")
         self._refuse_flood(app.id)
-        job, mode = new_id(), "included" if sift is None else "unincluded"
-        payload = {"person": person, "app": app.name, "mode": mode, "frames": frames, "then": then}
-        if sift is not None:
-            data = self.platform.data
-            parsed = sift_from_json(sift, pipeline=data.pipeline, dimension=data.dimension)
-            self._proposals.keep_sent(job, parsed)
-            payload["sift"] = parsed.digest
-        self.audit.append(app.id, "propose", {**payload, "proposal": job})
-        return job_view(app, self.jobs.submit(PROPOSAL, app.id, payload, id=job))
+        return job_view(app, self._asking.propose(app, person, sift, frames, then))
 
     def proposal(self, principal: Principal, job: str) -> ProposalView:
         """Return a proposal to the app that made it (the verdict alone), to the person it is about, or an operator."""
@@ -290,16 +270,7 @@ class Gateway:
     def answer(self, owner: Principal, job: str, answer: Answer) -> ProposalView:
         """Allow a proposal (`grant` is its number), ask for `fewer` details (`next` is the job), or refuse it."""
         _only(owner, "owner")
-        if answer not in get_args(Answer):
-            raise UnknownNameError("answer", str(answer), get_args(Answer))
-        found = self._proposal(owner, job)
-        given = (found.result or {}).get("answer")
-        if found.state != "done" or given not in (None, answer):
-            state = f"it was answered already: {given}" if given else f"it is {found.state}"
-            raise InputError(f"this proposal cannot be answered so: {state}.")
-        if given is None:
-            found = self.jobs.amend(job, answer=answer, **self._answered(owner, found, answer))
-        return proposal_view(owner, found)
+        return proposal_view(owner, self._asking.answer(owner, self._proposal(owner, job), answer))
 
     # --- grants ---
 
@@ -327,21 +298,7 @@ class Gateway:
         """
         _only(app, "app")
         self._asked(app)
-        if (frames is None) == (latest is None):
-            raise InputError("name frames, or how many of the latest: one of the two.")
-        asked = (latest or 0) if frames is None else len(frames)
-        if not 1 <= asked <= MOST_FRAMES:
-            raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
-        try:
-            self._holding(app, person)
-            X = self.frames.features(person, self.frames.latest(person, asked) if frames is None else frames)
-            with acting(app, person=person) as told:
-                released = self.platform.release(person, app.name, X, pipeline=self.frames.pipeline)
-        except PrivacyError as error:
-            self.audit.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": str(error)})
-            raise
-        number = int(told.records[-1]["grant"])
-        return Release(number, released.tolist(), self._meaning(person, number))
+        return self._releases.give(app, person, frames, latest)
 
     # --- the operator ---
 
@@ -357,12 +314,12 @@ class Gateway:
         self.audit.append(operator.id, "add attacker", {"attacker": name})
         with acting(operator):
             self.platform.note_attacker(self._ensemble.join(name, self.platform.verifier))
-        return self._review_suspended(operator)
+        return self._reviews.of_suspended(operator.id)
 
     def review(self, operator: Principal) -> tuple[Job, ...]:
         """Verify anew whatever is suspended: the jobs, one for each person."""
         _only(operator, "operator")
-        return self._review_suspended(operator)
+        return self._reviews.of_suspended(operator.id)
 
     def job(self, principal: Principal, id: str) -> Job:
         """Return a job to who asked for it, to the person it is about, or to an operator, each with what is theirs."""
@@ -397,29 +354,6 @@ class Gateway:
 
     # --- inside ---
 
-    def _answered(self, owner: Principal, job: Job, answer: Answer) -> dict[str, Any]:
-        """Do what a person answered; done once more after a kill it comes to the same."""
-        if job.result is None or job.result["verdict"] == "denied":
-            raise InputError("this could not be verified: there is nothing to answer.")
-        proposal = self._proposals.get(job.id)
-        if answer == "fewer":
-            payload = {**job.payload, "mode": "unincluded", "before": job.id}
-            self.audit.append(owner.id, "ask for fewer details", {"proposal": job.id, "app": proposal.app})
-            return {"next": self.jobs.submit(FEWER, job.owner, payload).id}
-        with acting(owner, proposal=job.id):
-            if answer == "refuse":
-                self.platform.refuse(proposal)
-                return {}
-            same = (proposal.app, proposal.sift.digest, proposal.budget)
-            for grant in self.platform.grants(owner.name):
-                if grant.live and (grant.app, grant.sift, grant.budget) == same:
-                    return {"grant": grant.number}
-            try:
-                return {"grant": self.platform.allow(proposal).number}
-            except PrivacyError as error:
-                self.audit.append(owner.id, "refuse grant", {"proposal": job.id, "reason": str(error)})
-                raise
-
     def _proposal(self, principal: Principal, id: str) -> Job:
         job = self._job(principal, id)
         if job.kind not in ASKING:
@@ -438,34 +372,9 @@ class Gateway:
         if self.jobs.waiting(owner) >= MOST_WAITING:
             raise InputError(f"{MOST_WAITING} jobs of yours are waiting. Wait until one of them is done.")
 
-    def _review(self, person: str, owner: str) -> Job:
-        """Queue a review of a person's grants, unless one is queued; one that runs may have begun too early."""
-        for job in self.jobs.find([REVIEW], about={"person": person}, states=["queued"], limit=1):
-            return job
-        return self.jobs.submit(REVIEW, owner, {"person": person})
-
-    def _review_suspended(self, operator: Principal | None) -> tuple[Job, ...]:
-        grants = (grant for grant in self.platform.grants() if grant.live and not self.platform.holds(grant))
-        people = dict.fromkeys(grant.person for grant in grants)
-        return tuple(self._review(person, "platform" if operator is None else operator.id) for person in people)
-
     def _grant_view(self, principal: Principal, grant: Grant) -> GrantView:
         holds, released = self.platform.holds(grant), self.platform.released(grant)
         return grant_view(principal, grant, holds=holds, released=released)
-
-    def _holding(self, app: Principal, person: str) -> None:
-        """Refuse before any frame is looked at: whether one exists is no app's business without a grant."""
-        if not any(grant.live and grant.app == app.name for grant in self.platform.grants(person)):
-            raise PrivacyError(
-                f"app {app.name} has no grant about this person. Propose a release and let the person allow it."
-            )
-
-    def _meaning(self, person: str, number: int) -> tuple[str, ...] | None:
-        """Return which attributes the numbers of a grant stand for, in included mode."""
-        if number not in self._labels:
-            grant = next(one for one in self.platform.grants(person) if one.number == number)
-            self._labels[number] = grant.public if grant.mode == "included" else None
-        return self._labels[number]
 
     def _asked(self, app: Principal) -> None:
         try:

@@ -56,9 +56,11 @@ class LiveRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run so far as plain data."""
-        last = self.events[-1].data if self.events else {"what": "beginning", "done": 0, "total": None}
+        events = len(self.events)  # before the rounds are read: what comes in between is told again, not lost
+        last = self.events[-1].data if events else {"what": "beginning", "done": 0, "total": None}
         run = run_data(self.scheme, self.rounds, list(self.seen))
-        return plain(run | {"number": self.number, "ended": self.ended, "last": last}) | {"events": len(self.events)}
+        so_far: dict[str, Any] = plain(run | {"number": self.number, "ended": self.ended, "last": last})
+        return so_far | {"events": events}
 
 
 class LiveRuns:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from blindsight.service.gateway import MOST_FRAMES
+from blindsight.service.releases import MOST_FRAMES
 from blindsight.service.jobs import State
 from blindsight.service.principals import NAME_LENGTH, Role
 from blindsight.service.views import Standing

@@ -30,6 +30,8 @@ class ServiceSettings:
     picture_pixels: int = MAX_PIXELS
     requests_per_minute: int = 600
     job_seconds: float = 900
+    without_tls: bool = False
+    """Listen in a network although tokens travel readable in it; only where something else encrypts it."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
@@ -63,7 +65,7 @@ class ServiceSettings:
         for name, path in (("certificate", self.certificate), ("key", self.key)):
             if path is not None and not path.is_file():
                 raise InputError(f"the {name} must be a file; there is none at {path}.")
-        if not self.encrypted and not _is_loopback(self.host):
+        if not self.encrypted and not self.without_tls and not _is_loopback(self.host):
             raise InputError(
                 f"without TLS the host must be this machine itself, for tokens would travel readable; got "
                 f"{self.host!r}. Give a certificate and its key, or listen on 127.0.0.1 behind a proxy with TLS."

@@ -2,8 +2,8 @@
 
 *The guarantee.* No exhibit holds anything of the people or apps of this service: it is made from drawn faces and
 handwritten digits alone, so anybody may look at it. An exhibit is there whole or not at all: its pictures are written
-first and `exhibit.json` last. One thread computes, one exhibit at a time; closing ends it at its next report of progress,
-and what was interrupted is computed again after the next start.
+first and `exhibit.json` last. One thread computes, one exhibit at a time; closing ends it at its next report of
+progress, and what was interrupted is computed again after the next start.
 
 Exhibits are "search", "learn", "audit" and, for each policy that was asked for, "sift-PUBLIC-PRIVATE".
 """

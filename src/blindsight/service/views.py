@@ -74,15 +74,6 @@ class GrantView:
     evidence: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Release:
-    """What an app gets: a row of numbers per frame, and in included mode which attribute each number stands for."""
-
-    grant: int
-    rows: list[list[float]]
-    labels: tuple[str, ...] | None
-
-
 def proposal_view(principal: Principal, job: Job, evidence: Mapping[str, Any] | None = None) -> ProposalView:
     """Return what somebody may know of a proposal."""
     payload, result = job.payload, job.result or {}

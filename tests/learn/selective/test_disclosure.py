@@ -4,14 +4,21 @@ import math
 
 import pytest
 
+from blindsight.errors import InputError
+from blindsight.learn.aggregation import open_session
 from blindsight.learn.selective.accounting import compose_sharing
 from blindsight.learn.selective.disclosure import sharing_statement
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing
+from blindsight.learn.session import Session
 from blindsight.rng import seeded_bytes
 from blindsight.statement import PrivacyStatement
 
 SHARED = Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10))
+
+
+def session(scheme: str) -> Session:
+    return open_session(scheme, users=tuple("abcdefghij"), dimension=5124)
 
 
 def statement(sharing: Sharing, **others: object) -> PrivacyStatement:
@@ -80,18 +87,38 @@ def test_gaussian_per_record_is_proven_for_a_photo_and_not_for_a_person() -> Non
 
 
 def test_shared_noise_holds_only_for_sums() -> None:
-    opened, summed = statement(SHARED), statement(SHARED, scheme="block-dphe")
+    opened, summed = statement(SHARED), statement(SHARED, session=session("masks"))
     assert opened.guarantee == "none"
     assert any("only its part of the noise" in line for line in opened.not_protected)
     assert summed.guarantee == "differential privacy"
     assert any("at least 10 uploads at the same places" in line for line in summed.assumptions)
+    assert any("takes 1/(n - 1) of the variance away" in line for line in summed.assumptions)
 
 
 def test_encrypted_sums_take_single_uploads_from_the_server() -> None:
-    told = statement(Sharing(0.1), scheme="masks")
+    told = statement(Sharing(0.1), session=session("masks"))
     assert "no single upload" in told.who_sees["server"]
     assert "masks" in told.who_sees["server"]
     assert told.guarantee == "none"  # a sum without noise is still not differentially private
+
+
+def test_the_session_says_what_it_assumes_and_leaves_open() -> None:
+    under = session("masks")
+    alone, told = statement(Sharing(0.1)), statement(Sharing(0.1), session=under)
+    assert any("places are uploaded as they are" in line for line in alone.not_protected)
+    assert not any("places are uploaded as they are" in line for line in told.not_protected)
+    for line in under.statement().assumptions:
+        assert f"under masks: {line}" in told.assumptions
+    for line in under.statement().not_protected:
+        assert f"by masks alone: {line}" in told.not_protected
+    assert any("one user alone changed a weight" in line for line in told.not_protected)
+    assert any("fewer users than the threshold collude" in line for line in told.assumptions)
+    assert statement(Sharing(0.1), session=under, source=seeded_bytes(1)).void  # its keys could be repeated
+
+
+def test_a_plain_session_is_no_protection_to_speak_of() -> None:
+    with pytest.raises(InputError, match="under 'plain' the server reads every upload"):
+        statement(SHARED, session=session("plain"))
 
 
 def test_repeatable_noise_voids_the_statement_and_no_noise_is_none() -> None:

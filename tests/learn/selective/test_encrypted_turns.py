@@ -1,6 +1,7 @@
 """The sum of what several share, under any scheme: the same parameters, nothing else shown, noise that adds up."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from blindsight.dp import Ledger
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
 from blindsight.learn.aggregation import SCHEMES, open_session
 from blindsight.learn.selective import EncryptedTurns, ParameterServer, Participant, Sharing
+from blindsight.learn.selective.encrypted import TooFewError
 from blindsight.learn.selective.messages import Request, Total
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.learn.selective.sparseupdate import SparseUpdate
@@ -186,6 +188,32 @@ def test_if_too_few_contributions_arrive_nothing_is_opened(begin: Callable[..., 
     assert server.version == 1
 
 
+@pytest.mark.parametrize(
+    "others", [Sharing(1.0), shared(residual=True), replace(shared(), share=0.3, select="random")], ids=repr
+)
+def test_noise_is_shared_only_by_participants_who_share_alike(
+    begin: Callable[..., Run], join: Callable[..., Participant], others: Sharing
+) -> None:
+    session = opened("masks", minimum=4, fraction_bits=22)
+    server, participants, _ = begin(sharing=shared(), together=4, session=session)
+    mixed = [*participants[:3], join(server, "dia", others)]
+    for order in (mixed, mixed[::-1]):
+        with pytest.raises(PrivacyError, match="only if all participants share alike"):
+            EncryptedTurns(server, order, session)
+
+
+def test_if_budgets_run_out_on_the_way_too_few_are_left_and_nothing_is_opened(begin: Callable[..., Run]) -> None:
+    ledger = Ledger()
+    sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
+    for name, epsilon in zip(NAMES, (50.0, 1.0, 1.0, 50.0), strict=True):
+        ledger.set_budget(f"test: {name}", unit="person", neighbours="add/remove", epsilon=epsilon, delta=1e-5)
+    server, participants, turns = begin(sharing=sharing, ledger=ledger, source=seeded_bytes(1))
+    with pytest.raises(TooFewError, match="2 participants have enough photos and budget; a sum needs 3"):
+        turns.turn()
+    assert server.version == 0
+    assert [participant.ready for participant in participants] == [True, False, False, True]
+
+
 def test_a_plain_session_opens_every_upload_so_noise_cannot_be_shared(begin: Callable[..., Run]) -> None:
     with pytest.raises(PrivacyError, match="a plain session shows every upload"):
         begin(sharing=shared(), together=4, session=opened("plain", minimum=4))
@@ -200,11 +228,11 @@ def test_a_session_that_would_round_or_cut_shared_noise_is_refused(
 
 
 @pytest.mark.parametrize(("share", "select"), [(1.0, "largest"), (0.5, "random")])
-def test_shared_noise_adds_up_to_the_noise_accounted_for(
+def test_shared_noise_of_all_but_one_adds_up_to_the_noise_accounted_for(
     begin: Callable[..., Run], make_trainer: Callable[..., Any], share: float, select: Any
 ) -> None:
     noise = ParticipantGaussian(clip=1.0, noise_multiplier=0.01, among=4)
-    server, _, turns = begin(
+    server, participants, turns = begin(
         sharing=Sharing(share, select=select, noise=noise),
         together=4,
         session=opened("masks", minimum=4, fraction_bits=23),
@@ -214,11 +242,12 @@ def test_shared_noise_adds_up_to_the_noise_accounted_for(
     )
     sums = []
     for _ in range(40):
-        start, counters = server.parameters, server.counters
+        start, counters, overheard = server.parameters, server.counters, Overheard(participants)
         turns.turn()
         changed = server.counters > counters
         assert changed.sum() == round(share * SIZE)  # the same places for all, drawn anew in each turn
-        sums.append((server.parameters - start)[changed] / noise.sigma)
+        others = (server.parameters - start) - overheard.updates["dia"].dense()  # as dia knows the sum
+        sums.append(others[changed] / noise.sigma)
     squares = np.concatenate(sums).astype(np.float64) ** 2
     # The mean square of n standard normal numbers has deviation sqrt(2/n); beyond 6 of them with probability 2e-9.
     assert squares.mean() == pytest.approx(1.0, abs=6 * np.sqrt(2 / squares.size))

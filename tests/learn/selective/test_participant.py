@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.dp import Ledger
-from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError, UnknownNameError
+from blindsight.errors import (
+    BudgetExceededError,
+    InputError,
+    MessageError,
+    PrivacyError,
+    StorageError,
+    UnknownNameError,
+)
 from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing
 from blindsight.learn.selective.change import change_between
 from blindsight.learn.selective.messages import Answer, Receipt, Upload
@@ -224,8 +231,6 @@ def test_a_lost_receipt_is_made_up_for_by_the_next_download(make_server: Make, j
     ann = join(server, sharing=Sharing(0.1, residual=True), batches=2)
     server.receive(ann.train())
     assert not ann.ready
-    with pytest.raises(MessageError, match="this very upload 1 of 'ann' was added before"):
-        server.receive(ann.resend())
     with pytest.raises(InputError, match="an upload of 'ann' is under way"):
         ann.train()
     download(ann, server)
@@ -234,6 +239,18 @@ def test_a_lost_receipt_is_made_up_for_by_the_next_download(make_server: Make, j
         ann.resend()
     ann.settle(server.receive(ann.train()))
     assert server.version == 2
+
+
+def test_a_lost_receipt_is_had_by_sending_again(make_server: Make, join: Join) -> None:
+    server = make_server()
+    ann, told = (join(server, name, Sharing(0.1, residual=True), random_state=0, batches=0) for name in ("ann", "bob"))
+    for one in (ann, told):
+        one.gather(np.arange(100.0).reshape(4, 5, 5) / 100, [0, 1, 2, 0])
+    told.settle(server.receive(told.train()))
+    server.receive(ann.train())  # and its receipt is lost
+    ann.settle(server.receive(ann.resend()))
+    assert server.version == 2
+    np.testing.assert_array_equal(ann._residual, told._residual)  # nothing is sent twice
 
 
 def test_a_lost_upload_stays_under_way_and_can_be_sent_again(make_server: Make, join: Join) -> None:
@@ -358,7 +375,9 @@ def test_the_cost_is_on_record_before_anything_leaves(tmp_path: Path, make_serve
     assert (spend.loss.kind, spend.purpose) == ("gaussian", "upload 1")
 
 
-def test_failed_training_costs_nothing(make_server: Make, join: Join, make_trainer: Callable[..., Any]) -> None:
+def test_failed_training_loses_nothing_but_its_cost(
+    make_server: Make, join: Join, make_trainer: Callable[..., Any]
+) -> None:
     ledger, trainer = Ledger(), make_trainer()
     trainer.train = lambda parameters, inputs, labels, seed: parameters * np.float32(np.nan)
     ann = join(make_server(), trainer=trainer, **honest(ledger))
@@ -366,7 +385,28 @@ def test_failed_training_costs_nothing(make_server: Make, join: Join, make_train
     with pytest.raises(InputError, match="the training of 'ann' diverged"):
         ann.train()
     assert (ann.parameters.tobytes(), ann.waiting, ann.ready) == (before, 4, True)
-    assert ledger.spends("test: ann", "person") == ()
+    assert len(ledger.spends("test: ann", "person")) == 1  # it was on record before a photo was looked at
+
+
+def test_no_photo_is_looked_at_before_its_cost_is_on_record(
+    make_server: Make, join: Join, make_trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer with a memory (Adam) would otherwise keep steps that were never charged for."""
+    ledger, trainer, trained = Ledger(), make_trainer(), []
+    train = trainer.train
+    trainer.train = lambda *photos: trained.append(1) or train(*photos)
+    ann = join(make_server(), trainer=trainer, **honest(ledger))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise StorageError("the disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "spend", full)
+        with pytest.raises(StorageError):
+            ann.train()
+    assert (trained, ann.ready) == ([], True)
+    ann.train()
+    assert (len(trained), len(ledger.spends("test: ann", "person"))) == (1, 1)
 
 
 def test_noise_per_record_is_charged_once_as_batches_are_disjoint(
@@ -381,9 +421,36 @@ def test_noise_per_record_is_charged_once_as_batches_are_disjoint(
     assert spend.loss.count == 3  # as often as a photo is used
 
 
+def test_photos_that_are_trained_on_again_after_a_failure_are_charged_for_again(
+    make_server: Make, join: Join, make_trainer: Callable[..., Any]
+) -> None:
+    noise, ledger, server = RecordGaussian(clip=1.0, noise_multiplier=2.0), Ledger(), make_server()
+    trainer = make_trainer(record_noise=noise)
+    ann = join(server, sharing=Sharing(0.1, noise=noise), trainer=trainer, ledger=ledger, batches=3)
+    ann.settle(server.receive(ann.train()))
+    train, trainer.train = trainer.train, lambda parameters, *_: parameters * np.float32(np.nan)
+    with pytest.raises(InputError, match="diverged"):
+        ann.train()
+    trainer.train = train
+    for _ in range(2):
+        ann.settle(server.receive(ann.train()))
+    assert len(ledger.spends("test: ann", "record")) == 2
+
+
 def test_noise_per_record_must_be_in_the_training(make_server: Make, join: Join) -> None:
     with pytest.raises(PrivacyError, match="this trainer adds none, or another"):
         join(make_server(), sharing=Sharing(0.1, noise=RecordGaussian(clip=1.0, noise_multiplier=2.0)))
+
+
+@pytest.mark.parametrize("epochs", [None, 1.5])
+def test_noise_per_record_needs_a_trainer_that_tells_how_often_it_uses_a_photo(
+    make_server: Make, join: Join, make_trainer: Callable[..., Any], epochs: Any
+) -> None:
+    noise = RecordGaussian(clip=1.0, noise_multiplier=2.0)
+    trainer = make_trainer(record_noise=noise)
+    trainer.epochs = epochs
+    with pytest.raises(PrivacyError, match="how often a training uses a photo, which this trainer does not tell"):
+        join(make_server(), sharing=Sharing(0.1, noise=noise), trainer=trainer)
 
 
 @pytest.mark.parametrize(
@@ -433,8 +500,15 @@ def test_strangers_and_greedy_participants_are_refused(
 @pytest.mark.parametrize(
     ("inputs", "labels", "sentence"),
     [
-        (np.zeros((2, 5, 5)), [0], "a label per photo"),
-        (np.zeros(4), [0] * 4, "a label per photo"),
+        (np.zeros((2, 5, 5)), [0], r"one whole number for each of 2 photos; got int64 \(1,\)"),
+        (np.zeros((2, 5, 5)), [[0, 1], [1, 0]], r"for each of 2 photos; got int64 \(2, 2\)"),
+        (np.zeros((2, 5, 5)), [[0], [1, 0]], "for each of 2 photos; got rows of them"),
+        (np.zeros((2, 5, 5)), ["cat", "dog"], "one whole number for each of 2 photos; got <U3"),
+        (np.zeros((2, 5, 5)), [0.0, 1.0], "got float64"),
+        (np.zeros((2, 5, 5)), [0, -1], "counted from 0; got a negative one"),
+        (np.zeros(4), [0] * 4, r"rows of numbers, one for each; got float64 \(4,\)"),
+        (np.full((2, 4), None), [0, 1], "rows of numbers, one for each; got object"),
+        ([[1.0, 2.0], [1.0]], [0, 1], "photos must all have one shape"),
         (np.full((1, 5, 5), np.nan), [0], "must be finite"),
         (np.zeros((1, 4, 5)), [0], r"the shape \(5, 5\) as before; got \(4, 5\)"),
     ],

@@ -13,7 +13,7 @@ from blindsight.learn.selective.terms import SelectiveTerms
 
 torch = pytest.importorskip("torch")
 
-from blindsight.learn.networks import read_parameters, write_parameters  # noqa: E402
+from blindsight.learn.networks import FlatParameters  # noqa: E402
 from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
 
 nn = torch.nn
@@ -50,13 +50,13 @@ def plain_loop(rate):
     optimiser = torch.optim.SGD(module.parameters(), lr=rate)
     images, labels = photos()
     module.train()
-    passed = [read_parameters(module)]
+    passed = [FlatParameters(module).read()]
     for start in range(0, len(labels), BATCH):
         batch = torch.tensor(images[start : start + BATCH]).permute(0, 3, 1, 2).float() / 255
         optimiser.zero_grad()
         nn.functional.cross_entropy(module(batch), torch.tensor(labels[start : start + BATCH])).backward()
         optimiser.step()
-        passed.append(read_parameters(module))
+        passed.append(FlatParameters(module).read())
     return passed
 
 
@@ -65,7 +65,7 @@ def shared(rate, sharing, download=1.0):
     module = tiny_cnn()
     trainer = NetworkTrainer(module, learning_rate=rate, batch=BATCH)
     terms = SelectiveTerms.of(trainer.layout, run="one", participants=("ann",), batch=BATCH, download=download)
-    server = ParameterServer(terms, read_parameters(module))
+    server = ParameterServer(terms, FlatParameters(module).read())
     ann = Participant("ann", terms, trainer, sharing, random_state=0)
     ann.gather(*photos())
     passed = [server.parameters]
@@ -107,7 +107,7 @@ def test_the_descent_that_is_compared_learns_something():
     first, *_, last = plain_loop(0.125)
     module, losses = tiny_cnn(), []
     for vector in (first, last):
-        write_parameters(module, vector)
+        FlatParameters(module).write(vector)
         with torch.no_grad():
             batch = torch.tensor(images).permute(0, 3, 1, 2).float() / 255
             losses.append(float(nn.functional.cross_entropy(module(batch), torch.tensor(labels))))

@@ -1,15 +1,18 @@
 """What sharing costs: the papers' count against composition, the library and closed forms as oracles."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
+from blindsight.dp.accounting import compose
 from blindsight.dp.gaussian import gaussian_epsilon
 from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss
 from blindsight.errors import InputError
+from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.accounting import (
     SharingCost,
     compose_sharing,
@@ -18,6 +21,7 @@ from blindsight.learn.selective.accounting import (
     protected_unit,
     upload_loss,
 )
+from blindsight.learn.selective.disclosure import sharing_statement
 from blindsight.learn.selective.noise import (
     Laplace,
     ParticipantGaussian,
@@ -27,6 +31,7 @@ from blindsight.learn.selective.noise import (
     calibrate_record,
 )
 from blindsight.learn.selective.protection import Sharing
+from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 
 LAPLACE = Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0))
 PUBLISHED = Sharing(0.1, select="random", bound=0.1, noise=PublishedLaplace(1.0))
@@ -149,6 +154,13 @@ def test_calibrated_noise_costs_what_it_was_made_for(epsilon: float) -> None:
     assert 0.9999 * epsilon < run(Sharing(0.1, noise=record), steps=2).epsilon <= epsilon
 
 
+@pytest.mark.parametrize("among", [2, 3, 10])
+def test_shared_noise_holds_against_a_participant_who_knows_its_own(among: int) -> None:
+    noise = calibrate_participant(epsilon=8.0, delta=1e-5, uploads=10, clip=0.5, among=among)
+    left = math.sqrt((among - 1) * noise.own_sigma**2) / noise.clip  # of the noise multiplier, after taking one off
+    assert compose([GaussianLoss(left, count=10)], delta=1e-5).epsilon <= 8.0
+
+
 def test_shared_noise_pays_for_its_coarse_grid() -> None:
     alone = run(Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0)))
     among = run(Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10)))
@@ -162,12 +174,34 @@ def test_photo_pays_once_under_record_noise_however_many_uploads_follow() -> Non
     assert run(RECORD, steps=4).epsilon == pytest.approx(gaussian_epsilon(1.0, 1e-5))
 
 
-def test_photo_pays_for_all_uploads_unless_each_training_starts_afresh() -> None:
-    stale, fresh = run(GAUSSIAN), run(GAUSSIAN, fresh_start=True)
-    assert stale.record == stale.participant
-    assert fresh.record == fresh.upload
-    remembered = run(Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0), residual=True), fresh_start=True)
-    assert remembered.record == remembered.participant
+def test_a_photo_moves_uploads_by_twice_the_clip_and_pays_for_all_of_them() -> None:
+    cost = run(GAUSSIAN, uploads=49)
+    assert cost.record is not None
+    assert cost.record.epsilon == pytest.approx(gaussian_epsilon(5.0 / 2 / 7, 1e-5), rel=1e-9)
+    assert cost.record.epsilon > cost.epsilon
+    laplace = run(LAPLACE)
+    assert laplace.record == laplace.participant  # whose neighbours differ in all photos already
+    faint = run(Sharing(0.1, noise=ParticipantGaussian(1.0, 1.5e-4)), uploads=1)
+    assert (faint.record, faint.rows()[-1].composed) == (None, math.inf)
+
+
+def test_the_row_of_a_photo_holds_for_batches_whose_changes_point_in_opposite_directions() -> None:
+    """The oracle: one photo outweighs 31 others, so without it the clipped change turns round."""
+    scales = Standardiser(np.zeros(4), np.ones(4))
+    trainer = SoftmaxTrainer(standardiser=scales, classes=2, learning_rate=0.5)
+    inputs, labels = np.tile([10.0, 0, 0, 0], (32, 1)), np.zeros(32, dtype=int)
+    inputs[0], labels[0] = [1e4, 0, 0, 0], 1
+    noise = calibrate_participant(epsilon=1.0, delta=1e-5, uploads=1, clip=0.01)
+    sent = [
+        noise.shorten(trainer.train(trainer.initial(), inputs[rows], labels[rows], 0).astype(np.float64))
+        for rows in (slice(0, 32), slice(1, 32))
+    ]
+    apart = float(np.linalg.norm(sent[0] - sent[1])) / noise.clip
+    assert apart > 1.99
+    told = compose([GaussianLoss(noise.noise_multiplier / apart)], delta=1e-5).epsilon
+    cost = compose_sharing(Sharing(1.0, select="random", noise=noise), dimension=10, uploads=1, delta=1e-5)
+    assert cost.record is not None
+    assert cost.epsilon < told <= cost.record.epsilon
 
 
 # --- what is shown ---
@@ -185,6 +219,7 @@ def test_table_goes_from_one_parameter_to_a_participant() -> None:
     assert all(row.composed <= row.basic for row in rows)
     assert run(PUBLISHED).rows()[2].what == "a participant, over 74 uploads, at best"
     assert [row.basic for row in run(RECORD).rows()][1] == math.inf
+    assert run(LAPLACE, uploads=1).rows()[2].what == "a participant, over 1 upload"
 
 
 @pytest.mark.parametrize(
@@ -199,6 +234,21 @@ def test_table_goes_from_one_parameter_to_a_participant() -> None:
 )
 def test_sentence_of_every_mode(sharing: Sharing, words: str) -> None:
     assert words in run(sharing).sentence()
+
+
+def test_one_is_no_plural() -> None:
+    assert run(GAUSSIAN, uploads=1).sentence().startswith("1 upload comes to epsilon = ")
+    one = compose_sharing(LAPLACE, dimension=10, uploads=1, delta=1e-5).sentence()
+    assert "1 parameter in one upload comes to epsilon = 1.00 per participant" in one
+
+
+@pytest.mark.parametrize("epsilon", [8.0 + 1e-9, 0.0123, 0.5, 157.23, 37_887.4])
+def test_tables_round_as_headlines_do(epsilon: float) -> None:
+    cost = run(GAUSSIAN)
+    assert cost.participant is not None
+    whole = replace(cost.participant, pld=epsilon, rdp=math.inf, basic=math.inf)
+    told = sharing_statement(replace(cost, participant=whole))
+    assert f"epsilon = {figure(epsilon)} (" in told.headline()
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1 + 0.2, 1.0, 3.14159, 99.999, 37_888.0, 14_615.29])

@@ -138,6 +138,31 @@ def test_participants_learn_together(
     assert accuracy() > 0.95
 
 
+class Garbling:
+    """A server whose receipts arrive damaged."""
+
+    def __init__(self, server: ParameterServer) -> None:
+        self.server = server
+        self.answer = server.answer
+
+    def receive(self, upload: bytes) -> bytes:
+        return self.server.receive(upload)[:-1] + b"?"
+
+
+def test_after_a_damaged_receipt_the_next_download_tells(make_server: Make, join: Join) -> None:
+    found = []
+    for garbled in (False, True):
+        server = make_server()
+        ann = join(server, sharing=Sharing(0.1, residual=True), batches=3)
+        exchanges = list(play(Garbling(server) if garbled else server, [ann]))
+        assert [exchange.refused for exchange in exchanges] == [None] * 3
+        assert [exchange.staleness for exchange in exchanges] == [None if garbled else 0] * 3
+        assert server.version == 3
+        assert ann._residual is not None
+        found.append((server.parameters.tobytes(), ann._residual.tobytes()))
+    assert found[0] == found[1]  # nothing is sent twice
+
+
 @pytest.mark.parametrize("speeds", [{"ann": 0.0}, {"ann": float("inf")}, {"ann": -1.0}])
 def test_impossible_speeds_are_refused(speeds: dict[str, float]) -> None:
     with pytest.raises(InputError, match="speeds must be positive"):

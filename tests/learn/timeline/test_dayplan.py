@@ -41,6 +41,12 @@ def test_skewed_participants_differ_in_their_classes():
     assert np.ptp(shares(0.3), axis=0).max() > 0.4
 
 
+def test_all_can_upload_together_as_often_as_the_one_with_fewest_photos_can():
+    plan = plan_days(np.arange(500) % 5, participants=3, days=4, initial=0.2, random_state=0, skew=1.0)
+    batches = [len(plan.taken_by(name)) // 16 for name in plan.participants]
+    assert plan.turns(16) == min(batches) < max(batches) == plan.uploads(16)
+
+
 def test_the_same_seed_makes_the_same_plan():
     first, second, other = (
         plan_days(LABELS, participants=3, days=4, initial=0.5, random_state=seed).taken_by("participant 2").tolist()

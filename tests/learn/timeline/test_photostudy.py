@@ -14,7 +14,7 @@ from blindsight.data.features.thumbnail import Thumbnails
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.timeline import Centralised, NeverUpdated, SelectiveLine
-from blindsight.learn.timeline.photostudy import PhotoStudy, Training, answered
+from blindsight.learn.timeline.photostudy import PhotoStudy, Training, answered, backbone
 from blindsight.learn.timeline.wishes import SharingWish
 
 DIGITS = load("digits", count=600, random_state=0)
@@ -176,6 +176,28 @@ def test_an_attribute_is_yes_or_no_and_photos_of_which_nobody_knows_are_left_out
 def test_what_cannot_be_learned_gets_a_sentence(call, kind, sentence):
     with pytest.raises(kind, match=sentence if "|" in sentence else re.escape(sentence)):
         call()
+
+
+def test_networks_take_pictures_that_are_not_square():
+    pytest.importorskip("torch")
+    wide = replace(DIGITS, images=np.concatenate([DIGITS.images, DIGITS.images], axis=2))
+    study, _ = prepared(wide, Training(model="cnn", initial_epochs=1))
+    assert study.inputs.shape[1] < study.inputs.shape[2]
+    timeline = study.play([SelectiveLine("shared", Sharing(0.5))], delta=1e-5)
+    assert timeline.lines[0].uploads[-1] > 0
+
+
+def test_vgg16_is_named_with_its_weights(tmp_path):
+    weights = tmp_path / "a:b.pt"
+    weights.write_bytes(b"")
+    assert backbone(f"vgg16:{weights}").weights == weights
+    assert isinstance(backbone("thumbnail"), Thumbnails)
+    assert backbone("pixels", components=7).max_components == 7
+    for kind in ("vgg16", "vgg16:", f"vgg16:{tmp_path / 'none.pt'}"):
+        with pytest.raises(InputError, match="vgg16 takes a file with its weights"):
+            backbone(kind)
+    with pytest.raises(UnknownNameError, match="feature pipeline 'vgg19'"):
+        backbone("vgg19")
 
 
 def test_heads_of_features_need_no_square_pictures():

@@ -51,6 +51,8 @@ class Odometer:
 
     step: float = 1.0
     dimension: int = 50
+    epochs: int = 1
+    record_noise: None = None
     scored: list = field(default_factory=list)
 
     @property
@@ -181,10 +183,36 @@ def test_at_equal_bytes_those_with_most_photos_upload_as_the_other_line_allows()
     course.day(photos(8, 32, 16))
     assert course.traffic.uploads == 0
     single = walk(FederatedAveraging("FedAvg"), [photos(8)]).traffic.bytes_up
-    reference.traffic.bytes_up = 2 * single
+    reference.traffic.bytes_up, reference.traffic.bytes_allowed = 2 * single, 9 * single
     course.day({})
     assert course.traffic.uploads == 2
     assert course.parameters_for("ann")[0] == pytest.approx((4 * 4 + 2 * 2) / 6)  # bob made 4 steps and cem 2
+
+
+@pytest.mark.parametrize("sharing", [Sharing(0.2), Sharing(0.2, "threshold", threshold=0.005)], ids=str)
+def test_with_noise_who_uploads_when_does_not_depend_on_what_photos_show(sharing):
+    """The bytes of the line beside do, and a participant's photos would show in when it takes part."""
+    noise = calibrate_participant(epsilon=8.0, delta=DELTA, uploads=6, clip=1.0)
+    lines = [SelectiveLine("ours", sharing), FederatedAveraging("rare", as_bytes_of="ours", noise=noise)]
+    other = INPUTS.copy()
+    other[PLAN.taken_by("participant 1")] = 0
+    found = []
+    for inputs in (INPUTS, other):
+        timeline = play_days(PLAN, inputs, LABELS, lines, make_softmax, initial=INITIAL, delta=DELTA, batch=8)
+        ours, rare = timeline.lines
+        found.append((rare.uploads, rare.bytes_up, rare.most_each, rare.epsilon))
+        assert rare.bytes_up[-1] > 0
+        assert sum(ours.bytes_up) > 0
+    assert found[0] == found[1]
+
+
+def test_uploads_count_as_the_longest_there_can_be_at_their_share():
+    for sharing in (Sharing(0.3), Sharing(0.3, half=True), Sharing(1.0), Sharing(0.3, "threshold", threshold=0.01)):
+        course = SelectiveLine("ours", sharing).begin(setting())
+        course.day(photos(24, 24, 24))
+        assert course.traffic.bytes_up <= course.traffic.bytes_allowed
+        if sharing.threshold is None:
+            assert course.traffic.bytes_allowed < course.traffic.bytes_up + 20 * course.traffic.uploads
 
 
 def test_the_line_whose_bytes_are_matched_must_be_played_before():
@@ -265,9 +293,35 @@ def test_what_the_lines_say_of_themselves():
     course.day(photos(8, 8, 8))
     assert course.statement().status == "unproven"
     assert course.statement().claim.why_it_fails
-    assert NeverUpdated().begin(setting()).statement().epsilon == 0
-    for line in (Centralised(), LocalOnly()):
-        assert line.begin(setting()).statement().epsilon is None
+    for line in (NeverUpdated(), LocalOnly()):  # nothing leaves, in both
+        told = line.begin(setting()).statement()
+        assert (told.epsilon, told.unit, told.status) == (0, "person", "proven")
+    assert Centralised().begin(setting()).statement().epsilon is None
+
+
+def test_lines_tell_from_whom_their_epsilon_protects():
+    noise = ParticipantGaussian(clip=0.5, noise_multiplier=3.0)
+    expected = {
+        NeverUpdated(): "everybody, also the server",
+        LocalOnly(): "everybody, also the server",
+        SelectiveLine("noise", Sharing(0.5, "random", noise=noise)): "everybody, also the server",
+        FederatedAveraging("DP-FedAvg", noise=noise): "everybody but the server",
+        FederatedAveraging("FedAvg"): "nobody",
+        SelectiveLine("largest", Sharing(0.5)): "nobody",
+        SelectiveLine("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))): "nobody",
+        Centralised(): "nobody",
+    }
+    timeline = play_days(PLAN, INPUTS, LABELS, list(expected), make_softmax, initial=INITIAL, delta=DELTA, batch=8)
+    assert [row.against for row in timeline.rows(days=(1,))] == list(expected.values())
+    for line in timeline.lines:
+        assert (line.against == "nobody") == (line.epsilon is None)
+
+
+def test_the_most_uploads_of_one_participant_are_told():
+    lines = [SelectiveLine("ours", Sharing(0.5)), FederatedAveraging("FedAvg"), Centralised(), NeverUpdated()]
+    timeline = play_days(PLAN, INPUTS, LABELS, lines, make_softmax, initial=INITIAL, delta=DELTA, batch=8)
+    photos_each = max(len(PLAN.taken_by(name)) for name in PLAN.participants)
+    assert [line.most_each for line in timeline.lines] == [PLAN.uploads(8), PLAN.uploads(8), photos_each, 0]
 
 
 @pytest.mark.parametrize("order", ["round-robin", "random", "asynchronous"])
@@ -285,16 +339,39 @@ def test_late_uploads_of_asynchronous_participants_are_refused_and_their_bytes_c
 
 
 def test_encrypted_turns_add_up_what_would_have_been_uploaded():
-    courses = {}
-    for scheme in ("plain", "masks"):
-        line = SelectiveLine("turns", Sharing(0.5), encrypted=scheme)
-        courses[scheme] = line.begin(setting())
-        courses[scheme].day(photos(24, 16, 17))
-    assert courses["masks"].traffic.uploads == 6  # two turns of three; ann's last batch waits
-    assert np.array_equal(*(course.parameters_for("ann") for course in courses.values()))
-    assert courses["masks"].parameters_for("ann").any()
-    assert "masks" in courses["masks"].statement().who_sees["server"]
-    assert courses["masks"].traffic.bytes_down > 0
+    course = SelectiveLine("turns", Sharing(0.5), encrypted="masks").begin(setting())
+    course.day(photos(24, 16, 17))
+    assert course.traffic.uploads == 6  # two turns of three; ann's last batch waits
+    expected = INITIAL
+    for batch in (0, 8):  # the oracle: all train on the same parameters, and the larger half of each change is added
+        total = np.zeros(21)
+        for start in (batch, 24 + batch, 40 + batch):
+            rows = slice(start, start + 8)
+            change = make_softmax().train(expected, INPUTS[rows], LABELS[rows], seed=0) - expected
+            change[np.argsort(np.abs(change))[:11]] = 0
+            total += change
+        expected = (expected + total).astype(np.float32)
+    np.testing.assert_allclose(course.parameters_for("ann"), expected, atol=1e-5)
+    assert expected.any()
+    assert "masks" in course.statement().who_sees["server"]
+    assert any("one user alone changed a weight" in line for line in course.statement().not_protected)
+    assert course.traffic.bytes_down > 0
+
+
+def test_turns_end_when_too_few_are_left_and_for_no_other_reason(monkeypatch):
+    noise = calibrate_participant(epsilon=4.0, delta=DELTA, uploads=2, clip=0.5)
+    line = SelectiveLine("turns", Sharing(0.5, "random", noise=noise), encrypted="masks", budget=4.0)
+    course = line.begin(setting())
+    course.day(photos(32, 32, 32))
+    assert course.traffic.uploads == 6  # then all budgets are spent
+
+    def broken(*_):
+        raise PrivacyError("the session was tampered with.")
+
+    course = line.begin(setting())
+    monkeypatch.setattr(course._session, "round", broken)
+    with pytest.raises(PrivacyError, match="tampered"):
+        course.day(photos(32, 32, 32))
 
 
 def test_noise_shared_among_participants_of_encrypted_turns_is_proven():
@@ -320,8 +397,13 @@ def test_all_lines_of_the_figure_can_be_played_together():
             assert line.uploads == played.uploads
         if line.name == "FedAvg, equal bytes":
             assert 0.95 * played.bytes_up[-1] < line.bytes_up[-1] <= played.bytes_up[-1]
-        if "epsilon 8" in line.name:
-            assert 4.0 < line.epsilon <= 8.0
+    proven = {line.name.removesuffix(", eps 8"): line for line in timeline.lines if line.name.endswith(", eps 8")}
+    assert len(proven) == 4
+    for name, line in proven.items():
+        assert line.epsilon == pytest.approx(8.0, abs=4.0 if "bytes" in name else 1e-3)
+        assert line.epsilon <= 8.0
+        assert line.statement.unit == ("record" if "photo" in name else "person")
+        assert line.against == ("everybody but the server" if "FedAvg" in name else "everybody, also the server")
 
 
 @pytest.mark.parametrize(
@@ -332,7 +414,8 @@ def test_all_lines_of_the_figure_can_be_played_together():
         (lambda: FederatedAveraging("x", period=0), "period must be at least 1"),
         (lambda: FederatedAveraging("x", server_rate=0.0), "server_rate must be positive"),
         (lambda: FederatedAveraging("x", noise=ParticipantGaussian(1.0, 1.0, among=2)), "the server adds the noise"),
-        (lambda: SelectiveLine("x", Sharing(0.1), encrypted="rot13").begin(setting()), "aggregation scheme 'rot13'"),
+        (lambda: SelectiveLine("x", Sharing(0.1), encrypted="rot13"), "aggregation scheme 'rot13'"),
+        (lambda: SelectiveLine("x", Sharing(0.1), encrypted="plain"), "under 'plain' the server reads every upload"),
         (lambda: SelectiveLine("x", Sharing(0.1), download=0.0).begin(setting()), r"download must be in \(0, 1\]"),
     ],
 )

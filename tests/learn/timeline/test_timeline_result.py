@@ -96,6 +96,13 @@ def test_the_initial_model_is_trained_on_public_photos():
         train_initial(make(), public, epochs=-1)
 
 
+@pytest.mark.parametrize("spoilt", [lambda model: model * np.float32(np.nan), lambda model: model[:-1]])
+def test_an_initial_model_that_is_none_is_not_published(spoilt, monkeypatch):
+    monkeypatch.setattr(SoftmaxTrainer, "train", lambda self, parameters, *_: spoilt(parameters))
+    with pytest.raises(InputError, match="the training of the initial model diverged"):
+        train_initial(make(), Photos(INPUTS[PLAN.initial], LABELS[PLAN.initial]), epochs=1)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

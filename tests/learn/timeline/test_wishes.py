@@ -13,7 +13,10 @@ from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, Publi
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline.dayplan import plan_days
 from blindsight.learn.timeline.figurelines import OURS
+from blindsight.learn.timeline.line import Setting
 from blindsight.learn.timeline.play import play_days
+from blindsight.learn.timeline.timeline import PlayedLine, Timeline
+from blindsight.learn.timeline.unshared import NeverUpdated
 from blindsight.learn.timeline.wishes import BATCH, STATED_DELTA, SharingWish
 from blindsight.rng import seeded_bytes
 
@@ -28,6 +31,7 @@ BESIDE = {"epsilons": (1.0, 8.0), "delta": 1e-5, "clip": 1.0, "upload_clip": 0.5
 REFUSED = [
     ({"noise": "laplac", "epsilon": 1.0}, "unknown noise 'laplac'. Did you mean 'laplace'?"),
     ({"scheme": "mask"}, "Did you mean 'masks'?"),
+    ({"scheme": "plain"}, "under 'plain' the server reads every upload, as it does without a scheme."),
     ({"order": "randm"}, "unknown order 'randm'"),
     ({"select": "biggest"}, "unknown selection 'biggest'"),
     ({"share": 0.0}, "share, the fraction of parameters to upload, must be in (0, 1]; got 0.0."),
@@ -97,6 +101,13 @@ def test_noise_is_of_the_wished_kind_and_everything_else_is_handed_on(wishes, no
     assert (sharing.select, sharing.bound) == (wish.select, wish.bound)
 
 
+def uploading(most):
+    """A study in which somebody made so many uploads and nobody more."""
+    told = NeverUpdated().begin(Setting(("ann",), np.zeros(3), None, 32, 1e-5, 0)).statement()
+    line = PlayedLine(OURS, (0.5,), (3 * most,), (1,), (1,), most, 0.0, told, "nobody")
+    return Timeline((10,), (line,))
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 12.0])
 @pytest.mark.parametrize("scheme", [None, "masks"])
 def test_participant_noise_is_the_least_that_all_uploads_of_the_plan_allow(epsilon, scheme):
@@ -104,7 +115,7 @@ def test_participant_noise_is_the_least_that_all_uploads_of_the_plan_allow(epsil
     noise = wish.sharing(PLAN, steps=1).noise
     assert noise.clip == 0.5
     assert noise.among == (1 if scheme is None else 3)
-    spent = wish.cost(PLAN, 21, steps=1)
+    spent = wish.cost(PLAN, uploading(5), 21, steps=1)
     assert spent.proven
     assert spent.uploads == PLAN.uploads(BATCH) == 5
     assert 0.999 * epsilon < spent.epsilon <= epsilon
@@ -115,7 +126,7 @@ def test_participant_noise_is_the_least_that_all_uploads_of_the_plan_allow(epsil
 @pytest.mark.parametrize("steps", [1, 3])
 def test_record_noise_is_for_the_steps_on_a_photo_however_many_uploads_follow(steps):
     wish = SharingWish(share=0.5, **RECORD)
-    cost = wish.cost(PLAN, 21, steps=steps)
+    cost = wish.cost(PLAN, uploading(5), 21, steps=steps)
     assert 0.999 * 4 < cost.epsilon <= 4
     ratio = wish.sharing(PLAN, steps=steps).noise.noise_multiplier / wish.sharing(PLAN, steps=1).noise.noise_multiplier
     assert ratio == pytest.approx(np.sqrt(steps), rel=1e-6)
@@ -161,13 +172,45 @@ def test_encryption_takes_three_participants():
     assert wish.lines(PLAN, steps=1)
 
 
-def played(wish, plan_of_noise):
-    """Play a wish, with noise made for one plan, over all days of PLAN."""
+@pytest.mark.parametrize("made", [0, 1, 3])
+def test_the_cost_is_that_of_the_uploads_that_were_made(made):
+    wish = SharingWish(share=0.5, **PARTICIPANT)
+    cost = wish.cost(PLAN, uploading(made), 21, steps=1)
+    assert cost.uploads == max(1, made)
+    assert cost.epsilon < 4
+
+
+def test_noise_that_all_share_is_for_the_turns_in_which_all_take_part():
+    uneven = plan_days(LABELS, participants=3, days=5, initial=0.2, random_state=4, skew=1.0)
+    assert 0 < uneven.turns(BATCH) < uneven.uploads(BATCH)
+    wish = SharingWish(share=0.5, select="random", scheme="masks", **PARTICIPANT)
+    sharing = wish.sharing(uneven, steps=1)
+    spent = compose_sharing(sharing, dimension=21, uploads=uneven.turns(BATCH), delta=1e-5)
+    assert 0.999 * 4 < spent.epsilon <= 4
+    line = played(wish, uneven, uneven)
+    assert line.most_each == uneven.turns(BATCH)
+    assert line.epsilon == pytest.approx(spent.epsilon)
+    assert wish.cost(uneven, Timeline((1,), (line,)), 21, steps=1).epsilon == line.epsilon  # table and headline
+
+
+def test_plans_in_which_nothing_would_be_shared_are_refused():
+    crowd = plan_days(LABELS, participants=20, days=5, initial=0.2, random_state=0)
+    with pytest.raises(InputError, match="nobody gathers the 32 photos that start a training"):
+        SharingWish(share=0.5).lines(crowd, steps=1)
+    uneven = plan_days(LABELS, participants=5, days=5, initial=0.2, random_state=0, skew=0.7)
+    assert uneven.turns(BATCH) == 0 < uneven.uploads(BATCH)
+    wish = SharingWish(share=0.5, select="random", scheme="masks", **PARTICIPANT)
+    with pytest.raises(InputError, match="noise that all participants share needs 32 photos of each"):
+        wish.lines(uneven, steps=1)
+
+
+def played(wish, plan_of_noise, plan=PLAN):
+    """Play a wish, with noise made for one plan, over all days of another."""
     ours = next(line for line in wish.lines(plan_of_noise, steps=1) if line.name == OURS)
     make = partial(SoftmaxTrainer, standardiser=Standardiser.fit(INPUTS), classes=3, learning_rate=0.1)
     initial = make(record_noise=None).initial()
     timeline = play_days(
-        PLAN, INPUTS, LABELS, [ours], make, initial=initial, delta=1e-5, source=seeded_bytes(1), random_state=0
+        plan, INPUTS, LABELS, [ours], make, initial=initial, delta=1e-5, source=seeded_bytes(1), random_state=0
     )
     return timeline.line(OURS)
 

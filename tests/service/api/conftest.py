@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,12 +18,12 @@ from sklearn.linear_model import LogisticRegression
 
 from blindsight.client import Client
 from blindsight.service.api import create_app
-from blindsight.service.database import open_database
+from blindsight.service.database import Database, open_database
 from blindsight.service.frames import FrameStore
 from blindsight.service.gateway import Gateway
 from blindsight.service.jobs import Jobs
 from blindsight.service.log import AuditLog
-from blindsight.service.principals import Principal, Principals
+from blindsight.service.principals import Principals
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.platform import Platform
@@ -63,21 +63,6 @@ def drawn(people: int, first: int, seed: int) -> VerificationSet:
 DEVELOPMENT, JUDGING = drawn(400, 0, 1), drawn(1000, 5000, 2)
 
 
-def picture(seed: int = 0) -> bytes:
-    """A PNG file that nobody has seen before."""
-    pixels = np.random.default_rng(seed).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "PNG")
-    return stream.getvalue()
-
-
-def sift_of(first: int, *, count: int = 8) -> LinearSift:
-    """A sift that adds up some features: from 0 on they show gender, from 8 on smiling."""
-    matrix = np.zeros((WIDTH, 1))
-    matrix[first : first + count] = 1.0
-    return LinearSift(np.full(WIDTH, 128.0), np.full(WIDTH, 20.0), matrix, pipeline=Grey().fingerprint())
-
-
 @dataclass
 class Service:
     """A running service, and who knocks at it."""
@@ -86,8 +71,6 @@ class Service:
     app: FastAPI
     gateway: Gateway
     tokens: dict[str, str]
-    who: dict[str, Principal]
-    clock: list[datetime]
     http: httpx.Client
     clients: dict[str, Client] = field(default_factory=dict)
 
@@ -100,6 +83,21 @@ class Service:
         headers = {"Authorization": f"Bearer {self.tokens[name]}"} if name in self.tokens else {}
         headers |= sent.pop("headers", {})
         return self.http.request(method, path, headers=headers, **sent)
+
+    @staticmethod
+    def picture(seed: int = 0) -> bytes:
+        """A PNG file that nobody has seen before."""
+        pixels = np.random.default_rng(seed).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
+        stream = io.BytesIO()
+        Image.fromarray(pixels).save(stream, "PNG")
+        return stream.getvalue()
+
+    @staticmethod
+    def sift(first: int) -> LinearSift:
+        """A sift that adds up eight features: from 0 on they show gender, from 8 on smiling."""
+        matrix = np.zeros((WIDTH, 1))
+        matrix[first : first + 8] = 1.0
+        return LinearSift(np.full(WIDTH, 128.0), np.full(WIDTH, 20.0), matrix, pipeline=Grey().fingerprint())
 
     def work(self) -> None:
         """Do all jobs that wait."""
@@ -115,19 +113,22 @@ class Service:
         return number
 
 
-@pytest.fixture
-def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
-    """Return what starts services, each in a folder of its own; they stop at the end of the test."""
-    running: list[tuple[Service, uvicorn.Server, threading.Thread, Any]] = []
+class Services:
+    """Starts services, each in a folder of its own, and stops them all."""
 
-    def start(folder: Path | None = None, **limits: Any) -> Service:
-        settings = ServiceSettings(folder or tmp_path / f"service-{len(running)}", **{"requests_per_minute": 1e6} | limits)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: list[tuple[Service, uvicorn.Server, threading.Thread, Database]] = []
+
+    def start(self, **limits: Any) -> Service:
+        folder = self._folder / f"service-{len(self._running)}"
+        settings = ServiceSettings(folder, **{"requests_per_minute": 10**6} | limits)
         database = open_database(settings.database_url)
         clock = [datetime.now(UTC)]
         principals = Principals(database, clock=lambda: clock[0])
         verifier = Verifier([LOGISTIC], threshold=0.15)
-        platform = Platform(JUDGING, verifier=verifier, development=DEVELOPMENT, folder=settings.folder / "platform")
-        frames = FrameStore(settings.folder / "frames", database, Grey(), size=SIDE, pixels=settings.picture_pixels)
+        platform = Platform(JUDGING, verifier=verifier, development=DEVELOPMENT, folder=folder / "platform")
+        frames = FrameStore(folder / "frames", database, Grey(), size=SIDE, pixels=settings.picture_pixels)
         gateway = Gateway(settings, platform, frames, Jobs(database), AuditLog(database), principals)
         app = create_app(settings, gateway)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off", ws="none"))
@@ -135,43 +136,61 @@ def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
         thread.start()
         while not server.started:
             assert thread.is_alive()
-        port = server.servers[0].sockets[0].getsockname()[1]
-        tokens, who = _people(principals, clock)
-        url = f"http://127.0.0.1:{port}"
-        service = Service(url, app, gateway, tokens, who, clock, httpx.Client(base_url=url, timeout=30))
-        running.append((service, server, thread, database))
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        tokens = _people(principals, clock)
+        service = Service(url, app, gateway, tokens, httpx.Client(base_url=url, timeout=30))
+        self._running.append((service, server, thread, database))
         return service
 
-    yield start
-    for service, server, thread, database in running:
-        for client in (service.http, *service.clients.values()):
-            client.close()
-        server.should_exit = True
-        thread.join()
-        database.close()
+    def stop(self) -> None:
+        for service, server, thread, database in self._running:
+            for client in (service.http, *service.clients.values()):
+                client.close()
+            server.should_exit = True
+            thread.join()
+            database.close()
 
 
 @pytest.fixture
-def service(start_service: Callable[..., Service]) -> Service:
+def services(tmp_path: Path) -> Iterator[Services]:
+    """What starts services with settings of their own; nobody has set anything in them yet."""
+    started = Services(tmp_path)
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def service(services: Services) -> Service:
     """A service with two people who hide smiling, each with two pictures, and two apps that ask for gender."""
-    made = start_service()
+    return _settled(services.start())
+
+
+@pytest.fixture(scope="module")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Such a service for all tests of a file: they may add to it, and must not count on what others left."""
+    started = Services(tmp_path_factory.mktemp("shared"))
+    yield _settled(started.start())
+    started.stop()
+
+
+def _settled(made: Service) -> Service:
     for person in ("ann", "bob"):
         made.as_(person).set_private(["smiling"])
         for seed in (1, 2):
-            made.as_(person).add_frame(picture(seed + 10 * (person == "bob")))
+            made.as_(person).add_frame(made.picture(seed + 10 * (person == "bob")))
     for app in ("weather", "rival"):
         made.as_(app).register_app(["gender"])
     made.work()
     return made
 
 
-def _people(principals: Principals, clock: list[datetime]) -> tuple[dict[str, str], dict[str, Principal]]:
+def _people(principals: Principals, clock: list[datetime]) -> dict[str, str]:
     tokens, who = {"operator": str(principals.first_run())}, {}
-    roles = {"ann": "owner", "bob": "owner", "weather": "app", "rival": "app", "gone": "app", "old": "owner"}
+    roles = {"ann": "owner", "bob": "owner", "weather": "app", "rival": "app", "revoked": "app", "expired": "owner"}
     for name, role in roles.items():
-        expires = clock[0] + timedelta(days=1) if name == "old" else None
+        expires = clock[0] + timedelta(days=1) if name == "expired" else None
         who[name], token = principals.create(name, role, expires=expires)
         tokens[name] = str(token)
-    principals.revoke(who["gone"].id)
+    principals.revoke(who["revoked"].id)
     clock[0] += timedelta(days=2)
-    return tokens, who
+    return tokens

@@ -1,10 +1,368 @@
-from typing import Any
-import time
+"""What comes in is refused with a sentence or taken as it is; what goes out to an app is never a picture or a feature."""
 
-def test_it(service: Any) -> None:
-    t=time.process_time()
-    n = service.grant()
-    print(time.process_time()-t)
-    r = service.as_("weather").release("ann", latest=1)
-    print(r)
-    assert 0
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi import APIRouter, FastAPI
+from PIL import Image
+
+from blindsight.dp import Ledger
+from blindsight.dp.losses import BoundedLoss
+from blindsight.search.building import Wish, build_gallery
+from blindsight.search.origin import Source
+from blindsight.service.access import ACCESS, GuardedRoute, check_routes
+from blindsight.statement import PrivacyStatement
+
+NASTY = [
+    "<script>alert(1)</script>",
+    "'; DROP TABLE principals; --",
+    '" OR 1=1 --',
+    "../../../etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "{{7*7}}${7*7}",
+    "\u202egnp.exe",
+    "nul\x00byte",
+    "\ud800",
+    "a" * 5000,
+    "",
+    " ",
+]
+"""Text that has broken other services."""
+
+JSON = {"Content-Type": "application/json"}
+
+
+def body(value: Any) -> dict[str, Any]:
+    """Send JSON as it is, lone surrogates and NaN included."""
+    return {"content": json.dumps(value).encode(), "headers": JSON}
+
+
+# --- text in every field ---
+
+
+@pytest.mark.parametrize(
+    ("caller", "method", "path", "sent"),
+    [
+        ("operator", "POST", "/v1/principals", lambda text: {"name": text, "role": "app"}),
+        ("operator", "POST", "/v1/principals", lambda text: {"name": "zoe", "role": text}),
+        ("operator", "POST", "/v1/attackers", lambda text: {"name": text}),
+        ("ann", "PUT", "/v1/people/ann/private", lambda text: {"attributes": [text]}),
+        ("ann", "POST", "/v1/proposals/x/answer", lambda text: {"answer": text}),
+        ("ann", "POST", "/v1/grants/1/revocation", lambda text: {"reason": text}),
+        ("weather", "PUT", "/v1/apps/weather/public", lambda text: {"attributes": [text]}),
+        ("weather", "POST", "/v1/proposals", lambda text: {"person": text}),
+        ("weather", "POST", "/v1/proposals", lambda text: {"person": "ann", "then": text}),
+        ("weather", "POST", "/v1/proposals", lambda text: {"person": "ann", "sift": {text: text, "kind": text}}),
+        ("weather", "POST", "/v1/releases", lambda text: {"person": text, "latest": 1}),
+        ("weather", "POST", "/v1/releases", lambda text: {"person": "ann", "frames": [text]}),
+        ("weather", "POST", "/v1/releases", lambda text: {"person": "ann", text: 1}),
+    ],
+)
+def test_nasty_text_in_bodies(shared_service: Any, caller: str, method: str, path: str, sent: Any) -> None:
+    for text in NASTY:
+        answer = shared_service.call(caller, method, path, **body(sent(text)))
+        assert answer.status_code in (201, 400, 403, 404, 422), (text, answer.text)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert shared_service.call("operator", "GET", "/v1/principals").status_code == 200
+    assert shared_service.as_("operator").check_log().ok
+
+
+def test_nasty_names_are_kept_and_returned_as_they_are(service: Any) -> None:
+    name = "<b>Robert'); DROP TABLE principals;--</b>"
+    made, token = service.as_("operator").create_principal(name, "owner")
+    service.tokens[name] = token
+    assert service.as_(name).me == made
+    assert service.as_(name).me.name == name
+    service.as_(name).set_private(["smiling"])
+    assert service.as_(name).person().person == name
+
+
+@pytest.mark.parametrize("path", sorted({path for _, path in ACCESS if "{" in path}))
+def test_nasty_text_in_addresses(shared_service: Any, path: str) -> None:
+    methods = [method for method, known in ACCESS if known == path]
+    quoted = ["..%2f..%2f..%2fetc%2fpasswd", "..%5c..%5cservice.db", "%00", "%2e%2e", "%3Cscript%3E", "'%20OR%201=1"]
+    for text in [*quoted, "9" * 400, "%ed%a0%80", "a" * 4000]:
+        for method in methods:
+            for caller in ("ann", "weather", "operator"):
+                address = re.sub(r"{\w+}", text, path)
+                answer = shared_service.call(caller, method, address, **body({"attributes": ["smiling"]}))
+                assert 400 <= answer.status_code < 500, (address, answer.text)
+                assert "root:" not in answer.text
+                assert "SQLite" not in answer.text
+
+
+def test_injected_characters_in_queries(shared_service: Any) -> None:
+    for query in ("after=1;DROP", "after=-1", "limit=0", "limit=1e9", "after=%00", f"after={'9' * 5000}"):
+        assert shared_service.call("operator", "GET", f"/v1/log?{query}").status_code == 422
+    for query in ("delta=nan", "delta=0", "delta=1", "delta=x", "delta=-inf"):
+        assert shared_service.call("operator", "GET", f"/v1/ledger?{query}").status_code == 422
+
+
+# --- bodies that are no bodies ---
+
+
+def test_malformed_bodies_are_refused_without_repeating_them(service: Any) -> None:
+    secret = "my-secret-" + "x" * 30
+    cases = [b"", b"{", b"null", b"[]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"person": ' + b"9" * 5000 + b"}"]
+    cases += [json.dumps({"person": secret * 9, secret: secret, "latest": secret}).encode()]
+    for content in cases:
+        answer = service.call("weather", "POST", "/v1/releases", content=content, headers=JSON)
+        assert answer.status_code in (400, 422), content[:40]
+        assert secret not in answer.text
+        assert len(answer.json()["error"]) < 400
+    assert service.call("weather", "POST", "/v1/releases", content=b'{"person":"ann"}').status_code == 422
+
+
+def test_large_bodies_are_refused_whether_announced_or_not(services: Any) -> None:
+    service = services.start(body_bytes=10_000)
+    whole = b"x" * 10_001
+    for content in (whole, (whole[start : start + 1000] for start in range(0, 11_000, 1000))):
+        answer = service.call("ann", "POST", "/v1/people/ann/frames", content=content)
+        assert answer.status_code == 413
+        assert list(answer.json()) == ["error"]
+    assert service.as_("ann").frames() == ()
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(services: Any) -> None:
+    service = services.start(requests_per_minute=12)
+    answers = [service.call("ann", "GET", "/v1/me") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
+    assert int(answers[-1].headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "empty"), (b"GIF89a", "damaged"), (b"<svg onload=alert(1)>", "not a picture"), (b"%!PS-Adobe", "not a picture")],
+)
+def test_files_that_are_no_pictures(service: Any, content: bytes, reason: str) -> None:
+    for path in ("/v1/people/ann/frames",):
+        answer = service.call("ann", "POST", path, content=content)
+        assert answer.status_code == 422
+        assert reason in answer.json()["error"]
+
+
+def test_decompression_bombs_are_refused(services: Any) -> None:
+    service = services.start(picture_pixels=1_000_000)
+    stream = io.BytesIO()
+    Image.new("1", (20_000, 10_000)).save(stream, "PNG")
+    assert len(stream.getvalue()) < 100_000
+    answer = service.call("ann", "POST", "/v1/people/ann/frames", content=stream.getvalue())
+    assert answer.status_code == 422
+    assert "pixels" in answer.json()["error"]
+
+
+# --- sifts and attributes ---
+
+
+def numbers(**changed: Any) -> dict[str, Any]:
+    return {"mean": [128.0] * 64, "scale": [20.0] * 64, "matrix": [[1.0]] * 64} | changed
+
+
+@pytest.mark.parametrize(
+    ("sift", "word"),
+    [
+        (numbers(matrix=[[float("nan")]] * 64), "finite"),
+        (numbers(matrix=[[float("inf")]] * 64), "finite"),
+        (numbers(mean=[1e300] * 64), "finite"),
+        (numbers(matrix=[[1.0]] * 63), "mean and a scale per row"),
+        (numbers(mean=[0.0], scale=[1.0], matrix=[[1.0]]), "takes 1 features"),
+        (numbers(matrix=[[1.0]] * 63 + [[1e9]]), "median"),
+        (numbers(matrix=[[1.0], [1.0, 2.0]]), "same length"),
+        (numbers(matrix="import os"), "list of numbers"),
+        (numbers(code="print(1)"), "unknown part"),
+        ({"kind": "pickle", "arrays": {}}, "unknown kind"),
+        (numbers(matrix=[[1.0] * 65] * 64), "64 numbers"),
+        ({}, "needs"),
+    ],
+)
+def test_sifts_that_cannot_be(shared_service: Any, sift: Any, word: str) -> None:
+    answer = shared_service.call("weather", "POST", "/v1/proposals", **body({"person": "ann", "sift": sift}))
+    assert answer.status_code == 422
+    assert word in answer.json()["error"]
+
+
+def test_an_attribute_without_labels_cannot_be_protected(service: Any) -> None:
+    answer = service.call("ann", "PUT", "/v1/people/ann/private", json={"attributes": ["mood"]})
+    assert answer.status_code == 422
+    assert "nothing to measure its leak against" in answer.json()["error"]
+    assert service.as_("ann").person().private == ("smiling",)
+
+
+def test_states_that_do_not_allow_it_are_conflicts(service: Any) -> None:
+    job = service.as_("weather").propose("ann").id
+    early = service.call("ann", "POST", f"/v1/proposals/{job}/answer", json={"answer": "allow"})
+    service.work()
+    service.as_("ann").answer(job, "refuse")
+    late = service.call("ann", "POST", f"/v1/proposals/{job}/answer", json={"answer": "allow"})
+    again = service.call("ann", "POST", f"/v1/proposals/{job}/answer", json={"answer": "refuse"})
+    ended = service.call("weather", "DELETE", f"/v1/jobs/{job}")
+    taken = service.call("operator", "POST", "/v1/principals", json={"name": "ann", "role": "app"})
+    assert [one.status_code for one in (early, late, again, ended, taken)] == [409, 409, 200, 409, 409]
+
+
+def test_a_rejected_sift_tells_its_app_the_verdict_alone(service: Any) -> None:
+    job = service.as_("weather").propose("ann", service.sift(8)).id  # shows what ann hides
+    service.work()
+    told = service.as_("weather").proposal(job)
+    assert (told.verdict, told.sentence, told.evidence) == ("reject", None, None)
+    assert not re.search(r"\d\.\d|%", json.dumps(service.as_("weather").job(job).result))
+    assert "smiling" not in service.call("weather", "GET", f"/v1/proposals/{job}").text
+    full = service.as_("ann").proposal(job)
+    assert "smiling" in str(full.sentence)
+    assert full.evidence is not None
+    refused = service.call("ann", "POST", f"/v1/proposals/{job}/answer", json={"answer": "allow"})
+    assert refused.status_code == 403
+    assert service.call("weather", "POST", "/v1/releases", json={"person": "ann", "latest": 1}).status_code == 403
+
+
+# --- what an app can ever see ---
+
+
+def every_number(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [number for part in value.values() for number in every_number(part)]
+    if isinstance(value, list):
+        return [number for part in value for number in every_number(part)]
+    return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def test_no_app_endpoint_lets_pictures_or_features_out(service: Any) -> None:
+    job = service.as_("weather").propose("ann", frames=2).id
+    service.work()
+    service.as_("ann").answer(job, "allow")
+    frames = service.as_("ann").frames()
+    features = service.gateway.frames.features("ann", frames)
+    bodies = {
+        "/v1/proposals": {"json": {"person": "ann", "frames": 3}},
+        "/v1/releases": {"json": {"person": "ann", "frames": list(frames)}},
+        "/v1/apps/{app}/public": {"json": {"attributes": ["gender"]}},
+        "/v1/indexes/{name}/query": {"content": service.picture()},
+    }
+    seen = 0
+    for (method, path), roles in ACCESS.items():
+        if "app" not in roles:
+            continue
+        for thing in (job, *frames):  # frames' ids where other ids belong find nothing either
+            address = path.format(app="weather", job=thing, name=thing)
+            answer = service.call("weather", method, address, **bodies.get(path, {}))
+            seen += answer.is_success
+            assert answer.headers["content-type"] == "application/json"
+            assert b"PNG" not in answer.content
+            found = np.array(every_number(answer.json()))
+            for row in features:
+                assert np.isin(row, found).mean() < 0.1  # 64 grey values, of which a few may occur by chance
+    assert seen >= 10
+    for frame in frames:
+        assert service.call("weather", "GET", f"/v1/people/ann/frames/{frame}").status_code == 403
+        assert service.call("operator", "GET", f"/v1/people/ann/frames/{frame}").status_code == 403
+
+
+# --- search and learn ---
+
+
+@pytest.fixture
+def local_index(service: Any, tmp_path: Path) -> np.ndarray:
+    """An index of noisy releases and an open one of the same pictures; returns the pictures."""
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number, pixels in enumerate(pictures):
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    source = Source("folder", str(folder), None, 0)
+    shelf = service.gateway.settings.folder / "indexes"
+    build_gallery(source, Wish("local", 8.0, 1e-6, 16, public_share=0.5), shelf / "noisy")
+    build_gallery(source, Wish("open", None, 1e-6, 16), shelf / "plain")
+    return pictures
+
+
+def test_an_index_answers_with_numbers_only(service: Any, local_index: np.ndarray) -> None:
+    stream = io.BytesIO()
+    Image.fromarray(local_index[0]).save(stream, "PNG")
+    assert {index.name: index.mode for index in service.as_("weather").indexes()} == {"noisy": "local", "plain": "open"}
+    answer = service.call("weather", "POST", "/v1/indexes/noisy/query?k=3", content=stream.getvalue())
+    assert answer.status_code == 200
+    assert [sorted(hit) for hit in answer.json()["hits"]] == [["nearness", "number"]] * 3
+    for caller, status in (("weather", 403), ("ann", 403), ("operator", 200)):  # codes without noise
+        assert service.call(caller, "POST", "/v1/indexes/plain/query", content=stream.getvalue()).status_code == status
+    assert service.call("ann", "POST", "/v1/indexes/noisy/query", content=b"no picture").status_code == 422
+    assert service.call("ann", "POST", "/v1/indexes/noisy/query?k=0", content=stream.getvalue()).status_code == 422
+    assert set(service.as_("weather").statements()) == {"index noisy", "index plain"}
+
+
+def test_runs_are_shown_without_paths_or_models(service: Any) -> None:
+    folder = service.gateway.settings.folder / "runs" / "digits"
+    folder.mkdir(parents=True)
+    about = {"schema": "blindsight/run", "version": 1, "data": "digits", "path": "/home/somebody", "owners": 5}
+    (folder / "run.json").write_text(json.dumps(about | {"features": "pixels"}))
+    (folder / "model.npz").write_bytes(b"weights")
+    (folder / "history.json").write_text(json.dumps([{"round": 1, "score": 0.5}, {"round": 2, "score": 0.75}]))
+    run = service.as_("ann").run("digits")
+    assert (run.data, run.owners, run.rounds, run.score, run.finished) == ("digits", 5, 2, 0.75, False)
+    assert "somebody" not in service.call("ann", "GET", "/v1/runs/digits").text
+    statement = PrivacyStatement(
+        guarantee="none",
+        mechanism="none",
+        unit=None,
+        epsilon=None,
+        delta=None,
+        randomness="none",
+        who_sees={"all": "all"},
+        not_protected=("anything",),
+    )
+    (folder / "statement.json").write_text(statement.to_json())
+    assert service.as_("ann").run("digits").finished
+    assert service.as_("ann").statements()["run digits"]["headline"] == "Nothing is proven"
+    (folder / "run.json").write_text("{")
+    damaged = service.call("ann", "GET", "/v1/runs/digits")
+    assert damaged.status_code == 503
+    assert str(folder) not in damaged.text
+
+
+def test_ledger_shows_what_was_spent(service: Any) -> None:
+    assert service.as_("operator").ledger() == ()
+    ledger = Ledger(service.gateway.settings.folder / "ledger.jsonl")
+    kind: Any = {"unit": "record", "neighbours": "replace"}
+    ledger.spend(BoundedLoss(0.5), scope="pictures", **kind, mechanism="test", purpose="test")
+    (row,) = service.as_("operator").ledger()
+    assert (row["scope"], row["epsilon"], row["budget"]) == ("pictures", 0.5, None)
+
+
+# --- the door itself ---
+
+
+def test_a_route_that_nobody_was_given_access_to_cannot_be_made() -> None:
+    router = APIRouter(prefix="/v1", route_class=GuardedRoute)
+    with pytest.raises(RuntimeError, match="nobody said who may GET /v1/secrets"):
+        router.add_api_route("/secrets", lambda: {}, methods=["GET"])
+
+
+def test_an_unguarded_route_keeps_the_service_from_starting() -> None:
+    app = FastAPI()
+    app.add_api_route("/v1/me", lambda: {}, methods=["GET"])
+    with pytest.raises(RuntimeError, match="/v1/me is not guarded"):
+        check_routes(app.routes)
+
+
+def test_what_goes_wrong_inside_tells_nothing(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("the secret is 42")
+
+    monkeypatch.setattr(service.gateway, "attributes", fail)
+    answer = service.call("ann", "GET", "/v1/attributes")
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "something went wrong here; it was noted."}
+
+
+def test_unknown_addresses_and_methods(service: Any) -> None:
+    assert service.call("ann", "GET", "/v1/nothing").json() == {"error": "there is nothing at this address."}
+    assert service.call("ann", "PATCH", "/v1/me").status_code == 405
+    assert service.call("anonymous", "GET", "/v1/health").json()["status"] == "ok"
+    for path in ("/docs", "/redoc", "/openapi.json"):
+        assert service.call("operator", "GET", path).status_code == 404

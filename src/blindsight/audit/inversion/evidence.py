@@ -20,14 +20,12 @@ from blindsight.audit.leakage.steps import gradient_step
 from blindsight.audit.leakage.views import Recorder, guesses_from_view
 from blindsight.learn.aggregation import open_session
 from blindsight.progress import Progress, silent
-from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.rng import science
 from blindsight.sift.sift import Sift
 
-LEARNING_RATE = 0.1
+_LEARNING_RATE = 0.1
 _OWNERS = ("ann", "bob", "cem")
-_MOST_SYMBOLS = 4096  # alphabets up to here become one-hot rows
-
-Updates = NDArray[np.float64]
+_MOST_SYMBOLS = 256  # alphabets up to here become one-hot rows
 
 
 def plain_samples(features: ArrayLike, *, random_state: int | np.random.Generator | None = 0) -> Floats:
@@ -48,7 +46,6 @@ def aggregator_samples(
     key_bits: int = 3072,
     insecure: bool = False,
     random_state: int | np.random.Generator | None = 0,
-    source: ByteSource = system_bytes,
     progress: Progress = silent,
 ) -> Floats:
     """Return the features that the aggregator of a scheme takes for those behind each update, three owners a round.
@@ -64,7 +61,6 @@ def aggregator_samples(
         dimension=dimension,
         key_bits=key_bits,
         insecure=insecure,
-        source=source,
         record=recorder,
     )
     samples = np.empty_like(rows)
@@ -85,7 +81,7 @@ def sifted_rows(sift: Sift, features: ArrayLike) -> Floats:
     return np.eye(sift.alphabet, dtype=np.float32)[sift.symbols(features)]
 
 
-def _updates(rows: Floats, generator: np.random.Generator) -> tuple[NDArray[np.float64], Updates]:
+def _updates(rows: Floats, generator: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the weights that all owners start from, and what the owner of each row adds to them; the bias is last."""
     samples = rows.astype(np.float64)
     size = samples.shape[1]
@@ -94,7 +90,7 @@ def _updates(rows: Floats, generator: np.random.Generator) -> tuple[NDArray[np.f
     before = np.append(generator.normal(size=size) * 0.1 / np.sqrt(size) / length, 0.0)
     labels = generator.choice([-1, 1], size=len(samples))
     steps = [
-        gradient_step(before, sample[None], [label], loss="hinge", learning_rate=LEARNING_RATE, bias=True) - before
+        gradient_step(before, sample[None], [label], loss="hinge", learning_rate=_LEARNING_RATE, bias=True) - before
         for sample, label in zip(samples, labels, strict=True)
     ]
     return before, np.array(steps)

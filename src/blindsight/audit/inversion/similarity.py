@@ -12,7 +12,7 @@ inside the picture. The paper measures luminance only; here that is 0.299 R + 0.
 | sigma_x^2, sigma_y^2, sigma_xy | `variance_x`, `variance_y`, `covariance` |
 | MSSIM | what `ssim` returns, one number per pair |
 
-Two faces look alike before anything leaked: the average of public pictures scores .3 to .5 against any face that is
+Two faces look alike before anything leaked: the average of public pictures scores .2 to .4 against any face that is
 centred alike. A figure says something only beside that of `mean_picture`.
 """
 

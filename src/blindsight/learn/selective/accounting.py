@@ -133,15 +133,15 @@ class SharingCost:
         if self.counted is None:
             come = "comes" if self.uploads == 1 else "come"
             return (
-                f"{number_of(self.uploads, 'upload')} {come} to epsilon = {figure(self.participant.epsilon)} at delta = "
-                f"{self.delta:g} per participant, all its photos together."
+                f"{number_of(self.uploads, 'upload')} {come} to epsilon = {figure(self.participant.epsilon)} at "
+                f"delta = {self.delta:g} per participant, all its photos together."
             )
         proof = "" if self.proven else ", and not even that is proven"
         each = "one upload" if self.uploads == 1 else f"each of {self.uploads} uploads"
         come = "comes" if values == self.uploads == 1 else "come"
         return (
-            f"Epsilon = {self.counted:g} is for one parameter in one upload: {number_of(values, 'parameter')} in {each} "
-            f"{come} to epsilon = {figure(self.participant.basic)} per participant "
+            f"Epsilon = {self.counted:g} is for one parameter in one upload: {number_of(values, 'parameter')} in "
+            f"{each} {come} to epsilon = {figure(self.participant.basic)} per participant "
             f"({figure(self.participant.epsilon)} at delta = {self.delta:g}){proof}."
         )
 

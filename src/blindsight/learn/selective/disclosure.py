@@ -1,7 +1,6 @@
 """What selective sharing guarantees, to whom, and who sees what: the statement of each of its modes."""
 
 import math
-from typing import Literal
 
 from blindsight.learn.selective.accounting import SharingCost, figure, neighbouring, protected_unit
 from blindsight.learn.selective.encrypted import check_hiding
@@ -9,7 +8,7 @@ from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, Publi
 from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.session import Session
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.statement import Claim, PrivacyStatement, Randomness, randomness_of
+from blindsight.statement import Claim, PrivacyStatement, randomness_of
 
 _PAPER = "PPDL"
 _LARGE_EPSILON = 20.0  # a guess of one in a million becomes all but certain at e^20
@@ -21,8 +20,8 @@ def sharing_statement(
     """Return the privacy statement of a run that costs `cost`.
 
     `session` is what adds the uploads of a turn up before anybody can read one (`blindsight.learn.aggregation`); None
-    if the server opens every upload. What it assumes and does not protect is then said too. `source` is where the noise
-    came from.
+    if the server opens every upload. What it assumes and leaves open is then said too. `source` is where the noise and
+    the session's keys came from.
     """
     if session is not None:
         check_hiding(session.scheme)
@@ -36,20 +35,16 @@ def sharing_statement(
         delta=_delta(cost) if proven else None,
         neighbours=neighbouring(sharing) if proven else None,
         accountant=_accountant(cost) if proven else None,
-        randomness=_randomness(sharing, source),
+        randomness="none" if sharing.noise is None and session is None else randomness_of(source),
         who_sees=_who_sees(session),
-        assumptions=_assumptions(sharing) + _of_session(session, "assumptions"),
-        not_protected=tuple(_not_protected(cost, session)) + _of_session(session, "not_protected"),
+        assumptions=_assumptions(sharing) + _assumptions_of(session),
+        not_protected=tuple(_not_protected(cost, session)) + _left_open_by(session),
         claim=_claim(cost),
     )
 
 
 def _is_shared(sharing: Sharing) -> bool:
     return isinstance(sharing.noise, ParticipantGaussian) and sharing.noise.among > 1
-
-
-def _randomness(sharing: Sharing, source: ByteSource) -> Randomness:
-    return "none" if sharing.noise is None else randomness_of(source)
 
 
 def _delta(cost: SharingCost) -> float:
@@ -90,12 +85,18 @@ def _mechanism(sharing: Sharing, dimension: int) -> str:
     return f"{shared}; no noise"
 
 
-def _of_session(session: Session | None, what: Literal["assumptions", "not_protected"]) -> tuple[str, ...]:
-    """Return what the session says of itself, under its name: there the participants are called users."""
+def _assumptions_of(session: Session | None) -> tuple[str, ...]:
+    """Return what must be true for no single upload to be read, who may collude above all, in the session's words."""
     if session is None:
         return ()
-    said: tuple[str, ...] = getattr(session.statement(), what)
-    return tuple(f"{session.scheme}: {line}" for line in said)
+    return tuple(f"under {session.scheme}: {line}" for line in session.statement().assumptions)
+
+
+def _left_open_by(session: Session | None) -> tuple[str, ...]:
+    """Return what adding up alone does not hide, such as values that one participant alone sends."""
+    if session is None:
+        return ()
+    return tuple(f"by {session.scheme} alone: {line}" for line in session.statement().not_protected)
 
 
 def _who_sees(session: Session | None) -> dict[str, str]:

@@ -30,7 +30,6 @@ from blindsight.learn.selective.sparsecodec import encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.learn.session import RoundResult, Session
 
-
 HIDING_SCHEMES = tuple(scheme for scheme in SCHEMES if scheme != "plain")
 """The schemes under which the server sees no single upload."""
 

@@ -1,6 +1,6 @@
 """Numbers that a caller gives: what is none gets a sentence before anything is compared with it."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 from blindsight.errors import InputError
@@ -13,6 +13,6 @@ def check_number(name: str, value: Any) -> None:
 
 
 def check_whole(name: str, value: Any) -> None:
-    """Refuse what is no whole number; one of numpy's is."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    """Refuse what is no whole number of Python's own."""
+    if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{name} must be a whole number; got {value!r}.")

@@ -51,7 +51,7 @@ class _Addition:
     sums: Vector
 
 
-class _AddedBefore(MessageError):
+class _AddedBeforeError(MessageError):
     """The very same upload was the last of its participant that was added."""
 
     def __init__(self, receipt: Receipt) -> None:
@@ -145,7 +145,7 @@ class ParameterServer:
         with self._mutex:
             try:
                 addition = self._accept(upload, Upload)
-            except _AddedBefore as before:
+            except _AddedBeforeError as before:
                 return encode(before.receipt)
             message = addition.message
             assert isinstance(message, Upload)
@@ -206,7 +206,7 @@ class ParameterServer:
         last, name = self._state.uploads.get(upload.participant, NO_UPLOAD), upload.participant
         if digest == last.digest:
             self.refusals["duplicate"] += 1
-            raise _AddedBefore(self._receipt(upload))
+            raise _AddedBeforeError(self._receipt(upload))
         if upload.sequence <= last.sequence:
             self._refuse("duplicate", f"an upload {upload.sequence} of {name!r} was added before.")
         if upload.sequence > last.sequence + 1:

@@ -125,9 +125,7 @@ class ServerStore:
             "terms": terms.to_bytes().hex(),
             "version": state.version,
             "turn": state.turn,
-            "uploads": {
-                name: [last.sequence, last.digest.hex(), last.version] for name, last in state.uploads.items()
-            },
+            "uploads": {name: [last.sequence, last.digest.hex(), last.version] for name, last in state.uploads.items()},
         }
         arrays: dict[str, NDArray[Any]] = {"parameters": state.parameters, "counters": state.counters}
         write_arrays(self.snapshot_path, _KIND, document, arrays, private=True)

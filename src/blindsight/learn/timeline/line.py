@@ -44,7 +44,7 @@ class Traffic:
     """What was sent so far: `uploads` from participants, their bytes, and the bytes sent back.
 
     `most_each` is how many uploads the participant made that made most. `bytes_allowed` is what the uploads would take
-    if each were as long as any can be: unlike `bytes_up` it tells nothing of the photos.
+    if each were as long as any that is not encrypted can be: unlike `bytes_up` it tells nothing of the photos.
     """
 
     uploads: int = 0

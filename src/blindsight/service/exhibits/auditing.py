@@ -15,9 +15,7 @@ from blindsight.service.exhibits.stock import Stock
 def audit_exhibit(stock: Stock, progress: Progress) -> Exhibit:
     """Draw faces from what each side holds of them, by decoders that learned from other people's faces."""
     progress("drawing faces", 0, None)
-    evidence = portraits(
-        stock.faces, public=PUBLIC, private=PRIVATE, random_state=stock.size.seed, progress=progress
-    )
+    evidence = portraits(stock.faces, public=PUBLIC, private=PRIVATE, random_state=stock.size.seed, progress=progress)
     pictures: dict[str, bytes] = {}
     rows = []
     for number, row in enumerate(evidence.pictures):

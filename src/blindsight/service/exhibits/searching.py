@@ -28,9 +28,7 @@ def search_exhibit(stock: Stock, progress: Progress) -> Exhibit:
     digits, seed = load("digits"), stock.size.seed
     study = SearchStudy.prepare(digits, divide(digits, queries=stock.size.queries, random_state=seed), Thumbnails())
     methods = (_EXACT, _CODES, _PAPER, *PRIVATE)
-    rows = contest(
-        study, epsilons=EPSILONS, delta=_DELTA, methods=methods, random_state=seed, progress=progress
-    )
+    rows = contest(study, epsilons=EPSILONS, delta=_DELTA, methods=methods, random_state=seed, progress=progress)
     result = SearchResult(digits, study, rows, "a grey thumbnail", epsilon=4.0)
     places = _queries(study)
     answers = {id(row): row.searcher.nearest(study.queries.features[places], _SHOWN) for row in rows}

@@ -44,10 +44,10 @@ class LineChart:
     @property
     def grid(self) -> list[tuple[float, str]]:
         """Return where horizontal rules stand, and their numbers."""
-        step = 0.1 if self.high - self.low <= 0.6 else 0.2
-        first, last = round(self.low / step), round(self.high / step)
-        values = [number * step for number in range(first, last + 1)]
-        return [(self.down(value), f"{value:.1f}") for value in values if self.low <= value + 1e-9 <= self.high + 2e-9]
+        reach = self.high - self.low
+        step, digits = (0.2, 1) if reach > 0.6 else (0.1, 1) if reach > 0.25 else (0.05, 2)
+        values = [self.low + number * step for number in range(round(reach / step) + 1)]
+        return [(self.down(value), f"{value:.{digits}f}") for value in values]
 
     def to_json(self) -> str:
         """Return what a script needs to draw the same."""

@@ -40,9 +40,7 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
 class Pages:
     """What every tab needs: the service behind it, and the way to show something."""
 
-    def __init__(
-        self, gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings
-    ) -> None:
+    def __init__(self, gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings) -> None:
         self.gateway, self.showcase, self.principals, self.settings = gateway, showcase, principals, settings
         self._environment = _environment()
         self._environment.globals.update(static=self._static_address, tabs=TABS, bar=charts.bar, tint=charts.tint)

@@ -1,4 +1,4 @@
-"""All addresses of the page. What changes something, or costs more than a moment, is a POST by somebody with a token."""
+"""All addresses of the page. What changes something, or takes more than a moment, is a POST of somebody logged in."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -19,9 +19,7 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 _FOR_A_MOMENT = "public, max-age=300"
 
 
-def page_router(
-    gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings
-) -> APIRouter:
+def page_router(gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings) -> APIRouter:
     """Return everything that people look at; the caller starts and closes the showcase."""
     pages = Pages(gateway, showcase, principals, settings)
     router = APIRouter(

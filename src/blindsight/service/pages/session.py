@@ -1,8 +1,8 @@
 """Who looks at the page: a token pasted once becomes a cookie that no script can read and no other site can send.
 
 *The guarantee.* The cookie holds the token itself and is looked up on every request, so a token that expired or was
-revoked opens nothing, from that moment on. What changes anything is a POST that this page itself sent (`check_origin`), beside a
-cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an address or in an answer.
+revoked opens nothing, from that moment on. What changes anything is a POST that this page itself sent (`check_origin`),
+beside a cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an address or an answer.
 """
 
 from urllib.parse import urlsplit

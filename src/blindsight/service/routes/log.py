@@ -4,8 +4,7 @@ from dataclasses import asdict
 from io import StringIO
 from typing import Annotated
 
-from fastapi import Query
-from fastapi.responses import PlainTextResponse
+from fastapi import Query, Response
 
 from blindsight.service.access import Caller
 from blindsight.service.endpoints import TheGateway, guarded_router
@@ -36,11 +35,11 @@ def check_log(gateway: TheGateway, operator: Caller) -> LogCheckView:
 
 @router.get(
     "/log/export",
-    response_class=PlainTextResponse,
+    response_class=Response,
     responses={200: {"content": {_LINES: {"schema": {"type": "string"}}}, "description": "a JSON document per line"}},
 )
-def export_log(gateway: TheGateway) -> PlainTextResponse:
+def export_log(gateway: TheGateway) -> Response:
     """Return the whole log as JSON lines, which `blindsight verify-log` checks."""
     lines = StringIO()
     gateway.audit.export(lines)
-    return PlainTextResponse(lines.getvalue(), media_type=_LINES)
+    return Response(lines.getvalue(), media_type=_LINES)

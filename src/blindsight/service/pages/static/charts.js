@@ -13,8 +13,8 @@ function options(chart, width) {
     height: Math.round(Math.min(300, Math.max(220, width * 0.5))),
     scales: { x: { time: false, range: (_, low, high) => pad(low, high) }, y: { range: () => [chart.low, chart.high] } },
     axes: [
-      { ...axis, grid: { show: false }, label: chart.xLabel, labelSize: 20, splits: () => chart.x, values: () => chart.ticks },
-      { ...axis, size: 44, values: (_, splits) => splits.map((split) => split.toFixed(1)) },
+      { ...axis, grid: { show: false }, label: chart.xLabel, size: 28, labelSize: 20, labelGap: 2, splits: () => chart.x, values: () => chart.ticks },
+      { ...axis, size: 44, splits: () => rules(chart), values: (_, splits) => splits.map((split) => split.toFixed(chart.high - chart.low > 0.25 ? 1 : 2)) },
     ],
     legend: { live: true },
     cursor: { points: { size: 8 }, drag: { x: false, y: false } },
@@ -25,7 +25,7 @@ function options(chart, width) {
         points: { show: true, size: 7, fill: colour(`--series-${(i % 6) + 1}`) },
       })),
       ...chart.levels.map((level) => ({
-        label: level.name, value: number, width: 1, stroke: ink, dash: [5, 4], points: { show: false },
+        label: level.name, value: () => level.y.toFixed(3), width: 1, stroke: ink, dash: [5, 4], points: { show: false },
       })),
     ],
   };
@@ -34,6 +34,12 @@ function options(chart, width) {
 function pad(low, high) {
   const room = Math.max(0.05 * (high - low), 0.05);
   return [low - room, high + room];
+}
+
+function rules(chart) {
+  const reach = chart.high - chart.low;
+  const step = reach > 0.6 ? 0.2 : reach > 0.25 ? 0.1 : 0.05;
+  return Array.from({ length: Math.round(reach / step) + 1 }, (_, i) => chart.low + i * step);
 }
 
 function columns(chart) {

@@ -4,7 +4,7 @@ import { waitForExhibits } from "./wait.js";
 
 export async function swap(address, part, { remember = true } = {}) {
   const old = document.querySelector(part);
-  old.setAttribute("aria-busy", "true");
+  if (remember) old.setAttribute("aria-busy", "true");
   try {
     const answer = await fetch(address, { headers: { Accept: "text/html" } });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");

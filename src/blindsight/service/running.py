@@ -1,0 +1,144 @@
+"""A service that runs: its address taken before any work is done, announced once it answers, stopped without a loss.
+
+*The guarantee.* SIGTERM or Ctrl-C ends it in order: no request is taken any more, those in flight get a few seconds,
+the job at work stops at its next step and goes on after the next start, and the process ends with exit code 0. A second
+Ctrl-C does not wait. What a kill cuts off instead is what `gateway` says about kills.
+"""
+
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import uvicorn
+
+from blindsight.errors import InputError, ServiceError
+from blindsight.service.api import create_app
+from blindsight.service.gateway import Gateway
+from blindsight.service.principals import Token
+from blindsight.service.settings import ServiceSettings
+from blindsight.service.showcase import Showcase
+
+MACHINE = "machine"
+"""Who acts in the log where somebody on the machine itself does, without a token; no principal has this id."""
+
+Announce = Callable[[str, Token | None], None]
+"""Told where the service is and, on the very first run, the operator's token."""
+
+_PATIENCE = 5  # seconds for requests in flight; whoever watches a live run would stay for ever
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run_service(
+    settings: ServiceSettings, open_gateway: Callable[[], Gateway], announce: Announce, *, page: bool = True
+) -> None:
+    """Serve until somebody stops it; return once everything is closed."""
+    check_certificate(settings)
+    with ExitStack() as stack:
+        listener = stack.enter_context(listening_socket(settings.host, settings.port))
+        gateway = open_gateway()
+        stack.callback(gateway.close)
+        showcase = Showcase(settings.folder / "showcase") if page else None
+        if showcase is not None:
+            stack.callback(showcase.close)
+        app = create_app(settings, gateway, showcase)
+        gateway.start()
+        if showcase is not None:
+            showcase.start()
+        address = service_url(settings, listener)
+        server = _Server(app, settings, lambda: announce(address, first_token(gateway)))
+        with _stopped_by_signals(server):
+            server.run(sockets=[listener])
+
+
+def first_token(gateway: Gateway) -> Token | None:
+    """Return the token of the first operator, made by this very call; None if there is an operator already."""
+    token = gateway.principals.first_run()
+    if token is not None:
+        made = gateway.principals.list()[0]
+        gateway.audit.append(MACHINE, "create principal", {"principal": made.id, "name": made.name, "role": made.role})
+    return token
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket at the address; whoever connects is refused until the service answers."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InputError(f"the host {host!r} is no address of this machine: {error.strerror or error}.") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise ServiceError(
+            f"the service cannot listen on {host} port {port}: {error.strerror or error}. Stop what is there, or "
+            "choose another --port; 0 takes a free one."
+        ) from None
+    return listener
+
+
+def service_url(settings: ServiceSettings, listener: socket.socket) -> str:
+    """Return the address at which a browser finds the service."""
+    host = settings.host.strip("[]")
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if settings.encrypted else 'http'}://{shown}:{listener.getsockname()[1]}"
+
+
+def check_certificate(settings: ServiceSettings) -> None:
+    """Refuse a certificate and key that cannot be used, before anything is opened."""
+    if settings.certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, password="")
+    except (OSError, ValueError):
+        raise InputError(
+            f"the certificate {settings.certificate} and the key {settings.key} cannot be used: they must be PEM files "
+            "that belong together, and the key without a password."
+        ) from None
+
+
+class _Server(uvicorn.Server):
+    """Tells when it answers; what it would log is left to the audit log and to the answers themselves."""
+
+    def __init__(self, app: Any, settings: ServiceSettings, started: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                ssl_certfile=settings.certificate,
+                ssl_keyfile=settings.key,
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                lifespan="off",
+                ws="none",
+                timeout_graceful_shutdown=_PATIENCE,
+            )
+        )
+        self._tell = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, then tell so."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._tell()
+
+
+@contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Let signals stop the server, also before it watches for them itself and when it passes them on at its end."""
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,142 @@
+"""Every endpoint, asked by everybody: the table below is what happens, and it agrees with the table of access."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from blindsight.service.access import ACCESS
+
+CALLERS = ("anonymous", "ann", "bob", "weather", "rival", "operator", "expired", "revoked")
+NAMES = itertools.count()
+
+# What is asked for is ann's (or weather's). 403: not for this role, or not yours; 404: does not exist for you.
+#                                            anonymous owner other  app other  operator expired revoked
+MATRIX = {
+    ("GET", "/v1/me"): "                         401   200   200   200   200   200      401     401",
+    ("GET", "/v1/principals"): "                 401   403   403   403   403   200      401     401",
+    ("POST", "/v1/principals"): "                401   403   403   403   403   201      401     401",
+    ("DELETE", "/v1/principals/{id}"): "         401   403   403   403   403   200      401     401",
+    ("POST", "/v1/principals/{id}/token"): "     401   403   403   403   403   201      401     401",
+    ("GET", "/v1/attributes"): "                 401   200   200   200   200   200      401     401",
+    ("GET", "/v1/people/{person}"): "            401   200   403   403   403   200      401     401",
+    ("PUT", "/v1/people/{person}/private"): "    401   202   403   403   403   403      401     401",
+    ("POST", "/v1/people/{person}/odometer"): "  401   202   403   403   403   202      401     401",
+    ("GET", "/v1/people/{person}/frames"): "     401   200   403   403   403   403      401     401",
+    ("POST", "/v1/people/{person}/frames"): "    401   201   403   403   403   403      401     401",
+    ("GET", "/v1/people/{person}/frames/{frame}"): "401 200  403   403   403   403      401     401",
+    ("DELETE", "/v1/people/{person}/frames/{frame}"): "401 200 403 403   403   403      401     401",
+    ("PUT", "/v1/apps/{app}/public"): "          401   403   403   200   403   403      401     401",
+    ("POST", "/v1/proposals"): "                 401   403   403   202   202   403      401     401",
+    ("GET", "/v1/proposals"): "                  401   200   200   200   200   200      401     401",
+    ("GET", "/v1/proposals/{job}"): "            401   200   404   200   404   200      401     401",
+    ("POST", "/v1/proposals/{job}/answer"): "    401   200   404   403   403   403      401     401",
+    ("GET", "/v1/grants"): "                     401   200   200   200   200   200      401     401",
+    ("POST", "/v1/grants/{number}/revocation"): "401   200   404   403   403   200      401     401",
+    ("POST", "/v1/releases"): "                  401   403   403   200   403   403      401     401",
+    ("GET", "/v1/attackers"): "                  401   200   200   403   403   200      401     401",
+    ("POST", "/v1/attackers"): "                 401   403   403   403   403   202      401     401",
+    ("POST", "/v1/reviews"): "                   401   403   403   403   403   202      401     401",
+    ("GET", "/v1/log"): "                        401   403   403   403   403   200      401     401",
+    ("GET", "/v1/log/check"): "                  401   403   403   403   403   200      401     401",
+    ("GET", "/v1/log/export"): "                 401   403   403   403   403   200      401     401",
+    ("GET", "/v1/ledger"): "                     401   403   403   403   403   200      401     401",
+    ("GET", "/v1/indexes"): "                    401   200   200   200   200   200      401     401",
+    ("POST", "/v1/indexes/{name}/query"): "      401   404   404   404   404   404      401     401",  # there is none
+    ("GET", "/v1/runs"): "                       401   200   200   403   403   200      401     401",
+    ("GET", "/v1/runs/{name}"): "                401   404   404   403   403   404      401     401",
+    ("GET", "/v1/statements"): "                 401   200   200   200   200   200      401     401",
+    ("GET", "/v1/jobs/{job}"): "                 401   200   404   200   404   200      401     401",
+    ("DELETE", "/v1/jobs/{job}"): "              401   403   404   200   404   200      401     401",
+}
+BODIES: dict[tuple[str, str], Any] = {
+    ("PUT", "/v1/people/{person}/private"): {"attributes": ["smiling"]},
+    ("PUT", "/v1/apps/{app}/public"): {"attributes": ["gender"]},
+    ("POST", "/v1/proposals"): {"person": "ann"},
+    ("POST", "/v1/proposals/{job}/answer"): {"answer": "refuse"},
+    ("POST", "/v1/grants/{number}/revocation"): {"reason": "enough"},
+    ("POST", "/v1/releases"): {"person": "ann", "latest": 1},
+    ("POST", "/v1/attackers"): {"name": "naive Bayes, tuned"},
+}
+
+
+def concrete(service: Any, method: str, path: str) -> tuple[str, dict[str, Any]]:
+    """Return a request for something of ann's or weather's that is there, made just for it."""
+    sent: dict[str, Any] = {"json": BODIES[method, path]} if (method, path) in BODIES else {}
+    values = {"person": "ann", "app": "weather", "name": "none"}
+    if "{id}" in path:
+        values["id"] = service.as_("operator").create_principal(f"passing {next(NAMES)}", "app")[0].id
+    if path == "/v1/principals" and method == "POST":
+        sent = {"json": {"name": f"new {next(NAMES)}", "role": "app"}}
+    if "frames" in path or "query" in path:
+        sent = {"content": service.picture()} if method == "POST" else {}
+        values["frame"] = service.as_("ann").add_frame(service.picture())
+    if "{job}" in path:
+        values["job"] = service.as_("weather").propose("ann").id
+        if "proposals" in path:
+            service.work()
+    if "{number}" in path or path == "/v1/releases":
+        used = sum(grant.released for grant in service.as_("weather").grants())
+        values["number"] = str(service.grant(frames=used + 1))
+    return path.format(**values), sent
+
+
+@pytest.mark.parametrize(("method", "path"), list(ACCESS))
+def test_matrix(shared_service: Any, method: str, path: str) -> None:
+    expected = dict(zip(CALLERS, map(int, MATRIX[method, path].split()), strict=True))
+    address, sent = concrete(shared_service, method, path)
+    found: dict[str, int] = {}
+    for caller in sorted(CALLERS, key=lambda name: expected[name] < 400):  # who is refused comes first
+        if 200 in found.values():  # what one may end is not there for the next
+            address, sent = concrete(shared_service, method, path)
+        answer = shared_service.call(caller, method, address, **sent)
+        found[caller] = answer.status_code
+        if answer.status_code >= 400:
+            assert list(answer.json()) == ["error"]
+    shared_service.work()
+    assert found == expected
+
+
+def test_table_and_matrix_agree() -> None:
+    roles = {"ann": "owner", "weather": "app", "operator": "operator"}
+    assert set(MATRIX) == set(ACCESS)
+    for route, row in MATRIX.items():
+        statuses = dict(zip(CALLERS, map(int, row.split()), strict=True))
+        allowed = {role for caller, role in roles.items() if statuses[caller] != 403}
+        assert allowed == ACCESS[route] or route == ("DELETE", "/v1/jobs/{job}")  # ann may, but only what she asked for
+
+
+def test_refusals_change_nothing(service: Any) -> None:
+    """Nobody without the right leaves a trace of having done anything."""
+    before = service.gateway.audit.head()
+    for method, path in ACCESS:
+        address = path.format(id="x", person="ann", frame="x", app="weather", job="x", number="1", name="x")
+        for caller in ("anonymous", "expired", "revoked"):
+            answer = service.call(caller, method, address, content=b"{", headers={"Content-Type": "application/json"})
+            assert answer.status_code == 401  # before the body is looked at
+            assert answer.headers["www-authenticate"] == "Bearer"
+    assert service.gateway.audit.head() == before
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Basic {}", "bearer x{}", "Bearer {}x", "Bearer {} {}", "Bearer é", "Bearer '; DROP TABLE"],
+)
+def test_malformed_credentials_open_nothing(service: Any, header: str) -> None:
+    token = service.tokens["operator"]
+    sent = {"Authorization": header.format(token, token).encode()}
+    assert service.call("anonymous", "GET", "/v1/me", headers=sent).status_code == 401
+
+
+def test_a_token_in_the_address_or_a_cookie_opens_nothing(service: Any) -> None:
+    token = service.tokens["operator"]
+    assert service.call("anonymous", "GET", f"/v1/me?token={token}&authorization=Bearer+{token}").status_code == 401
+    cookie = {"Cookie": f"blindsight_token={token}"}
+    assert service.call("anonymous", "GET", "/v1/me", headers=cookie).status_code == 401
+
+
+def test_a_revoked_token_opens_nothing_from_the_next_request_on(service: Any) -> None:
+    operator, weather = service.as_("operator"), service.as_("weather")
+    assert service.call("weather", "GET", "/v1/me").status_code == 200
+    operator.revoke_principal(weather.me.id)
+    assert service.call("weather", "GET", "/v1/me").status_code == 401

@@ -1,0 +1,125 @@
+"""The document describes what the service does: every answer, an example of everything, and nothing else happens."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.strategies import one_of
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from blindsight.service import models
+from blindsight.service.access import ACCESS, OPEN
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture
+def document(service: Any) -> dict[str, Any]:
+    answer = service.call("anonymous", "GET", "/v1/openapi.json")
+    assert answer.status_code == 200
+    return dict(answer.json())
+
+
+def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (method.upper(), path): operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_document_holds_every_route_and_who_may_use_it(document: dict[str, Any]) -> None:
+    described = operations(document)
+    assert set(described) == set(ACCESS) | {("GET", "/v1/health")}
+    assert {route: frozenset(described[route]["x-roles"]) for route in ACCESS} == ACCESS
+    assert all(described[route]["security"] == [{"token": []}] for route in ACCESS)
+    assert all("security" not in operation for route, operation in described.items() if route in OPEN)
+
+
+def test_every_refusal_is_described_and_has_one_shape(document: dict[str, Any]) -> None:
+    for (method, path), operation in operations(document).items():
+        if (method, path) in OPEN:
+            continue
+        answers = operation["responses"]
+        assert {"401", "403", "422", "429", "503"} <= set(answers)
+        assert len({"200", "201", "202"} & set(answers)) == 1
+        assert ("requestBody" not in operation) or {"400", "413"} <= set(answers)
+        assert ("{" not in path) or "404" in answers or path == "/v1/apps/{app}/public"
+        for status, answer in answers.items():
+            if int(status) >= 400:
+                assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/Problem")
+        assert operation["description"]
+
+
+def test_every_body_has_an_example_that_is_valid(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    inner = {"Hit", "ScopeView", "StatementView"}  # shown inside others
+    for name, schema in schemas.items():
+        if name in inner or schema.get("type") != "object":
+            continue
+        (example,) = schema["examples"]
+        getattr(models, name).model_validate(example)
+
+
+def test_no_body_has_text_or_a_list_without_an_end(document: dict[str, Any]) -> None:
+    requests = {
+        operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        for operation in operations(document).values()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    }
+    assert len(requests) == 8
+    for name in requests:
+        schema = document["components"]["schemas"][name]
+        assert schema["additionalProperties"] is False
+        for field in schema["properties"].values():
+            for part in field.get("anyOf", [field]):
+                bounded = {"string": "maxLength", "array": "maxItems", "integer": "maximum"}.get(part.get("type", ""))
+                assert bounded is None or bounded in part or "enum" in part
+
+
+def explore(service: Any, role: str, examples: int) -> int:
+    """Send generated requests, right and wrong ones, to every operation and to things that are there; count them."""
+    described = schemathesis.openapi.from_url(f"{service.url}/v1/openapi.json")
+    existing = {
+        "person": "ann",
+        "app": "weather",
+        "frame": service.as_("ann").frames()[0],
+        "job": service.as_("weather").propose("ann").id,
+        "number": service.grant(app="rival"),
+        "id": service.as_("rival").me.id,
+    }
+    statuses: Counter[int] = Counter()
+
+    def send(case: Any) -> None:
+        answer = case.call(headers={"Authorization": f"Bearer {service.tokens[role]}"})
+        case.validate_response(answer, checks=CHECKS)
+        statuses[answer.status_code] += 1
+
+    for operation in (found.ok() for found in described.get_all_operations()):
+        known = {name: value for name, value in existing.items() if f"{{{name}}}" in operation.path}
+        kinds = [operation.as_strategy(path_parameters=known or None)]
+        if operation.path_parameters or operation.query or operation.body:
+            kinds += [operation.as_strategy(), operation.as_strategy(GenerationMode.NEGATIVE)]
+        limits = settings(max_examples=examples, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        limits(given(one_of(kinds))(send))()
+    assert any(status < 300 for status in statuses)
+    return statuses.total()
+
+
+@pytest.mark.parametrize("role", ["ann", "weather", "operator"])
+def test_generated_requests_get_only_described_answers(service: Any, role: str) -> None:
+    assert explore(service, role, examples=4) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["ann", "weather", "operator"])
+def test_many_generated_requests_get_only_described_answers(service: Any, role: str) -> None:
+    assert explore(service, role, examples=60) > 1000

@@ -1,0 +1,180 @@
+"""A service on small pictures whose pixels are features, with light attackers, so that it verifies in no time.
+
+Run as a program, with a folder, it is a service to be killed.
+"""
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from sklearn.linear_model import LogisticRegression
+
+from blindsight.data import Dataset
+from blindsight.service.gateway import Gateway
+from blindsight.service.principals import Principal
+from blindsight.service.settings import ServiceSettings
+from blindsight.sift.attackers import Attacker
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.verify import Verifier
+
+SIDE, FEATURES = 8, 20
+LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))])
+
+
+class Cells:
+    """The first pixels of a picture as features."""
+
+    def fit(self, images):
+        return self
+
+    def transform(self, images):
+        grey = images.reshape(len(images), -1, 3)[:, :FEATURES, 0]
+        return ((grey.astype(np.float32) - 128) / 24).astype(np.float32)
+
+    def fingerprint(self):
+        return "cells 1"
+
+
+def traits(people: int, seed: int, per_person: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features 0 is noise, 1 shows smiling, 2-5 gender, 6-9 age; 10 and 11 show smiling as an XOR."""
+    rng = np.random.default_rng(seed)
+    who = np.repeat(np.arange(people), per_person)
+    labels = np.repeat(rng.integers(0, 2, (people, 3)), per_person, axis=0)
+    smiling, gender, age = (2 * labels - 1).T
+    X = rng.normal(size=(len(who), FEATURES))
+    X[:, 1] = smiling + 0.5 * X[:, 1]
+    X[:, 2:6] += 0.9 * gender[:, None]
+    X[:, 6:10] += 0.9 * age[:, None]
+    coin = rng.choice([-1, 1], len(who))
+    X[:, 10], X[:, 11] = coin + 0.2 * X[:, 10], coin * smiling + 0.2 * X[:, 11]
+    return X, labels.astype(np.int8), who
+
+
+def pictures(X: np.ndarray) -> np.ndarray:
+    images = np.full((len(X), SIDE * SIDE, 3), 128, dtype=np.uint8)
+    images[:, :FEATURES] = np.clip(np.rint(128 + 24 * X), 0, 255).astype(np.uint8)[:, :, None]
+    return images.reshape(-1, SIDE, SIDE, 3)
+
+
+def collection(people: int = 3000) -> Dataset:
+    X, labels, who = traits(people, seed=1)
+    return Dataset(
+        name="small pictures",
+        licence="none",
+        source="this test",
+        images=pictures(X),
+        attributes=labels,
+        attribute_names=("smiling", "gender", "age"),
+        persons=who,
+    )
+
+
+def png(image: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(image).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def frames(count: int, seed: int = 5) -> list[bytes]:
+    return [png(image) for image in pictures(traits(1, seed, per_person=count)[0])]
+
+
+DATASET = collection()
+
+
+def open_service(folder: Path, *, verifier: Verifier = LIGHT, **more: Any) -> Gateway:
+    settings = ServiceSettings(folder, **more)
+    return Gateway.open(settings, DATASET, Cells(), verifier=verifier, learner=PPLS(5, np.inf))
+
+
+def linear(*weights: dict[int, float], **more: Any) -> dict[str, Any]:
+    """The JSON of a sift of one number per dictionary from features to weights."""
+    matrix = np.zeros((FEATURES, len(weights)))
+    for column, entries in enumerate(weights):
+        for feature, weight in entries.items():
+            matrix[feature, column] = weight
+    return {"mean": [0.0] * FEATURES, "scale": [1.0] * FEATURES, "matrix": matrix.tolist(), **more}
+
+
+GENDER = linear({2: 1.0, 3: 1.0}, {4: 1.0, 5: 1.0})
+PLUS, MINUS = linear({0: 1.0, 1: 0.08}), linear({0: 1.0, 1: -0.08})  # alone harmless, together nearly everything
+SMILE, XOR = linear({1: 1.0}), linear({10: 1.0}, {11: 1.0})
+
+
+class Cast:
+    """An operator, Ann who hides smiling and has three frames, and apps that ask for gender."""
+
+    def __init__(self, gateway: Gateway, apps: str = "XYZ") -> None:
+        gateway.principals.first_run()
+        self.operator = next(one for one in gateway.principals.list() if one.role == "operator")
+        self.ann, self.ann_token = gateway.create_principal(self.operator, "Ann", "owner")
+        self.apps: dict[str, Principal] = {}
+        gateway.set_private(self.ann, ["smiling"])
+        self.frames = [gateway.add_frame(self.ann, content) for content in frames(3)]
+        for name in apps:
+            self.apps[name] = gateway.create_principal(self.operator, name, "app")[0]
+            gateway.register_app(self.apps[name], ["gender"])
+        work(gateway)
+
+    @classmethod
+    def again(cls, gateway: Gateway) -> "Cast":
+        """The same people after a restart."""
+        cast = cls.__new__(cls)
+        known = gateway.principals.list()
+        cast.operator = next(one for one in known if one.role == "operator")
+        cast.ann = next(one for one in known if one.name == "Ann")
+        cast.apps = {one.name: one for one in known if one.role == "app"}
+        cast.frames = list(gateway.frame_ids(cast.ann))
+        return cast
+
+
+def work(gateway: Gateway) -> None:
+    """Do all that is queued."""
+    while gateway.worker.run_one() is not None:
+        pass
+
+
+def asked(gateway: Gateway, cast: Cast, sift: Any = None, app: str = "X", **more: Any) -> str:
+    """Propose and verify; return the job."""
+    job = gateway.propose(cast.apps[app], "Ann", sift, **more)
+    work(gateway)
+    return job.id
+
+
+def granted(gateway: Gateway, cast: Cast, sift: Any = None, app: str = "X", **more: Any) -> int:
+    number = gateway.answer(cast.ann, asked(gateway, cast, sift, app, **more), "allow").grant
+    assert number is not None
+    return number
+
+
+def tell(word: Any) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def releasing(folder: Path) -> None:
+    """Release for ever, telling of each one that an app would have got."""
+    gateway = open_service(folder)
+    cast = Cast.again(gateway)
+    while True:
+        tell(len(gateway.release(cast.apps["X"], "Ann", latest=1).rows))
+
+
+def verifying(folder: Path) -> None:
+    """Start a verification that tells when it has begun and never ends."""
+
+    def endless(seed: int) -> Any:
+        tell("attacking")
+        sys.stdin.read()
+
+    gateway = open_service(folder, verifier=Verifier([Attacker("logistic", endless)]))
+    cast = Cast.again(gateway)
+    tell(gateway.propose(cast.apps["X"], "Ann", GENDER).id)
+    gateway.worker.run_one()
+
+
+if __name__ == "__main__":
+    {"releasing": releasing, "verifying": verifying}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,555 @@
+"""Whoever asks gets what is theirs, what was verified and what was allowed; all of it stands in the log first."""
+
+import json
+
+import numpy as np
+import pytest
+from smallservice import GENDER, MINUS, PLUS, SMILE, XOR, Cast, asked, granted, linear, open_service, work
+
+from blindsight.errors import (
+    BudgetExceededError,
+    CorruptFileError,
+    InputError,
+    PrivacyError,
+    StorageError,
+    UnknownNameError,
+)
+from blindsight.service.gateway import MOST_WAITING
+from blindsight.service.principals import Principal
+from blindsight.service.worker import Worker
+
+EVIL = "'; DROP TABLE log; --<script>alert(1)</script>${7*7}../../etc/passwd"
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    opened = open_service(tmp_path / "service")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def cast(gateway):
+    return Cast(gateway)
+
+
+def actions(gateway, *wanted):
+    entries = gateway.audit.entries(limit=1000)
+    return [entry for entry in entries if entry.action in wanted]
+
+
+# --- from a proposal to a release ---
+
+
+def test_included_mode_gives_a_label(gateway, cast):
+    job = asked(gateway, cast)
+    seen = gateway.proposal(cast.ann, job)
+    assert (seen.state, seen.mode, seen.verdict, seen.answer) == ("done", "included", "accept", None)
+    assert "App X asks for gender. You hide smiling." in seen.sentence
+    assert seen.evidence["report"]["certificates"]
+    number = gateway.answer(cast.ann, job, "allow").grant
+    out = gateway.release(cast.apps["X"], "Ann", frames=cast.frames[:1])
+    assert (out.grant, out.labels, np.shape(out.rows)) == (number, ("gender",), (1, 1))
+    assert out.rows[0][0] in (0, 1)
+
+
+def test_unincluded_mode_gives_the_numbers_of_the_platforms_version(gateway, cast):
+    number = granted(gateway, cast, GENDER, frames=2)
+    out = gateway.release(cast.apps["X"], "Ann", latest=2)
+    assert (out.grant, out.labels, np.shape(out.rows)) == (number, None, (2, 2))
+    (grant,) = gateway.grants(cast.ann)
+    assert (grant.standing, grant.frames, grant.released, grant.mode) == ("live", 2, 2, "unincluded")
+    assert grant.evidence["report"]["verdict"] == "accept"
+
+
+def test_an_app_is_told_the_verdict_and_no_more(gateway, cast):
+    app = cast.apps["X"]
+    for sift, verdict in ((GENDER, "accept"), (SMILE, "reject")):
+        job = asked(gateway, cast, sift)
+        seen, told = gateway.proposal(app, job), gateway.job(app, job)
+        assert (seen.verdict, seen.sentence, seen.evidence, seen.doing, seen.done) == (verdict, None, None, "", 1.0)
+        assert (told.result, told.payload, told.error) == ({"verdict": verdict}, {}, None)
+    assert all(one.sentence is None for one in gateway.proposals(app))
+    assert [one.verdict for one in gateway.proposals(cast.ann)] == ["reject", "accept"]
+    gateway.answer(cast.ann, gateway.proposals(cast.ann)[1].job, "allow")
+    (grant,) = gateway.grants(app)
+    assert (grant.reason, grant.evidence) == (None, None)
+    ((subject, statement),) = gateway.statements(app)
+    assert (subject, statement["evidence"]) == ("grant 1: X about Ann", "")
+    assert gateway.statements(cast.ann)[0][1]["evidence"]
+
+
+def test_what_leaks_is_not_granted(gateway, cast):
+    job = asked(gateway, cast, SMILE)
+    with pytest.raises(PrivacyError, match="That is too much: the app gets nothing"):
+        gateway.answer(cast.ann, job, "allow")
+    assert gateway.proposal(cast.ann, job).answer is None
+    assert gateway.grants(cast.ann) == ()
+    with pytest.raises(PrivacyError, match="has no grant"):
+        gateway.release(cast.apps["X"], "Ann", latest=1)
+    assert [entry.action for entry in actions(gateway, "refuse grant", "refuse release", "grant", "release")] == [
+        "refuse grant",
+        "refuse release",
+    ]
+
+
+def test_what_cannot_be_verified_is_denied_and_the_app_does_not_learn_why(gateway, cast):
+    gateway.register_app(cast.apps["X"], ["smiling"])
+    job = asked(gateway, cast)
+    assert "both public and private" in gateway.proposal(cast.ann, job).sentence
+    assert gateway.proposal(cast.apps["X"], job).verdict == "denied"
+    assert gateway.job(cast.apps["X"], job).result == {"verdict": "denied"}
+    with pytest.raises(InputError, match="nothing to answer"):
+        gateway.answer(cast.ann, job, "allow")
+
+
+def test_a_person_may_refuse_or_ask_for_less(gateway, cast):
+    no = asked(gateway, cast, GENDER)
+    assert gateway.answer(cast.ann, no, "refuse").answer == "refuse"
+    with pytest.raises(InputError, match="answered already: refuse"):
+        gateway.answer(cast.ann, no, "allow")
+    assert gateway.answer(cast.ann, no, "refuse").answer == "refuse"
+    less = gateway.answer(cast.ann, asked(gateway, cast, GENDER, app="Y"), "fewer").next
+    work(gateway)
+    assert gateway.proposal(cast.ann, less).evidence["report"]["certificates"]  # bits, which can be certified
+    assert gateway.proposal(cast.apps["Y"], less).verdict == "accept"
+    gateway.answer(cast.ann, less, "allow")
+    assert set(gateway.release(cast.apps["Y"], "Ann", latest=1).rows[0]) <= {0, 1}
+    with pytest.raises(UnknownNameError, match="unknown answer"):
+        gateway.answer(cast.ann, less, "maybe")
+
+
+def test_answering_twice_is_answering_once(gateway, cast):
+    job = asked(gateway, cast, GENDER)
+    assert gateway.answer(cast.ann, job, "allow").grant == gateway.answer(cast.ann, job, "allow").grant == 1
+    assert len(gateway.grants(cast.ann)) == 1
+
+
+def test_nothing_is_answered_before_it_is_verified(gateway, cast):
+    job = gateway.propose(cast.apps["X"], "Ann", GENDER).id
+    with pytest.raises(InputError, match="it is queued"):
+        gateway.answer(cast.ann, job, "allow")
+    gateway.cancel(cast.apps["X"], job)
+    with pytest.raises(InputError, match="it is cancelled"):
+        gateway.answer(cast.ann, job, "allow")
+
+
+# --- collusion and budgets ---
+
+
+def test_two_harmless_sifts_that_leak_together_are_refused(gateway, cast):
+    granted(gateway, cast, PLUS, "X")
+    job = asked(gateway, cast, MINUS, "Y")
+    seen = gateway.proposal(cast.ann, job)
+    assert seen.evidence["report"]["verdict"] == "accept"
+    assert (seen.verdict, seen.evidence["together"]["verdict"]) == ("reject", "reject")
+    assert "With app X together" in seen.sentence
+    with pytest.raises(PrivacyError, match="too much"):
+        gateway.answer(cast.ann, job, "allow")
+
+
+def test_no_more_frames_than_were_verified(gateway, cast):
+    granted(gateway, cast, GENDER, frames=2)
+    app = cast.apps["X"]
+    gateway.release(app, "Ann", latest=1)
+    with pytest.raises(BudgetExceededError, match=r"2 frame\(s\) of this person were verified .* 1 are released"):
+        gateway.release(app, "Ann", latest=2)
+    gateway.release(app, "Ann", frames=[cast.frames[0]])
+    with pytest.raises(BudgetExceededError):
+        gateway.release(app, "Ann", frames=[cast.frames[0]])
+    assert gateway.grants(app)[0].released == 2
+    frames = [entry.details["frames"] for entry in actions(gateway, "release")]
+    assert frames == [1, 1]
+
+
+def test_a_stream_goes_on_with_its_last_release(gateway, cast):
+    granted(gateway, cast, GENDER, frames=2, then="repeat")
+    first = gateway.release(cast.apps["X"], "Ann", frames=cast.frames[:2]).rows
+    assert gateway.release(cast.apps["X"], "Ann", frames=cast.frames[2:]).rows == first[1:]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"frames": [], "latest": None}, {"latest": 0}, {"latest": -1}, {"latest": 1001}])
+def test_a_release_says_which_frames(gateway, cast, wrong):
+    granted(gateway, cast, GENDER)
+    with pytest.raises(InputError):
+        gateway.release(cast.apps["X"], "Ann", **wrong)
+    with pytest.raises(InputError, match="got 9 of 3"):
+        gateway.release(cast.apps["X"], "Ann", latest=9)
+    with pytest.raises(UnknownNameError, match="unknown frame"):
+        gateway.release(cast.apps["X"], "Ann", frames=["0" * 32])
+    assert gateway.grants(cast.ann)[0].released == 0
+
+
+# --- changing one's mind ---
+
+
+def test_new_preferences_suspend_at_once_and_a_job_reviews(gateway, cast):
+    granted(gateway, cast, GENDER, "X")
+    granted(gateway, cast, linear({6: 1.0, 7: 1.0}), "Y")
+    job = gateway.set_private(cast.ann, ["smiling", "age"])
+    assert [grant.standing for grant in gateway.grants(cast.ann)] == ["suspended", "suspended"]
+    for name in "XY":
+        with pytest.raises(PrivacyError, match="is suspended"):
+            gateway.release(cast.apps[name], "Ann", latest=1)
+    assert gateway.set_private(cast.ann, ["smiling", "age"]).id == job.id  # queued already
+    work(gateway)
+    assert gateway.job(cast.ann, job.id).result == {"kept": [1], "revoked": [2]}
+    assert [grant.standing for grant in gateway.grants(cast.ann)] == ["live", "revoked"]
+    assert "guesses age right" in gateway.grants(cast.ann)[1].reason
+    gateway.release(cast.apps["X"], "Ann", latest=1)
+    order = [entry.action for entry in actions(gateway, "person", "confirm", "revoke", "release")]
+    assert order[1:] == ["person", "person", "confirm", "revoke", "release"]
+
+
+def test_a_new_attacker_ends_what_only_it_can_read(gateway, cast, tmp_path):
+    granted(gateway, cast, XOR)
+    name = "quadratic discriminant, tuned"
+    assert name in gateway.attackers()[1]
+    (job,) = gateway.add_attacker(cast.operator, name)
+    assert gateway.grants(cast.ann)[0].standing == "suspended"
+    work(gateway)
+    assert gateway.jobs.get(job.id).result == {"kept": [], "revoked": [1]}
+    assert f"{name} guesses smiling right" in gateway.grants(cast.operator)[0].reason
+    for wrong in (name, "no such attacker", EVIL):
+        with pytest.raises(InputError):
+            gateway.add_attacker(cast.operator, wrong)
+    gateway.close()
+    again = open_service(tmp_path / "service")
+    assert again.attackers()[0] == ("logistic", name)
+    again.close()
+
+
+def test_a_person_or_an_operator_ends_a_grant(gateway, cast):
+    for principal in (cast.ann, cast.operator):
+        number = granted(gateway, cast, GENDER)
+        assert gateway.revoke(principal, number, EVIL).standing == "revoked"
+        with pytest.raises(PrivacyError, match="has no grant"):
+            gateway.release(cast.apps["X"], "Ann", latest=1)
+    last = actions(gateway, "revoke")[-1]
+    assert (last.actor, last.details["grant"], last.details["reason"]) == (cast.operator.id, number, EVIL)
+    for wrong in (number, 99):
+        with pytest.raises(InputError):
+            gateway.revoke(cast.ann, wrong, "again")
+
+
+def test_the_odometer_is_measured_once(gateway, cast):
+    first = gateway.odometer(cast.ann, "Ann")
+    assert gateway.odometer(cast.ann, "Ann").id == first.id
+    work(gateway)
+    done = gateway.odometer(cast.operator, "Ann")
+    assert done.id == first.id
+    assert [reading["at_most"] for reading in done.result["readings"]] == [0.5]
+    granted(gateway, cast, PLUS)
+    second = gateway.odometer(cast.ann, "Ann")
+    assert second.id != first.id
+    work(gateway)
+    (reading,) = gateway.job(cast.ann, second.id).result["readings"]
+    assert reading["attribute"] == "smiling"
+    assert 0.5 < reading["guess"] < reading["at_most"] < 0.6
+
+
+# --- who may what ---
+
+
+def test_everyone_sees_only_what_is_theirs(gateway, cast):
+    bob, _ = gateway.create_principal(cast.operator, "Bob", "owner")
+    gateway.set_private(bob, ["age"])
+    job = asked(gateway, cast, GENDER)
+    gateway.answer(cast.ann, job, "allow")
+    for stranger in (bob, cast.apps["Y"]):
+        with pytest.raises(UnknownNameError, match="unknown job"):
+            gateway.proposal(stranger, job)
+        with pytest.raises(UnknownNameError, match="unknown job"):
+            gateway.cancel(stranger, job)
+        assert gateway.proposals(stranger) == gateway.grants(stranger) == ()
+    with pytest.raises(UnknownNameError, match="unknown job"):
+        gateway.answer(bob, job, "refuse")
+    with pytest.raises(UnknownNameError, match="unknown grant"):
+        gateway.revoke(bob, 1, "mine")
+    with pytest.raises(UnknownNameError, match="unknown frame"):
+        gateway.picture(bob, cast.frames[0])
+    with pytest.raises(UnknownNameError, match="unknown person"):
+        gateway.person(bob, "Ann")
+    with pytest.raises(UnknownNameError, match="unknown frame"):  # Ann's frames are not Bob's
+        gateway.delete_frame(bob, cast.frames[0])
+    assert gateway.person(bob, "Bob").private == ("age",)
+    assert gateway.person(cast.operator, "Ann").frames == 3
+
+
+def test_every_method_is_closed_to_other_roles(gateway, cast):
+    owner, app, operator = cast.ann, cast.apps["X"], cast.operator
+    for principal, call in [
+        *((one, lambda p: gateway.set_private(p, ["age"])) for one in (app, operator)),
+        *((one, lambda p: gateway.add_frame(p, b"")) for one in (app, operator)),
+        *((one, lambda p: gateway.picture(p, cast.frames[0])) for one in (app, operator)),
+        *((one, gateway.frame_ids) for one in (app, operator)),
+        *((one, lambda p: gateway.delete_frame(p, cast.frames[0])) for one in (app, operator)),
+        *((one, lambda p: gateway.answer(p, "0" * 32, "allow")) for one in (app, operator)),
+        *((one, lambda p: gateway.register_app(p, ["age"])) for one in (owner, operator)),
+        *((one, lambda p: gateway.propose(p, "Ann")) for one in (owner, operator)),
+        *((one, lambda p: gateway.release(p, "Ann", latest=1)) for one in (owner, operator)),
+        *((one, lambda p: gateway.add_attacker(p, "naive Bayes, tuned")) for one in (owner, app)),
+        *((one, gateway.review) for one in (owner, app)),
+        *((one, gateway.entries) for one in (owner, app)),
+        *((one, gateway.check_log) for one in (owner, app)),
+        *((one, lambda p: gateway.create_principal(p, "Eve", "operator")) for one in (owner, app)),
+        *((one, lambda p: gateway.revoke_principal(p, owner.id)) for one in (owner, app)),
+        *((one, lambda p: gateway.rotate_token(p, owner.id)) for one in (owner, app)),
+        (app, lambda p: gateway.revoke(p, 1, "no")),
+        (app, lambda p: gateway.person(p, "Ann")),
+        (app, lambda p: gateway.odometer(p, "Ann")),
+    ]:
+        with pytest.raises(PrivacyError, match="this is not for the role"):
+            call(principal)
+
+
+def test_an_app_that_asks_for_nothing_learns_no_names(gateway, cast):
+    stranger, _ = gateway.create_principal(cast.operator, "W", "app")
+    for call in (lambda: gateway.propose(stranger, "Ann"), lambda: gateway.release(stranger, "Ann", latest=1)):
+        with pytest.raises(InputError, match="say first what this app asks for") as error:
+            call()
+        assert "X" not in str(error.value)
+    with pytest.raises(UnknownNameError, match="unknown person 'Bob'"):
+        gateway.propose(cast.apps["X"], "Bob")
+
+
+def test_nobody_floods_the_queue(gateway, cast):
+    for _ in range(MOST_WAITING):
+        gateway.propose(cast.apps["X"], "Ann", GENDER)
+    for sift in (GENDER, None):
+        with pytest.raises(InputError, match="5 jobs of yours are waiting"):
+            gateway.propose(cast.apps["X"], "Ann", sift)
+    gateway.propose(cast.apps["Y"], "Ann", GENDER)
+
+
+def test_reviews_are_not_cancelled_by_those_they_concern(gateway, cast):
+    job = gateway.set_private(cast.ann, ["age"])
+    with pytest.raises(PrivacyError, match="a review only an operator"):
+        gateway.cancel(cast.ann, job.id)
+    assert gateway.cancel(cast.operator, job.id).state == "cancelled"
+
+
+# --- jobs that are stopped ---
+
+
+def stopping(gateway, monkeypatch, tmp_path, **more):
+    monkeypatch.setattr(gateway, "worker", Worker(gateway.jobs, gateway.worker._handlers, gateway.settings, **more))
+
+
+def test_a_cancelled_verification_decides_nothing(gateway, cast, monkeypatch, tmp_path):
+    clock = iter(range(10**6))
+    stopping(gateway, monkeypatch, tmp_path, clock=lambda: float(next(clock)), heartbeat=0)
+    job = gateway.propose(cast.apps["X"], "Ann", GENDER).id
+    progress = gateway.jobs.progress
+
+    def cancelling(id, doing, done):
+        if doing == "attacking" and not gateway.jobs.get(id).cancel:
+            gateway.cancel(cast.apps["X"], id)
+        return progress(id, doing, done)
+
+    monkeypatch.setattr(gateway.jobs, "progress", cancelling)
+    work(gateway)
+    assert gateway.proposal(cast.ann, job).state == "cancelled"
+    assert gateway.proposal(cast.ann, job).verdict is None
+    assert actions(gateway, "decision") == []
+
+
+def test_a_verification_that_takes_too_long_decides_nothing(gateway, cast, monkeypatch, tmp_path):
+    clock = iter([0.0, 1.0] + [10_000.0] * 1000)
+    stopping(gateway, monkeypatch, tmp_path, clock=lambda: next(clock), heartbeat=0)
+    job = asked(gateway, cast, GENDER)
+    assert gateway.proposal(cast.ann, job).state == "timed out"
+    assert gateway.proposal(cast.apps["X"], job).sentence is None
+    assert actions(gateway, "decision") == []
+
+
+# --- what is sent in ---
+
+NAN, INF = float("nan"), float("inf")
+
+
+def changed(**parts):
+    return {**linear({2: 1.0}), **parts}
+
+
+@pytest.mark.parametrize(
+    ("sift", "sentence"),
+    [
+        (changed(matrix=[[NAN]] * 20), "'matrix' of a sift must hold finite numbers"),
+        (changed(matrix=[[INF]] * 20), "finite"),
+        (changed(matrix=[[1e30]] * 20), "finite numbers within"),
+        (changed(matrix=[[10**400]] * 20), "must be a list of numbers"),
+        (changed(matrix=[["1"]] * 20), "must be a list of numbers"),
+        (changed(matrix=[[None]] * 20), "must be a list of numbers"),
+        (changed(matrix=[[1.0], [1.0, 2.0]]), "rows of the same length"),
+        (changed(matrix="import os"), "must be a list of numbers"),
+        (changed(matrix=[]), "needs a mean and a scale|must be a list"),
+        (changed(matrix=[[[1.0]]] * 20), "must be a list of numbers"),
+        (changed(matrix=[[0.0]] * 20), "column 0 of the matrix is zero"),
+        (changed(matrix=[[1.0]] * 19 + [[1e9]]), "times the median weight"),
+        (changed(scale=[0.0] * 20), "every scale must lie"),
+        (changed(mean=[0.0] * 19), "a mean and a scale per row"),
+        ({"mean": [0.0], "scale": [1.0], "matrix": [[1.0]]}, "takes 1 features; the platform has 20"),
+        (changed(matrix=[[1.0] * 65] * 20), "may let out 64 numbers"),
+        (changed(matrix=[[1.0] * 250_000] * 20), "4,000,000 numbers in all"),
+        (changed(pipeline="another"), "another feature pipeline"),
+        (changed(name="a\nb"), "one line"),
+        (changed(name="a" * 101), "one line"),
+        (changed(code="import os"), "unknown part of a sift 'code'"),
+        ({"kind": "pickle", "arrays": {}}, "unknown kind of sift 'pickle'"),
+        ({"kind": "linear", "settings": [], "arrays": {}}, "are a JSON object"),
+        ({"kind": "linear", "settings": {}, "arrays": {"mean": [0.0] * 20}}, "needs 'scale'|needs 'matrix'"),
+        ({"kind": "symbol", "settings": {}, "arrays": {}}, "symbol sift needs 'reading'|needs 'mean'"),
+        ({"kind": "symbol", "settings": {"reading": "ab"}, "arrays": {"weight0": [1.0]}}, "needs|do not fit"),
+        ([1, 2], "a sift is a JSON object"),
+        ({}, "needs 'mean'|linear sift needs"),
+    ],
+)
+def test_sifts_that_are_none_get_a_sentence(gateway, cast, sift, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gateway.propose(cast.apps["X"], "Ann", sift)
+    assert gateway.jobs.waiting(cast.apps["X"].id) == 0
+    assert actions(gateway, "try") == []  # and it counts as none
+
+
+def test_sifts_may_come_in_parts_and_with_levels(gateway, cast):
+    plain = linear({2: 1.0, 3: 1.0}, edges=[[0.0]], name="one bit")
+    parts = {name: plain[name] for name in ("mean", "scale", "matrix", "edges")}
+    declared = {"kind": "linear", "name": "one bit", "settings": {"pipeline": "cells 1"}, "arrays": parts}
+    jobs = [asked(gateway, cast, sift) for sift in (plain, declared)]
+    first, second = (gateway.proposal(cast.ann, job) for job in jobs)
+    assert first.evidence["sift"] == second.evidence["sift"]
+    assert first.evidence["report"]["certificates"]
+    assert len(actions(gateway, "try")) == 1  # the same sift is no second try
+
+
+@pytest.mark.parametrize(
+    ("frames", "then"), [(0, "refuse"), (-1, "refuse"), (True, "refuse"), (1001, "refuse"), (1, "x")]
+)
+def test_budgets_are_checked_before_anything_is_queued(gateway, cast, frames, then):
+    with pytest.raises(InputError):
+        gateway.propose(cast.apps["X"], "Ann", GENDER, frames=frames, then=then)
+    assert gateway.jobs.waiting(cast.apps["X"].id) == 0
+
+
+def test_an_attribute_without_labels_cannot_be_hidden(gateway, cast):
+    with pytest.raises(UnknownNameError, match="Without labels there is nothing to measure its leak against"):
+        gateway.set_private(cast.ann, ["mood"])
+    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
+
+
+def test_hostile_names_are_text_and_nothing_else(gateway, cast):
+    owner, _ = gateway.create_principal(cast.operator, EVIL, "owner")
+    app, _ = gateway.create_principal(cast.operator, EVIL + "2", "app")
+    gateway.set_private(owner, ["smiling"])
+    gateway.register_app(app, [EVIL])
+    job = gateway.propose(app, EVIL, {**GENDER, "name": EVIL})
+    work(gateway)
+    assert EVIL in gateway.proposal(owner, job.id).sentence
+    assert gateway.answer(owner, job.id, "allow").grant == 1
+    assert [one.person for one in gateway.grants(owner)] == [EVIL]
+    for id in (EVIL, "../../" + job.id, job.id + "\0"):
+        with pytest.raises(UnknownNameError):
+            gateway.proposal(owner, id)
+    assert gateway.check_log(cast.operator).ok
+    with pytest.raises(InputError):
+        gateway.set_private(owner, ["smiling\n"])
+
+
+# --- the log ---
+
+
+def test_the_log_tells_who_did_what_and_holds_no_secrets(gateway, cast):
+    granted(gateway, cast, GENDER, frames=2)
+    gateway.release(cast.apps["X"], "Ann", latest=2)
+    (entry,) = actions(gateway, "release")
+    assert entry.actor == cast.apps["X"].id
+    assert {key: entry.details[key] for key in ("person", "grant", "frames", "width")} == {
+        "person": "Ann",
+        "grant": 1,
+        "frames": 2,
+        "width": 2,
+    }
+    (grant,) = actions(gateway, "grant")
+    assert (grant.actor, grant.details["app"], len(grant.details["evidence"])) == (cast.ann.id, "X", 64)
+    assert "report" not in grant.details
+    text = json.dumps([[one.actor, one.action, dict(one.details)] for one in gateway.entries(cast.operator)])
+    assert cast.ann_token not in text
+    assert gateway.check_log(cast.operator).ok
+
+
+def test_where_the_log_cannot_be_written_nothing_happens(gateway, cast, monkeypatch):
+    job = asked(gateway, cast, GENDER)
+    granted(gateway, cast, GENDER, "Y")
+    gone = StorageError("the database could not be reached.")
+
+    def failing(*args, **kwargs):
+        raise gone
+
+    monkeypatch.setattr(gateway.audit, "append", failing)
+    for call in (
+        lambda: gateway.answer(cast.ann, job, "allow"),
+        lambda: gateway.release(cast.apps["Y"], "Ann", latest=1),
+        lambda: gateway.set_private(cast.ann, ["age"]),
+        lambda: gateway.revoke(cast.ann, 1, "no"),
+        lambda: gateway.add_attacker(cast.operator, "naive Bayes, tuned"),
+        lambda: gateway.register_app(cast.apps["Y"], ["age"]),
+    ):
+        with pytest.raises(StorageError, match="could not be reached"):
+            call()
+    monkeypatch.undo()
+    (grant,) = gateway.grants(cast.ann)
+    assert (grant.app, grant.standing, grant.released) == ("Y", "live", 0)
+    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
+    assert gateway.attackers()[0] == ("logistic",)
+
+
+# --- restarts ---
+
+
+def test_everything_survives_a_restart(tmp_path):
+    first = open_service(tmp_path / "service")
+    cast = Cast(first)
+    granted(first, cast, GENDER, "X")
+    first.release(cast.apps["X"], "Ann", latest=1)
+    waiting = asked(first, cast, linear({6: 1.0}), "Y")
+    seen = first.proposal(cast.ann, waiting)
+    with pytest.raises(StorageError, match="another service uses"):
+        open_service(tmp_path / "service")
+    first.close()
+
+    second = open_service(tmp_path / "service")
+    cast = Cast.again(second)
+    assert second.proposal(cast.ann, waiting) == seen
+    assert second.answer(cast.ann, waiting, "fewer").next
+    with pytest.raises(BudgetExceededError):
+        second.release(cast.apps["X"], "Ann", latest=1)
+    assert second.check_log(cast.operator).ok
+    second.close()
+
+
+def test_a_proposal_that_was_tampered_with_is_refused(gateway, cast, tmp_path):
+    good, bad = asked(gateway, cast, GENDER), asked(gateway, cast, SMILE, "Y")
+    folder = tmp_path / "service" / "proposals"
+    (folder / bad / "applied.npz").replace(folder / good / "applied.npz")
+    with pytest.raises(CorruptFileError, match="another proposal than it says"):
+        gateway.answer(cast.ann, good, "allow")
+    assert gateway.grants(cast.ann) == ()
+
+
+def test_a_proposal_goes_stale(gateway, cast):
+    job = asked(gateway, cast, GENDER)
+    gateway.set_private(cast.ann, ["smiling", "age"])
+    with pytest.raises(PrivacyError, match="changed since this was verified"):
+        gateway.answer(cast.ann, job, "allow")
+
+
+def test_principals_come_and_go(gateway, cast):
+    token = gateway.rotate_token(cast.operator, cast.ann.id)
+    assert gateway.principals.authenticate(cast.ann_token) is None
+    assert gateway.principals.authenticate(token).name == "Ann"
+    gateway.revoke_principal(cast.operator, cast.ann.id)
+    assert gateway.principals.authenticate(token) is None
+    assert [entry.actor for entry in actions(gateway, "rotate token", "revoke principal")] == [cast.operator.id] * 2
+    with pytest.raises(UnknownNameError):
+        gateway.revoke_principal(Principal("operator-x", "eve", "operator"), "owner-none")
