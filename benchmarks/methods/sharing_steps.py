@@ -39,18 +39,21 @@ class Steps:
 
 
 def both(given: Steps, *, seed: int, share: float, half: bool = False, journal: bool = False) -> Answer:
-    """Train the same network twice, block by block in turn; return CPU seconds of each, bytes, and both results."""
+    """Train the same network twice, block by block in turn; return CPU seconds, bytes and both results."""
     with _one_thread(), TemporaryDirectory() as folder:
         plain = PlainLoop(given.network)
         shared = SharedLoop(
             given.network, Sharing(share, half=half), Path(folder) / "server" if journal else None, seed
         )
-        seconds = []
+        seconds, served = [], []
         for number, photos in enumerate([given.blocks[0], *given.blocks]):  # the first to warm up
+            before = shared.server_seconds
             pair = [_timed(loop, given.photos[photos], given.labels[photos]) for loop in _turns(plain, shared, number)]
             seconds.append(pair if number % 2 == 0 else pair[::-1])
+            served.append(shared.server_seconds - before)
         return {
             "seconds": np.array(seconds[1:]),
+            "served": np.array(served[1:]),
             "uploads": np.array(shared.uploads),
             "downloads": np.array(shared.downloads),
             "plain": plain.parameters(),
@@ -109,6 +112,7 @@ class SharedLoop:
         self.initial = trainer.initial()
         self.sent: list[bytes] = []
         self.downloads: list[int] = []
+        self.server_seconds = 0.0
         self._server = ParameterServer(self.terms, self.initial, folder=folder)
         self._participant = Participant("one", self.terms, trainer, sharing, random_state=seed)
 
@@ -122,10 +126,16 @@ class SharedLoop:
         participant, server = self._participant, self._server
         participant.gather(photos, labels)
         while participant.ready:
-            answer = server.answer(participant.request())
+            request = participant.request()
+            begun = time.process_time()
+            answer = server.answer(request)
+            answered = time.process_time()
             participant.take(answer)
             upload = participant.train()
-            participant.settle(server.receive(upload))
+            sent = time.process_time()
+            receipt = server.receive(upload)
+            self.server_seconds += answered - begun + time.process_time() - sent
+            participant.settle(receipt)
             self.downloads.append(len(answer))
             self.sent.append(upload)
 

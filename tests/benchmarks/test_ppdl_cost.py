@@ -59,9 +59,10 @@ def test_answers_of_different_sizes_are_refused():
 
 def test_targets_are_judged_by_the_mean_of_medians():
     seconds = np.array([[1.0, 1.1], [1.0, 1.2], [2.0, 2.2]])
-    answer = {"plain": np.zeros(100), "shared": np.zeros(100), "seconds": seconds}
+    answer = {"plain": np.zeros(100), "shared": np.zeros(100), "seconds": seconds, "served": np.array([0.05, 0.1, 0.1])}
     figures = ppdl_cost.score(1, {**answer, "uploads": np.array([60, 68]), "downloads": np.array([400])})
-    assert figures["ratio"] == pytest.approx(1.1)
+    assert figures["whole ratio"] == pytest.approx(1.1)
+    assert figures["ratio"] == pytest.approx(1.05)
     assert figures["of dense"] == 0.16
     result = Result("ppdl-cost", "small-cnn", "steps", {"share": 0.1}, 0, score=figures)
     targets = {row[0]: row[-1] for row in ppdl_cost.sections([result])[0].rows}

@@ -95,10 +95,10 @@ def test_lines_table_holds_first_middle_and_last_day(proven: SharingResult) -> N
     ours = proven.timeline.line(OURS)
     assert rows[OURS][1:4] == tuple(f"{ours.accuracy[day]:.3f}" for day in (0, 4, 8))
     assert rows[OURS][-2:] == ("-", "nobody")  # no noise: nothing is proven
-    assert rows["noise per photo, eps 8"][-2:] == ("8.00", "everybody, also the server")
+    assert rows["noise per photo, eps 8"][-2:] == ("8.00", "everybody")
     assert rows["DP-FedAvg, equal uploads, eps 8"][-2:] == ("8.00", "everybody but the server")
     assert rows["never updated"][5:] == rows["local only"][5:]  # nothing leaves, in both
-    assert rows["local only"][5:] == ("0", "0.000", "0.00", "everybody, also the server")
+    assert rows["local only"][5:] == ("0", "0.000", "0.00", "everybody")
 
 
 @pytest.mark.parametrize(("days", "columns"), [(1, ["day 1"]), (2, ["day 1", "day 2"])])

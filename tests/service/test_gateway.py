@@ -33,6 +33,14 @@ def cast(gateway):
     return Cast(gateway)
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """A service and its people for tests that are refused everything."""
+    opened = open_service(tmp_path_factory.mktemp("unchanged") / "service")
+    yield opened, Cast(opened)
+    opened.close()
+
+
 def actions(gateway, *wanted):
     entries = gateway.audit.entries(limit=1000)
     return [entry for entry in entries if entry.action in wanted]
@@ -158,6 +166,8 @@ def test_no_more_frames_than_were_verified(gateway, cast):
     with pytest.raises(BudgetExceededError):
         gateway.release(app, "Ann", frames=[cast.frames[0]])
     assert gateway.grants(app)[0].released == 2
+    with pytest.raises(InputError, match="has got 2 frames of this person already; ask for more"):
+        gateway.propose(app, "Ann", GENDER, frames=2)
     frames = [entry.details["frames"] for entry in actions(gateway, "release")]
     assert frames == [1, 1]
 
@@ -405,7 +415,8 @@ def changed(**parts):
         ({}, "needs 'mean'|linear sift needs"),
     ],
 )
-def test_sifts_that_are_none_get_a_sentence(gateway, cast, sift, sentence):
+def test_sifts_that_are_none_get_a_sentence(unchanged, sift, sentence):
+    gateway, cast = unchanged
     with pytest.raises(InputError, match=sentence):
         gateway.propose(cast.apps["X"], "Ann", sift)
     assert gateway.jobs.waiting(cast.apps["X"].id) == 0
@@ -426,7 +437,8 @@ def test_sifts_may_come_in_parts_and_with_levels(gateway, cast):
 @pytest.mark.parametrize(
     ("frames", "then"), [(0, "refuse"), (-1, "refuse"), (True, "refuse"), (1001, "refuse"), (1, "x")]
 )
-def test_budgets_are_checked_before_anything_is_queued(gateway, cast, frames, then):
+def test_budgets_are_checked_before_anything_is_queued(unchanged, frames, then):
+    gateway, cast = unchanged
     with pytest.raises(InputError):
         gateway.propose(cast.apps["X"], "Ann", GENDER, frames=frames, then=then)
     assert gateway.jobs.waiting(cast.apps["X"].id) == 0

@@ -34,7 +34,7 @@ STEPS = [
     (SiftStore, "keep"),
     (SiftStore, "keep_last"),
     (Ensemble, "join"),
-    (FrameStore, "features"),
+    (FrameStore, "latest"),
 ]
 """Everything that changes what a restart finds: between any two of these a kill leaves the same."""
 

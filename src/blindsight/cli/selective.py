@@ -167,7 +167,7 @@ def _show(result: "SharingResult", out: Path, data: str, seed: int) -> None:
     ]
     columns = ("line", "all days", "last day", "uploads", "MB up", "proven epsilon", "against whom")
     costs = [(row.what, figure(row.basic), figure(row.composed)) for row in result.cost.rows()]
-    counted = ("what is counted", "added up", f"composed, delta = {result.cost.delta:g}")
+    counted = ("what is counted", "added up", f"at delta = {result.cost.delta:g}")
     document = result.timeline.to_dict() | {
         "report": str(out / "report.html"),
         "composition": _composition(result.cost),

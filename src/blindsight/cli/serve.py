@@ -240,7 +240,10 @@ def _announce(address: str, token: str | None) -> None:
     """Say where the service is and, this once, which token opens it."""
     lines = [f"The service answers at {address} (Ctrl-C stops it)."]
     if token:
-        lines += ["This is its first start. The operator's token, shown this once and kept nowhere:", f"\n    {token}\n"]
+        lines += [
+            "This is its first start. The operator's token, shown this once only:",
+            f"\n    {token}\n",
+        ]
         lines += ["It makes tokens for people and apps, and opens the page: open the address, and log in with it."]
     document = {"url": address} | ({"token": str(token)} if token else {})
     show(document, *lines)

@@ -174,7 +174,7 @@ def _lines_table(result: SharingResult) -> Table:
         ("line", *(f"day {day}" for day in days), "all days", "uploads", "MB up", "proven epsilon", "against whom"),
         rows,
         caption="Accuracy, uploads and bytes of all participants; epsilon as proven over all days, per unit of the "
-        "line's own statement, and from whom that protects. A dash: nothing is proven.",
+        "line's own statement, and from whom that protects: everybody is also the server. A dash: nothing is proven.",
     )
 
 

@@ -118,7 +118,9 @@ def authenticated(request: Request) -> Principal:
         )
     wait = request.app.state.limit.take(principal.id)
     if wait:
-        raise Refusal(429, f"too many requests. Try again in {retry_after(wait)} s.", {"Retry-After": retry_after(wait)})
+        raise Refusal(
+            429, f"too many requests. Try again in {retry_after(wait)} s.", {"Retry-After": retry_after(wait)}
+        )
     return principal
 
 

@@ -36,6 +36,7 @@ class Asking:
         self._platform.preferences(person)  # or there is no such person
         if ReleaseBudget(frames, then).frames > MOST_FRAMES:
             raise InputError(f"a budget has {MOST_FRAMES} frames at most; got {frames}.")
+        self._refuse_too_few(app, person, frames)
         job, mode = new_id(), "included" if sift is None else "unincluded"
         payload = {"person": person, "app": app.name, "mode": mode, "frames": frames, "then": then}
         if sift is not None:
@@ -60,6 +61,13 @@ class Asking:
         if result["verdict"] == "denied":
             raise InputError("this could not be verified: there is nothing to answer.")
         return self._jobs.amend(job.id, answer=answer, **self._answered(owner, job, answer))
+
+    def _refuse_too_few(self, app: Principal, person: str, frames: int) -> None:
+        """Refuse a budget that is used up already; the app knows what it has got."""
+        mine = (grant for grant in self._platform.grants(person) if grant.app == app.name)
+        used = sum(self._platform.released(grant) for grant in mine)
+        if frames <= used:
+            raise InputError(f"this app has got {used} frames of this person already; ask for more than that in all.")
 
     def _answered(self, owner: Principal, job: Job, answer: Answer) -> dict[str, Any]:
         proposal = self._proposals.get(job.id)

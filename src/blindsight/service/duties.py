@@ -44,7 +44,7 @@ class Duties:
         with acting(None, proposal=job):
             try:
                 found = self._platform.propose(person, app, sift, **budget, progress=progress)
-            except (InputError, PrivacyError) as error:  # the platform recorded it
+            except (InputError, PrivacyError) as error:  # which the platform recorded
                 return {"verdict": "denied", "sentence": str(error)}
         self._proposals.keep(job, found)
         return {"verdict": found.verdict, "sentence": found.sentence}

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.data.features import FeaturePipeline
@@ -36,6 +36,9 @@ MOST_FRAMES = 10_000
 
 _KIND = "blindsight/frame.1"
 _REMEMBERED = 256  # features in memory, of the frames that were used last
+_AMONG = select(frames.c.id).where(
+    frames.c.person == bindparam("person"), frames.c.id.in_(bindparam("ids", expanding=True))
+)
 
 Row = NDArray[np.float32]
 
@@ -88,22 +91,21 @@ class FrameStore:
         with self._database.reading() as session:
             return tuple(session.scalars(mine))
 
-    def latest(self, person: str, count: int) -> tuple[str, ...]:
-        """Return the newest frames of a person, oldest first, or say that there are not so many."""
+    def latest(self, person: str, count: int) -> Row:
+        """Return the features of the newest frames of a person, (n, d), oldest first."""
         newest = (frames.c.added.desc(), frames.c.id.desc())
         mine = select(frames.c.id).where(frames.c.person == person).order_by(*newest).limit(max(count, 1))
         with self._database.reading() as session:
-            found = tuple(session.scalars(mine))
+            found = session.scalars(mine).all()
         if len(found) != count:
             raise InputError(f"ask for 1 frame or more, and for no more than there are; got {count} of {len(found)}.")
-        return found[::-1]
+        return np.stack([self._row(person, id) for id in reversed(found)])
 
     def features(self, person: str, ids: Sequence[str]) -> Row:
         """Return the features of some frames of a person, (n, d), in this order."""
         wanted = [_checked(id) for id in ids]
-        known = select(frames.c.id).where(frames.c.person == person, frames.c.id.in_(set(wanted)))
         with self._database.reading() as session:
-            found = set(session.scalars(known))
+            found = set(session.scalars(_AMONG, {"person": person, "ids": wanted}))
         for id in wanted:
             if id not in found:
                 raise UnknownNameError("frame", id, ())

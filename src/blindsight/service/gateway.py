@@ -56,12 +56,11 @@ class Gateway:
         log: AuditLog,
         principals: Principals,
         *,
-        ensemble: Ensemble | None = None,
         handlers: Mapping[str, Handler] | None = None,
     ) -> None:
         self.settings, self.platform, self.frames = settings, platform, frames
         self.jobs, self.audit, self.principals = jobs, log, principals
-        self._ensemble = ensemble or Ensemble(settings.folder / "attackers.json", platform.verifier)
+        self._ensemble = Ensemble(settings.folder / "attackers.json", platform.verifier)
         self._proposals = Proposals(settings.folder / "proposals")
         self._asking = Asking(platform, self._proposals, jobs, log)
         self._releases = Releases(platform, frames, log)
@@ -89,7 +88,7 @@ class Gateway:
 
         `handlers` do further kinds of jobs. Call `start` for the worker, and `close` at the end.
         """
-        lock = FolderLock(settings.folder)
+        lock, database = FolderLock(settings.folder), None
         try:
             database = open_database(settings.database_url)
             ground = lay_foundation(
@@ -113,6 +112,8 @@ class Gateway:
             jobs, log, principals = Jobs(database), AuditLog(database), Principals(database)
             gateway = cls(settings, platform, frames, jobs, log, principals, handlers=handlers)
         except BaseException:
+            if database is not None:
+                database.close()
             lock.release()
             raise
         gateway._held = (lock, database)
@@ -129,9 +130,11 @@ class Gateway:
         self.worker.start()
 
     def close(self) -> None:
-        """Stop after the present step; what is unfinished goes on after the next start."""
-        self.worker.stop()
-        if self._held is not None:
+        """Stop after the present step; what is unfinished goes on after the next start.
+
+        Where a step takes too long the folder stays locked until the process ends, and the step with it.
+        """
+        if self.worker.stop() and self._held is not None:
             lock, database = self._held
             database.close()
             lock.release()

@@ -32,6 +32,8 @@ GENESIS = "0" * 64  # what stands before the first entry
 DETAILS_LENGTH = 16_384
 _LINE_LENGTH = 4 * DETAILS_LENGTH
 _BATCH = 1_000
+_LAST = select(log.c.position, log.c.hash).order_by(log.c.position.desc()).limit(1)
+_ADD = insert(log)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class AuditLog:
         time = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
         row = _Row(last + 1, time, actor, action, details, "")
         row = replace(row, hash=row.continuing(before))
-        session.execute(insert(log).values(asdict(row)))
+        session.execute(_ADD, asdict(row))
         return row.entry()
 
     def _rows(self, after: int | None) -> "Iterator[_Row]":
@@ -190,7 +192,7 @@ def _exported(stream: IO[bytes], closing: dict[str, Any]) -> Iterator[_Row | Non
 
 
 def _last(session: Session) -> tuple[int, str]:
-    row = session.execute(select(log.c.position, log.c.hash).order_by(log.c.position.desc()).limit(1)).one_or_none()
+    row = session.execute(_LAST).one_or_none()
     return (0, GENESIS) if row is None else (row.position, row.hash)
 
 

@@ -1,41 +1,16 @@
-"""What goes over the wire: every field has a bound, every body an example, and nothing unknown is let in.
-
-Numbers that come in masses (a sift's matrix, released vectors) are plain JSON here and checked by the code that uses
-them, so no time is spent on looking at each of them twice.
-"""
+"""What callers get, each with an example; made of the gateway's own records, which leave out what is not theirs."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from blindsight.service.releases import MOST_FRAMES
 from blindsight.service.jobs import State
-from blindsight.service.principals import NAME_LENGTH, Role
+from blindsight.service.principals import Role
+from blindsight.service.requests import example
 from blindsight.service.views import Standing
 from blindsight.sift.grants import Mode
 from blindsight.sift.stream import Then
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable() or text != text.strip():
-        raise ValueError("one line of printable text is needed, without spaces around it")
-    return text
-
-
-Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH), AfterValidator(_printable)]
-"""Of a person, an app, an attribute, an attacker."""
-Sentence = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(_printable)]
-Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""Of something the service named itself, or of a folder."""
-Names = Annotated[list[Name], Field(min_length=1, max_length=32)]
-Count = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
-
-
-class Request(BaseModel):
-    """What a caller sends: nothing is guessed, nothing unknown is taken."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Response(BaseModel):
@@ -44,17 +19,12 @@ class Response(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-def _example(**values: Any) -> ConfigDict:
-    """Return the settings that show an example; what a class inherits stays."""
-    return ConfigDict(json_schema_extra={"examples": [values]})
-
-
 class Problem(Response):
     """Why something was not done, in one sentence."""
 
     error: str
 
-    model_config = _example(error="app weather has no grant about this person.")
+    model_config = example(error="app weather has no grant about this person.")
 
 
 class Health(Response):
@@ -63,20 +33,10 @@ class Health(Response):
     status: Literal["ok"]
     version: str
 
-    model_config = _example(status="ok", version="0.1.0")
+    model_config = example(status="ok", version="0.1.0")
 
 
 # --- who ---
-
-
-class NewPrincipal(Request):
-    """Somebody who shall get a token."""
-
-    name: Name
-    role: Role
-    days: Annotated[int, Field(ge=1, le=3650)] | None = None
-
-    model_config = _example(name="ann", role="owner", days=90)
 
 
 class PrincipalView(Response):
@@ -89,7 +49,7 @@ class PrincipalView(Response):
     expires: datetime | None = None
     revoked: datetime | None = None
 
-    model_config = _example(id="owner-1f6a", name="ann", role="owner", created="2026-03-01T12:00:00Z")
+    model_config = example(id="owner-1f6a", name="ann", role="owner", created="2026-03-01T12:00:00Z")
 
 
 class WithToken(Response):
@@ -98,9 +58,7 @@ class WithToken(Response):
     principal: PrincipalView
     token: str
 
-    model_config = _example(
-        principal={"id": "owner-1f6a", "name": "ann", "role": "owner"}, token="blindsight_..."
-    )
+    model_config = example(principal={"id": "owner-1f6a", "name": "ann", "role": "owner"}, token="blindsight_...")  # noqa: S106 - no token
 
 
 class PrincipalList(Response):
@@ -108,7 +66,7 @@ class PrincipalList(Response):
 
     principals: list[PrincipalView]
 
-    model_config = _example(principals=[])
+    model_config = example(principals=[])
 
 
 # --- people and what is about them ---
@@ -119,23 +77,7 @@ class Attributes(Response):
 
     attributes: list[str]
 
-    model_config = _example(attributes=["male", "smiling"])
-
-
-class Private(Request):
-    """What a person hides from now on."""
-
-    attributes: Names
-
-    model_config = _example(attributes=["smiling"])
-
-
-class Public(Request):
-    """What an app wants to know."""
-
-    attributes: Names
-
-    model_config = _example(attributes=["male"])
+    model_config = example(attributes=["male", "smiling"])
 
 
 class AppView(Response):
@@ -144,7 +86,7 @@ class AppView(Response):
     app: str
     public: list[str]
 
-    model_config = _example(app="weather", public=["male"])
+    model_config = example(app="weather", public=["male"])
 
 
 class PersonView(Response):
@@ -154,7 +96,7 @@ class PersonView(Response):
     private: list[str]
     frames: int
 
-    model_config = _example(person="ann", private=["smiling"], frames=3)
+    model_config = example(person="ann", private=["smiling"], frames=3)
 
 
 class FrameView(Response):
@@ -162,7 +104,7 @@ class FrameView(Response):
 
     frame: str
 
-    model_config = _example(frame="20c3")
+    model_config = example(frame="20c3")
 
 
 class FrameList(Response):
@@ -170,25 +112,10 @@ class FrameList(Response):
 
     frames: list[str]
 
-    model_config = _example(frames=["20c3", "77ab"])
+    model_config = example(frames=["20c3", "77ab"])
 
 
 # --- asking and answering ---
-
-
-class NewProposal(Request):
-    """What an app would like to get about a person: its own sift's numbers, or (without one) the platform's label.
-
-    A sift is data: ``{"mean": [d numbers], "scale": [d], "matrix": [d rows of K]}``, or the parts of a sift file. `frames`
-    counts all that the app will ever have got; `then` says what happens after the last one.
-    """
-
-    person: Name
-    sift: dict[str, Any] | None = None
-    frames: Count = 1
-    then: Then = "refuse"
-
-    model_config = _example(person="ann", sift=None, frames=1, then="refuse")
 
 
 class JobView(Response):
@@ -202,7 +129,7 @@ class JobView(Response):
     error: str | None = None
     result: dict[str, Any] | None = None
 
-    model_config = _example(id="51d0", kind="verify", state="running", done=0.3, doing="attacks")
+    model_config = example(id="51d0", kind="verify", state="running", done=0.3, doing="attacks")
 
 
 class JobList(Response):
@@ -210,7 +137,7 @@ class JobList(Response):
 
     jobs: list[JobView]
 
-    model_config = _example(jobs=[])
+    model_config = example(jobs=[])
 
 
 class ProposalView(Response):
@@ -232,7 +159,7 @@ class ProposalView(Response):
     sentence: str | None = None
     evidence: dict[str, Any] | None = None
 
-    model_config = _example(
+    model_config = example(
         job="51d0",
         state="done",
         person="ann",
@@ -251,15 +178,7 @@ class ProposalList(Response):
 
     proposals: list[ProposalView]
 
-    model_config = _example(proposals=[])
-
-
-class Answer(Request):
-    """What the person says to a proposal; fewer: verify a coarser version of it."""
-
-    answer: Literal["allow", "fewer", "refuse"]
-
-    model_config = _example(answer="allow")
+    model_config = example(proposals=[])
 
 
 class GrantView(Response):
@@ -278,7 +197,7 @@ class GrantView(Response):
     reason: str | None = None
     evidence: dict[str, Any] | None = None
 
-    model_config = _example(
+    model_config = example(
         number=1,
         person="ann",
         app="weather",
@@ -297,31 +216,7 @@ class GrantList(Response):
 
     grants: list[GrantView]
 
-    model_config = _example(grants=[])
-
-
-class Revocation(Request):
-    """Why a grant shall end."""
-
-    reason: Sentence
-
-    model_config = _example(reason="I do not use it any more")
-
-
-class NewRelease(Request):
-    """Which frames of a person: by their ids, or the latest few."""
-
-    person: Name
-    frames: Annotated[list[Identifier], Field(min_length=1, max_length=MOST_FRAMES)] | None = None
-    latest: Count | None = None
-
-    model_config = _example(person="ann", latest=1)
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.frames is None) == (self.latest is None):
-            raise ValueError("name the frames, or ask for the latest few; not both")
-        return self
+    model_config = example(grants=[])
 
 
 class Released(Response):
@@ -331,15 +226,7 @@ class Released(Response):
     rows: list[list[float]]
     labels: list[str] | None = None
 
-    model_config = _example(grant=1, rows=[[1]], labels=["male"])
-
-
-class NewAttacker(Request):
-    """An attacker that shall judge from now on, by its name."""
-
-    name: Name
-
-    model_config = _example(name="forest")
+    model_config = example(grant=1, rows=[[1]], labels=["male"])
 
 
 class AttackerList(Response):
@@ -348,7 +235,7 @@ class AttackerList(Response):
     judging: list[str]
     available: list[str]
 
-    model_config = _example(judging=["logistic"], available=["forest"])
+    model_config = example(judging=["logistic"], available=["forest"])
 
 
 # --- the books ---
@@ -364,7 +251,7 @@ class EntryView(Response):
     details: dict[str, Any]
     hash: str
 
-    model_config = _example(
+    model_config = example(
         position=7,
         time="2026-03-01T12:00:00+00:00",
         actor="app-0f3a51",
@@ -379,7 +266,7 @@ class EntryList(Response):
 
     entries: list[EntryView]
 
-    model_config = _example(entries=[])
+    model_config = example(entries=[])
 
 
 class LogCheckView(Response):
@@ -391,7 +278,7 @@ class LogCheckView(Response):
     broken_at: int | None = None
     reason: str = ""
 
-    model_config = _example(ok=True, entries=12, head="9f2c")
+    model_config = example(ok=True, entries=12, head="9f2c")
 
 
 class ScopeView(Response):
@@ -411,7 +298,7 @@ class LedgerView(Response):
 
     scopes: list[ScopeView]
 
-    model_config = _example(scopes=[])
+    model_config = example(scopes=[])
 
 
 # --- search and learn ---
@@ -425,7 +312,7 @@ class IndexView(Response):
     pictures: int
     headline: str
 
-    model_config = _example(name="holiday", mode="local", pictures=900, headline="Proven: epsilon = 4.00 per record")
+    model_config = example(name="holiday", mode="local", pictures=900, headline="Proven: epsilon = 4.00 per record")
 
 
 class IndexList(Response):
@@ -433,7 +320,7 @@ class IndexList(Response):
 
     indexes: list[IndexView]
 
-    model_config = _example(indexes=[])
+    model_config = example(indexes=[])
 
 
 class Hit(Response):
@@ -448,7 +335,7 @@ class Hits(Response):
 
     hits: list[Hit]
 
-    model_config = _example(hits=[{"number": 17, "nearness": 3.5}])
+    model_config = example(hits=[{"number": 17, "nearness": 3.5}])
 
 
 class RunView(Response):
@@ -464,7 +351,7 @@ class RunView(Response):
     history: list[dict[str, Any]]
     statement: dict[str, Any] | None = None
 
-    model_config = _example(
+    model_config = example(
         name="digits", data="digits", owners=5, features="pixels", finished=True, rounds=0, history=[]
     )
 
@@ -474,7 +361,7 @@ class RunList(Response):
 
     runs: list[str]
 
-    model_config = _example(runs=["digits"])
+    model_config = example(runs=["digits"])
 
 
 class StatementView(Response):
@@ -489,4 +376,4 @@ class StatementList(Response):
 
     statements: list[StatementView]
 
-    model_config = _example(statements=[])
+    model_config = example(statements=[])

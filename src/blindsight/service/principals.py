@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, Row, func, insert, or_, select, update
+from sqlalchemy import Row, bindparam, func, insert, or_, select, update
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
@@ -35,6 +35,11 @@ _COLUMNS = (
     principals.c.expires,
     principals.c.revoked,
 )
+_ACTIVE = principals.c.revoked.is_(None) & or_(
+    principals.c.expires.is_(None), principals.c.expires > bindparam("now", type_=principals.c.expires.type)
+)
+_BY_TOKEN = select(*_COLUMNS, principals.c.token_hash).where(principals.c.token_hash == bindparam("digest"), _ACTIVE)
+"""Made once, because every request asks it."""
 
 
 class Token(str):
@@ -98,9 +103,7 @@ class Principals:
             return None
         digest = _hash(token)
         with self._database.reading() as session:
-            found = session.execute(
-                select(*_COLUMNS, principals.c.token_hash).where(principals.c.token_hash == digest, self._active())
-            ).one_or_none()
+            found = session.execute(_BY_TOKEN, {"digest": digest, "now": self._clock()}).one_or_none()
         if found is None or not hmac.compare_digest(found.token_hash, digest):
             return None
         return _principal(found)
@@ -124,8 +127,8 @@ class Principals:
         """Make the token of this principal worthless for ever; the last operator stays, for nobody could follow."""
         with self._database.session() as session:
             principal = self.get(id)
-            operators = session.scalars(select(principals.c.id).where(principals.c.role == "operator", self._active()))
-            if operators.all() == [id]:
+            operators = select(principals.c.id).where(principals.c.role == "operator", _ACTIVE)
+            if session.scalars(operators, {"now": self._clock()}).all() == [id]:
                 raise InputError(
                     f"{principal.name!r} is the last operator and cannot be revoked. Rotate its token, or create "
                     "another operator first."
@@ -160,10 +163,6 @@ class Principals:
             if session.scalar(select(func.count()).select_from(principals)):
                 return None
             return self.create("operator", "operator")[1]
-
-    def _active(self) -> ColumnElement[bool]:
-        expires = principals.c.expires
-        return principals.c.revoked.is_(None) & or_(expires.is_(None), expires > self._clock())
 
     def _new_token(self) -> Token:
         return Token("blindsight_" + urlsafe_b64encode(self._source(32)).decode().rstrip("="))

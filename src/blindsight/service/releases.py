@@ -43,7 +43,7 @@ class Releases:
             raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
         try:
             self._refuse_strangers(app, person)
-            X = self._frames.features(person, self._frames.latest(person, asked) if frames is None else frames)
+            X = self._frames.latest(person, asked) if frames is None else self._frames.features(person, frames)
             with acting(app, person=person) as told:
                 released = self._platform.release(person, app.name, X, pipeline=self._frames.pipeline)
         except PrivacyError as error:

@@ -1,13 +1,14 @@
 """What the operator put on the shelf: finished or running learning runs, and indexes that can be asked.
 
-A folder ``runs/NAME`` is what `blindsight learn` wrote (``run.json``, ``statement.json``; ``history.json`` while it goes
-on), ``indexes/NAME`` what `blindsight search build` wrote; either may be a link. A name from outside only ever picks one
-of the names that are there, so it cannot lead anywhere else. Of a run nothing is shown but how it was set up, how far
-it is and its statement: no model, no recorded round, no path of this machine.
+A folder ``runs/NAME`` is what `blindsight learn` wrote (``run.json``, ``statement.json``; ``history.json`` with its
+rounds, where somebody keeps them), ``indexes/NAME`` what `blindsight search build` wrote; either may be a link. A name
+from outside only ever picks one of the names that are there, so it cannot lead anywhere else. Of a run nothing is shown
+but how it was set up, how far it is and its statement: no model, no recorded round, no path of this machine.
 """
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ class Shelf:
         return known[1]
 
 
-def _names(folder: Path, holds: Any) -> tuple[str, ...]:
+def _names(folder: Path, holds: Callable[[Path], bool]) -> tuple[str, ...]:
     if not folder.is_dir():
         return ()
     with storage_errors("read", folder):

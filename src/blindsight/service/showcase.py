@@ -108,6 +108,12 @@ class Showcase:
                     self._thread.start()
         return state
 
+    def wait(self, name: str, timeout: float | None = None) -> State:
+        """Return how an exhibit stands once nobody works at it any more, or when the seconds are over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.state(name).stage not in ("waiting", "running"), timeout)
+            return self.state(name)
+
     def state(self, name: str) -> State:
         """Return how far an exhibit is."""
         with self._changed:
@@ -123,7 +129,7 @@ class Showcase:
             document = json.loads((self.folder / name / "exhibit.json").read_bytes())
         except (OSError, ValueError):
             return None
-        if document.get("made") != self._made:
+        if not isinstance(document, dict) or document.get("made") != self._made:
             return None
         data: dict[str, Any] = document["data"]
         return data

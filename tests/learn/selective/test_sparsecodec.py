@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError, MessageError
-from blindsight.learn.selective.sparsecodec import as_half, decode_sparse, encode_sparse
+from blindsight.learn.selective.sparsecodec import as_half, decode_sparse, encode_sparse, most_bytes
 from blindsight.learn.selective.sparseupdate import SparseUpdate
 
 
@@ -23,6 +23,23 @@ def updates(draw: st.DrawFn, *, half: bool = False) -> SparseUpdate:
     finite = st.floats(width=width, allow_nan=False, allow_infinity=False)
     values = draw(st.lists(finite, min_size=len(places), max_size=len(places)))
     return SparseUpdate(dimension, np.array(places, dtype=np.int64), np.array(values, dtype=np.float32))
+
+
+@settings(deadline=None)
+@given(st.data(), st.booleans())
+def test_no_update_is_longer_than_the_most_bytes(data: st.DataObject, half: bool) -> None:
+    update = data.draw(updates(half=half))
+    size = len(encode_sparse(update, half=half))
+    count = update.indices.size
+    assert size <= most_bytes(count, update.dimension, half=half)
+    if count <= update.dimension // 2:
+        more = data.draw(st.integers(count, update.dimension // 2))
+        assert size <= most_bytes(more, update.dimension, half=half)
+
+
+def test_the_most_bytes_are_near_those_of_random_places() -> None:
+    update = random_update(50_000, 0.1)
+    assert most_bytes(update.indices.size, 50_000) < 1.02 * len(encode_sparse(update))
 
 
 def random_update(dimension: int, share: float, seed: int = 1) -> SparseUpdate:

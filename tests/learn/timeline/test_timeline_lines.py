@@ -302,9 +302,9 @@ def test_what_the_lines_say_of_themselves():
 def test_lines_tell_from_whom_their_epsilon_protects():
     noise = ParticipantGaussian(clip=0.5, noise_multiplier=3.0)
     expected = {
-        NeverUpdated(): "everybody, also the server",
-        LocalOnly(): "everybody, also the server",
-        SelectiveLine("noise", Sharing(0.5, "random", noise=noise)): "everybody, also the server",
+        NeverUpdated(): "everybody",
+        LocalOnly(): "everybody",
+        SelectiveLine("noise", Sharing(0.5, "random", noise=noise)): "everybody",
         FederatedAveraging("DP-FedAvg", noise=noise): "everybody but the server",
         FederatedAveraging("FedAvg"): "nobody",
         SelectiveLine("largest", Sharing(0.5)): "nobody",
@@ -403,7 +403,7 @@ def test_all_lines_of_the_figure_can_be_played_together():
         assert line.epsilon == pytest.approx(8.0, abs=4.0 if "bytes" in name else 1e-3)
         assert line.epsilon <= 8.0
         assert line.statement.unit == ("record" if "photo" in name else "person")
-        assert line.against == ("everybody but the server" if "FedAvg" in name else "everybody, also the server")
+        assert line.against == ("everybody but the server" if "FedAvg" in name else "everybody")
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_plans_in_which_nothing_would_be_shared_are_refused():
     crowd = plan_days(LABELS, participants=20, days=5, initial=0.2, random_state=0)
     with pytest.raises(InputError, match="nobody gathers the 32 photos that start a training"):
         SharingWish(share=0.5).lines(crowd, steps=1)
-    uneven = plan_days(LABELS, participants=5, days=5, initial=0.2, random_state=0, skew=0.7)
+    uneven = plan_days(LABELS, participants=5, days=5, initial=0.2, random_state=3, skew=0.5)
     assert uneven.turns(BATCH) == 0 < uneven.uploads(BATCH)
     wish = SharingWish(share=0.5, select="random", scheme="masks", **PARTICIPANT)
     with pytest.raises(InputError, match="noise that all participants share needs 32 photos of each"):

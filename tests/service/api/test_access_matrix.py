@@ -52,7 +52,6 @@ MATRIX = {
 BODIES: dict[tuple[str, str], Any] = {
     ("PUT", "/v1/people/{person}/private"): {"attributes": ["smiling"]},
     ("PUT", "/v1/apps/{app}/public"): {"attributes": ["gender"]},
-    ("POST", "/v1/proposals"): {"person": "ann"},
     ("POST", "/v1/proposals/{job}/answer"): {"answer": "refuse"},
     ("POST", "/v1/grants/{number}/revocation"): {"reason": "enough"},
     ("POST", "/v1/releases"): {"person": "ann", "latest": 1},
@@ -64,20 +63,22 @@ def concrete(service: Any, method: str, path: str) -> tuple[str, dict[str, Any]]
     """Return a request for something of ann's or weather's that is there, made just for it."""
     sent: dict[str, Any] = {"json": BODIES[method, path]} if (method, path) in BODIES else {}
     values = {"person": "ann", "app": "weather", "name": "none"}
+    more = 1 + sum(grant.released for grant in service.as_("weather").grants())  # than weather has got already
     if "{id}" in path:
         values["id"] = service.as_("operator").create_principal(f"passing {next(NAMES)}", "app")[0].id
-    if path == "/v1/principals" and method == "POST":
+    if (method, path) == ("POST", "/v1/proposals"):
+        sent = {"json": {"person": "ann", "frames": more}}
+    if (method, path) == ("POST", "/v1/principals"):
         sent = {"json": {"name": f"new {next(NAMES)}", "role": "app"}}
     if "frames" in path or "query" in path:
         sent = {"content": service.picture()} if method == "POST" else {}
         values["frame"] = service.as_("ann").add_frame(service.picture())
     if "{job}" in path:
-        values["job"] = service.as_("weather").propose("ann").id
+        values["job"] = service.as_("weather").propose("ann", frames=more).id
         if "proposals" in path:
             service.work()
     if "{number}" in path or path == "/v1/releases":
-        used = sum(grant.released for grant in service.as_("weather").grants())
-        values["number"] = str(service.grant(frames=used + 1))
+        values["number"] = str(service.grant(frames=more))
     return path.format(**values), sent
 
 

@@ -1,4 +1,4 @@
-"""What comes in is refused with a sentence or taken as it is; what goes out to an app is never a picture or a feature."""
+"""What comes in is refused with a sentence or taken as it is; to an app no picture and no feature ever goes out."""
 
 import io
 import json
@@ -66,7 +66,7 @@ def body(value: Any) -> dict[str, Any]:
 def test_nasty_text_in_bodies(shared_service: Any, caller: str, method: str, path: str, sent: Any) -> None:
     for text in NASTY:
         answer = shared_service.call(caller, method, path, **body(sent(text)))
-        assert answer.status_code in (201, 400, 403, 404, 422), (text, answer.text)
+        assert answer.status_code in (200, 201, 400, 403, 404, 422), (text, answer.text)
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-content-type-options"] == "nosniff"
     assert shared_service.call("operator", "GET", "/v1/principals").status_code == 200
@@ -74,13 +74,19 @@ def test_nasty_text_in_bodies(shared_service: Any, caller: str, method: str, pat
 
 
 def test_nasty_names_are_kept_and_returned_as_they_are(service: Any) -> None:
-    name = "<b>Robert'); DROP TABLE principals;--</b>"
+    name = "<b>Robert'); DROP TABLE principals;-- ?#%2e & é"
     made, token = service.as_("operator").create_principal(name, "owner")
     service.tokens[name] = token
     assert service.as_(name).me == made
     assert service.as_(name).me.name == name
     service.as_(name).set_private(["smiling"])
     assert service.as_(name).person().person == name
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a\\b"])
+def test_names_that_no_address_could_hold_are_refused(shared_service: Any, name: str) -> None:
+    answer = shared_service.call("operator", "POST", "/v1/principals", json={"name": name, "role": "owner"})
+    assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path in ACCESS if "{" in path}))
@@ -138,13 +144,17 @@ def test_who_asks_too_often_is_told_when_to_come_back(services: Any) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "empty"), (b"GIF89a", "damaged"), (b"<svg onload=alert(1)>", "not a picture"), (b"%!PS-Adobe", "not a picture")],
+    [
+        (b"", "empty"),
+        (b"GIF89a", "not a picture"),
+        (b"<svg onload=alert(1)>", "not a picture"),
+        (b"%!PS-Adobe", "not a picture"),
+    ],
 )
-def test_files_that_are_no_pictures(service: Any, content: bytes, reason: str) -> None:
-    for path in ("/v1/people/ann/frames",):
-        answer = service.call("ann", "POST", path, content=content)
-        assert answer.status_code == 422
-        assert reason in answer.json()["error"]
+def test_files_that_are_no_pictures(shared_service: Any, content: bytes, reason: str) -> None:
+    answer = shared_service.call("ann", "POST", "/v1/people/ann/frames", content=content)
+    assert answer.status_code == 422
+    assert reason in answer.json()["error"]
 
 
 def test_decompression_bombs_are_refused(services: Any) -> None:
@@ -331,21 +341,25 @@ def test_ledger_shows_what_was_spent(service: Any) -> None:
     kind: Any = {"unit": "record", "neighbours": "replace"}
     ledger.spend(BoundedLoss(0.5), scope="pictures", **kind, mechanism="test", purpose="test")
     (row,) = service.as_("operator").ledger()
-    assert (row["scope"], row["epsilon"], row["budget"]) == ("pictures", 0.5, None)
+    assert (row["scope"], row["epsilon_basic"], row["budget"]) == ("pictures", 0.5, None)
 
 
 # --- the door itself ---
 
 
+def nothing() -> None:
+    """Answer nothing."""
+
+
 def test_a_route_that_nobody_was_given_access_to_cannot_be_made() -> None:
     router = APIRouter(prefix="/v1", route_class=GuardedRoute)
     with pytest.raises(RuntimeError, match="nobody said who may GET /v1/secrets"):
-        router.add_api_route("/secrets", lambda: {}, methods=["GET"])
+        router.add_api_route("/secrets", nothing, methods=["GET"])
 
 
 def test_an_unguarded_route_keeps_the_service_from_starting() -> None:
     app = FastAPI()
-    app.add_api_route("/v1/me", lambda: {}, methods=["GET"])
+    app.add_api_route("/v1/me", nothing, methods=["GET"])
     with pytest.raises(RuntimeError, match="/v1/me is not guarded"):
         check_routes(app.routes)
 

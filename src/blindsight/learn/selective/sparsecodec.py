@@ -84,17 +84,17 @@ def decode_sparse(blob: bytes, dimension: int, *, max_values: int) -> SparseUpda
 
 
 def most_bytes(count: int, dimension: int, *, half: bool = False) -> int:
-    """Return how many bytes `encode_sparse` takes at most for up to `count` values, wherever they stand.
+    """Return how many bytes `encode_sparse` takes at most for `count` values, wherever they stand.
 
     With k low bits a place takes k + 1 bits, and the rest of all gaps together at most dimension / 2^k.
 
     >>> most_bytes(512, 5120), most_bytes(5120, 5120)
-    (2383, 20483)
+    (2381, 20483)
     """
     _check_dimension(dimension)
-    written = 0 if count == dimension else min(count, dimension // 2)
+    written = min(count, dimension - count)
     bits = min(written * (k + 1) + (dimension - written >> k) for k in range(dimension.bit_length()))
-    places = 2 + -(-bits // 8) + 1 if written else 0
+    places = 2 + -(-bits // 8) if written else 0  # the byte k, and low bits and the rest each in whole bytes
     return 1 + len(_pack_count(count)) + places + count * _TYPES[half].itemsize
 
 

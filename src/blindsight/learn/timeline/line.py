@@ -35,16 +35,16 @@ class MakeTrainer(Protocol):
         """Return a trainer that adds this noise inside training."""
 
 
-Against = Literal["everybody, also the server", "everybody but the server", "nobody"]
-"""From whom the proven epsilon of a line protects."""
+Against = Literal["everybody", "everybody but the server", "nobody"]
+"""From whom the proven epsilon of a line protects; everybody is also the server."""
 
 
 @dataclass
 class Traffic:
     """What was sent so far: `uploads` from participants, their bytes, and the bytes sent back.
 
-    `most_each` is how many uploads the participant made that made most. `bytes_allowed` is what the uploads would take
-    if each were as long as any that is not encrypted can be: unlike `bytes_up` it tells nothing of the photos.
+    `most_each` is how many uploads the participant made that made most. `bytes_allowed` is what the uploads would take,
+    not encrypted, if each had as many values as may be sent, at places that take most: it tells nothing of the photos.
     """
 
     uploads: int = 0

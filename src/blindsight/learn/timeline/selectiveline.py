@@ -154,7 +154,7 @@ class _SelectiveCourse:
         return round_robin
 
     def _longest_upload(self) -> int:
-        """Return how many bytes an upload that is not encrypted takes at most, whatever the photos show."""
+        """Return how many bytes an upload takes, not encrypted, with as many values as may be sent, anywhere."""
         sharing, dimension = self._line.sharing, self._terms.dimension
         body = bytes(most_bytes(sharing.count(dimension), dimension, half=sharing.half))
         name = max(self._terms.participants, key=lambda name: len(name.encode()))
@@ -221,4 +221,4 @@ class _SelectiveCourse:
         return sharing_statement(cost, session=self._session, source=self._source)
 
     def against(self) -> Against:
-        return "nobody" if self.statement().guarantee == "none" else "everybody, also the server"
+        return "nobody" if self.statement().guarantee == "none" else "everybody"

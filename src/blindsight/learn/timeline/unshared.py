@@ -67,7 +67,7 @@ class _NeverUpdated:
         return _nothing_leaves("nothing is learned from the participants' photos")
 
     def against(self) -> Against:
-        return "everybody, also the server"
+        return "everybody"
 
 
 class _Learner:
@@ -105,7 +105,7 @@ class _LocalOnly:
         )
 
     def against(self) -> Against:
-        return "everybody, also the server"
+        return "everybody"
 
 
 class _Centralised:

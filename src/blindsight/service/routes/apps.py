@@ -2,7 +2,8 @@
 
 from blindsight.service.access import Caller, own
 from blindsight.service.endpoints import BODY, TheGateway, guarded_router, refusals
-from blindsight.service.models import AppView, Name, Public
+from blindsight.service.models import AppView
+from blindsight.service.requests import Name, Public
 
 router = guarded_router("apps")
 

@@ -2,7 +2,8 @@
 
 from blindsight.service.access import Caller
 from blindsight.service.endpoints import BODY, TheGateway, guarded_router, refusals
-from blindsight.service.models import AttackerList, JobList, JobView, NewAttacker
+from blindsight.service.models import AttackerList, JobList, JobView
+from blindsight.service.requests import NewAttacker
 
 router = guarded_router("attackers")
 

@@ -6,7 +6,8 @@ from fastapi import Response
 
 from blindsight.service.access import Caller, own
 from blindsight.service.endpoints import BODY, PICTURE, Picture, TheGateway, guarded_router, refusals
-from blindsight.service.models import FrameList, FrameView, Identifier, Name
+from blindsight.service.models import FrameList, FrameView
+from blindsight.service.requests import Identifier, Name
 
 router = guarded_router("frames")
 

@@ -6,7 +6,8 @@ from fastapi import Path
 
 from blindsight.service.access import Caller
 from blindsight.service.endpoints import BODY, TheGateway, guarded_router, refusals
-from blindsight.service.models import GrantList, GrantView, Revocation
+from blindsight.service.models import GrantList, GrantView
+from blindsight.service.requests import Revocation
 
 router = guarded_router("grants")
 

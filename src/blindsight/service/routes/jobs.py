@@ -2,7 +2,8 @@
 
 from blindsight.service.access import Caller
 from blindsight.service.endpoints import TheGateway, guarded_router, only_if, refusals
-from blindsight.service.models import Identifier, JobView
+from blindsight.service.models import JobView
+from blindsight.service.requests import Identifier
 
 router = guarded_router("jobs")
 

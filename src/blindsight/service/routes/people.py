@@ -2,7 +2,8 @@
 
 from blindsight.service.access import Caller, own
 from blindsight.service.endpoints import BODY, TheGateway, guarded_router, refusals
-from blindsight.service.models import Attributes, JobView, Name, PersonView, Private
+from blindsight.service.models import Attributes, JobView, PersonView
+from blindsight.service.requests import Name, Private
 
 router = guarded_router("people")
 

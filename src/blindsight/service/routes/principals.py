@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from blindsight.service.access import Caller
 from blindsight.service.endpoints import BODY, TheGateway, guarded_router, only_if, refusals
-from blindsight.service.models import Identifier, NewPrincipal, PrincipalList, PrincipalView, WithToken
+from blindsight.service.models import PrincipalList, PrincipalView, WithToken
+from blindsight.service.requests import Identifier, NewPrincipal
 
 router = guarded_router("principals")
 

@@ -2,7 +2,8 @@
 
 from blindsight.service.access import Caller
 from blindsight.service.endpoints import BODY, TheGateway, guarded_router, only_if, refusals
-from blindsight.service.models import Answer, Identifier, JobView, NewProposal, ProposalList, ProposalView
+from blindsight.service.models import JobView, ProposalList, ProposalView
+from blindsight.service.requests import Answer, Identifier, NewProposal
 
 router = guarded_router("proposals")
 

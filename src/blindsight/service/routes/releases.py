@@ -6,7 +6,8 @@ from fastapi import Response
 
 from blindsight.service.access import Caller
 from blindsight.service.endpoints import BODY, TheGateway, guarded_router, refusals
-from blindsight.service.models import NewRelease, Released
+from blindsight.service.models import Released
+from blindsight.service.requests import NewRelease
 
 router = guarded_router("releases")
 

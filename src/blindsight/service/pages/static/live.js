@@ -49,6 +49,7 @@ function showViews(run, seen) {
 }
 
 function addRow(body, seen) {
+  if (body.rows.length >= seen.round) return; // the page came with it
   const { seconds } = seen;
   const cells = [
     `${(100 * seen.score).toFixed(1)}%`, seen.kilobytes.toFixed(1),

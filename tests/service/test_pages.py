@@ -1,0 +1,307 @@
+"""The page without a browser: what is readable, who may do what, and that nothing from outside becomes markup."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from pageservice import PageService
+from smallservice import Cast, asked, work
+
+from blindsight.dp import LaplaceMechanism, Ledger
+
+TABS = ("sift", "search", "learn", "audit", "ledger")
+APP = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    opened = PageService(tmp_path_factory.mktemp("page"))
+    yield opened
+    opened.close()
+
+
+class Markup(HTMLParser):
+    """Notes every element with its attributes, and the text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.text = [], ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_is_a_whole_page_without_anything_inline(service, tab):
+    answer = service.visitor.get(f"/{tab}")
+    assert answer.status_code == 200
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    markup = Markup(answer.text)
+    tags = [tag for tag, _ in markup.elements]
+    assert tags.count("h1") == tags.count("main") == tags.count("title") == 1
+    assert "style" not in tags
+    for tag, attributes in markup.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert tag != "script" or attributes["src"].startswith("/static/")
+        assert tag != "img" or attributes["alt"]
+    current = [attributes["href"] for _, attributes in markup.elements if attributes.get("aria-current") == "page"]
+    assert current == [f"/{tab}"]
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_everything_a_tab_refers_to_is_there_and_of_this_service(service, tab):
+    page = service.visitor.get(f"/{tab}").text
+    for address in set(re.findall(r'(?:src|href)="([^"]+)"', page)):
+        if not address.startswith(("data:", "#")):
+            assert address.startswith("/")
+            assert service.visitor.get(address.replace("&amp;", "&")).status_code == 200
+
+
+def test_sift_can_be_read_without_scripts(service):
+    text = Markup(service.visitor.get("/sift").text).text
+    data = service.showcase.exhibit("sift-smiling-male")
+    for group in data["attackers"]:
+        for guess in group["guesses"]:
+            assert f"{guess['accuracy']:.1%}" in text
+    assert data["sifts"][0]["consent"] in text
+    assert " ".join(map(str, data["sifts"][0]["received"][0])) in text
+
+
+def test_choices_work_by_plain_addresses(service):
+    data = service.showcase.exhibit("search")
+    pages = {service.visitor.get(f"/search?query=0&epsilon={epsilon}&method=central").text for epsilon in (1, 8)}
+    assert len(pages) == 2
+    assert f"a handwritten {data['queries'][5]['label']}." in service.visitor.get("/search?query=5").text
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/search?query=999",
+        "/search?query=-1",
+        "/search?epsilon=3",
+        "/search?method=none",
+        "/search?query=x",
+        "/sift?public=smiling&private=smiling",
+        "/sift?public=<script>alert(1)</script>",
+        "/exhibits/nothing",
+    ],
+)
+def test_a_choice_that_is_none_gets_a_sentence(service, address):
+    answer = service.visitor.get(address)
+    assert answer.status_code == 422
+    assert "That was not done" in answer.text
+    assert "<script>alert" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/static/nothing.js",
+        "/static/..%2froutes.py",
+        "/exhibits/search/exhibit.json",
+        "/exhibits/search/..%2flearn%2fexhibit.json",
+        "/exhibits/sift-hat-beard/data.json",
+        "/learn/runs/99/events",
+        "/learn/runs/99/round-1-0.png",
+    ],
+)
+def test_what_is_not_there_is_not_found(service, address):
+    assert service.visitor.get(address).status_code == 404
+
+
+def test_static_files_are_kept_by_their_version(service):
+    page = service.visitor.get("/sift").text
+    (address,) = set(re.findall(r'"(/static/page\.css\?v=[^"]+)"', page))
+    assert "immutable" in service.visitor.get(address).headers["cache-control"]
+    assert "immutable" not in service.visitor.get("/static/page.css").headers["cache-control"]
+    assert "--series-1" in service.visitor.get("/static/report.css").text
+
+
+def test_a_token_becomes_a_cookie_that_scripts_and_other_sites_do_not_get(service):
+    browser = service.browser()
+    answer = browser.post(
+        "/login", data={"token": f" {service.operator_token}\n", "then": "/ledger"}, follow_redirects=False
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ledger")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    page = browser.get("/ledger")
+    assert "The log" in page.text
+    assert service.operator_token not in page.text
+    browser.post("/logout")
+    assert "The log" not in browser.get("/ledger").text
+
+
+def test_a_wrong_or_revoked_token_opens_nothing(service):
+    answer = service.browser().post("/login", data={"token": "blindsight_" + "x" * 43})
+    assert answer.status_code == 401
+    assert "opens nothing" in answer.text
+    assert "set-cookie" not in answer.headers
+    principal, browser = service.newcomer("passing by", "owner")
+    assert "Your decisions" in browser.get("/sift").text
+    service.gateway.revoke_principal(service.operator, principal.id)
+    assert "Your decisions" not in browser.get("/sift").text
+
+
+@pytest.mark.parametrize("then", ["//elsewhere.example", "/\\elsewhere.example", "https://elsewhere.example", "", "/a\nb"])
+def test_logging_in_leads_nowhere_else(service, then):
+    form = {"token": service.operator_token, "then": then}
+    assert service.browser().post("/login", data=form, follow_redirects=False).headers["location"] == "/sift"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://elsewhere.example"},
+        {"origin": "null"},
+        {"origin": "null", "sec-fetch-site": "cross-site"},
+        {"origin": "http://127.0.0.1.elsewhere.example"},
+    ],
+)
+@pytest.mark.parametrize("address", ["/login", "/logout", "/learn/start", "/sift/try", "/sift/answer", "/ledger/revoke"])
+def test_posts_of_other_sites_are_refused(service, headers, address):
+    browser = service.browser(service.operator_token)
+    form = {"token": service.operator_token, "scheme": "plain", "rounds": "1", "public": "hat", "private": "beard"}
+    form |= {"job": "j", "said": "allow", "number": "1", "reason": "none"}
+    answer = browser.post(address, data=form, headers=headers, follow_redirects=False)
+    assert answer.status_code == 403
+    assert service.showcase.runs.latest is None
+    assert service.showcase.state("sift-hat-beard").stage == "missing"
+
+
+def test_a_form_sent_without_referrer_by_this_page_is_taken(service):
+    headers = {"origin": "null", "sec-fetch-site": "same-origin"}
+    form = {"token": service.operator_token}
+    assert service.browser().post("/login", data=form, headers=headers, follow_redirects=False).status_code == 303
+
+
+@pytest.mark.parametrize("address", ["/learn/start", "/learn/stop", "/sift/try", "/sift/private", "/sift/answer"])
+def test_nothing_is_started_or_decided_without_a_token(service, address):
+    form = {"scheme": "plain", "rounds": "1", "public": "hat", "private": "beard", "attributes": "age"}
+    answer = service.visitor.post(address, data=form | {"job": "j", "said": "allow"})
+    assert answer.status_code == 401
+    assert "Log in with a token first" in answer.text
+
+
+@pytest.fixture
+def story(tmp_path):
+    """A service of its own, with Ann, who hides smiling, and an app whose name is an attempt at markup."""
+    service = PageService(tmp_path)
+    service.cast = Cast(service.gateway, apps=["<script>alert(1)</script>"])
+    service.ann = service.browser(service.cast.ann_token)
+    yield service
+    service.close()
+
+
+def test_an_owner_allows_and_ends_what_was_verified(story):
+    job = asked(story.gateway, story.cast, app=APP, frames=2)
+    page = story.ann.get("/sift").text
+    assert APP not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; asks" in page
+    assert "Fewer details" in page
+    answer = story.ann.post("/sift/answer", data={"job": job, "said": "allow"}, follow_redirects=False)
+    assert answer.headers["location"] == "/sift#desk"
+    (grant,) = story.gateway.grants(story.cast.ann)
+    assert (grant.app, grant.standing) == (APP, "live")
+    assert "0 of 2" in story.ann.get("/ledger").text
+    story.ann.post("/ledger/revoke", data={"number": str(grant.number), "reason": "no more"})
+    assert story.gateway.grants(story.cast.ann)[0].standing == "revoked"
+
+
+def test_an_owner_refuses(story):
+    job = asked(story.gateway, story.cast, app=APP)
+    story.ann.post("/sift/answer", data={"job": job, "said": "refuse"})
+    assert story.gateway.grants(story.cast.ann) == ()
+    assert "No app waits for your answer" in story.ann.get("/sift").text
+
+
+def test_nobody_answers_for_somebody_else(story):
+    job = asked(story.gateway, story.cast, app=APP)
+    _, bob = story.newcomer("Bob", "owner")
+    _, app = story.newcomer("Y", "app")
+    assert bob.post("/sift/answer", data={"job": job, "said": "allow"}).status_code == 404
+    for browser in (app, story.browser(story.operator_token)):
+        assert browser.post("/sift/answer", data={"job": job, "said": "allow"}).status_code == 403
+        assert browser.post("/sift/private", data={"attributes": "age"}).status_code == 403
+    assert story.ann.post("/sift/answer", data={"job": job, "said": "perhaps"}).status_code == 422
+    assert story.gateway.grants(story.cast.ann) == ()
+
+
+def test_an_owner_says_what_they_hide(story):
+    story.ann.post("/sift/private", data={"attributes": ["age", "smiling"]})
+    assert set(story.gateway.person(story.cast.ann, "Ann").private) == {"age", "smiling"}
+    assert story.ann.post("/sift/private", data={"attributes": ["mood"]}).status_code == 422
+    assert story.ann.post("/sift/private", data={}).status_code == 422
+
+
+def test_an_owner_reads_what_is_out(story):
+    job = asked(story.gateway, story.cast, app=APP)
+    story.gateway.answer(story.cast.ann, job, "allow")
+    assert "Measuring" in story.ann.get("/ledger").text
+    work(story.gateway)
+    page = story.ann.get("/ledger").text
+    assert "at most" in page
+    assert "Measuring" not in page
+    _, bob = story.newcomer("Bob", "owner")
+    assert "you have not said yet what you hide" in bob.get("/ledger").text
+
+
+def test_the_log_is_for_the_operator_and_holds_together(story):
+    job = asked(story.gateway, story.cast, app=APP)
+    story.gateway.answer(story.cast.ann, job, "allow")
+    ledger = Ledger(story.gateway.settings.folder / "ledger.jsonl")
+    ledger.set_budget("holiday photos", unit="person", neighbours="add/remove", epsilon=1.0, delta=0.0)
+    told = {"scope": "holiday photos", "unit": "person", "neighbours": "add/remove", "purpose": "a test"}
+    ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=0.25), [4.0], **told)
+    page = story.browser(story.operator_token).get("/ledger").text
+    assert APP not in page
+    for shown in ("intact", "holiday photos", "0.25", "propose", "create principal", "&lt;script&gt;"):
+        assert shown in page
+    assert "The log" not in story.ann.get("/ledger").text
+
+
+def test_a_long_log_is_read_page_by_page(story):
+    for number in range(60):
+        story.gateway.audit.append("operator", "note", {"number": number})
+    browser, last = story.browser(story.operator_token), story.gateway.check_log(story.operator).entries
+
+    def positions(address):
+        return [int(number) for number in re.findall(r'<tr><th scope="row">(\d+)</th><td class="time">', browser.get(address).text)]
+
+    latest = positions("/ledger")
+    assert latest == list(range(last, last - 50, -1))
+    assert positions(f"/ledger?before={latest[-1]}") == list(range(latest[-1] - 1, 0, -1))
+    assert positions("/ledger?before=1") == []
+
+
+def test_a_run_is_started_watched_and_shown(story):
+    assert "A recorded run" in story.ann.get("/learn").text
+    story.ann.post("/learn/start", data={"scheme": "plain", "rounds": "2"})
+    with story.ann.stream("GET", "/learn/runs/1/events") as stream:
+        told = "".join(stream.iter_text())
+    events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in told.strip().split("\n\n")]
+    assert [int(event["id"]) for event in events] == list(range(1, len(events) + 1))
+    assert [event["event"] for event in events].count("round") == 2
+    assert events[-1]["event"] == "end"
+    again = story.ann.get("/learn/runs/1/events", headers={"last-event-id": str(len(events) - 1)}).text
+    assert again.count("event:") == 1
+    page = story.ann.get("/learn").text
+    assert "Finished after 2 of 2 rounds" in page
+    assert story.ann.get("/learn/runs/1/round-2-0.png").headers["content-type"] == "image/png"
+    assert story.ann.post("/learn/start", data={"scheme": "plain", "rounds": "99"}).status_code == 422
+
+
+def test_what_is_not_computed_yet_is_offered_to_who_is_logged_in(story):
+    page = "/sift?public=hat&private=outdoors"
+    assert "to try “hat” without “outdoors”" in story.visitor.get(page).text
+    assert 'action="/sift/try"' not in story.visitor.get(page).text
+    assert 'action="/sift/try"' in story.ann.get(page).text
+    answer = story.ann.post("/sift/try", data={"public": "hat", "private": "outdoors"}, follow_redirects=False)
+    assert answer.headers["location"] == page
+    assert story.showcase.state("sift-hat-outdoors").stage in ("waiting", "running", "ready")

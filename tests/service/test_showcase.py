@@ -1,0 +1,227 @@
+"""The exhibits: whole, right by an independent count, kept as files, and never half written."""
+
+import json
+import threading
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+from tinyshowcase import NAMES, SIZE, tiny_showcase
+
+from blindsight.data import Thumbnails, extract, load
+from blindsight.errors import DataError, InputError, UnknownNameError
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.service import liverun, showcase
+from blindsight.service.exhibits import learning
+from blindsight.service.exhibits.exhibit import Exhibit
+from blindsight.service.exhibits.stock import Size, Stock
+from blindsight.service.showcase import Showcase, sift_name
+
+
+@pytest.fixture
+def made(tmp_path):
+    opened = tiny_showcase(tmp_path / "showcase")
+    yield opened
+    opened.close()
+
+
+def named_pictures(data):
+    """Every file name in nested data."""
+    if isinstance(data, dict):
+        data = data.values()
+    elif isinstance(data, str):
+        return {data} if data.endswith(".png") else set()
+    elif not isinstance(data, list):
+        return set()
+    return set().union(*(named_pictures(one) for one in data))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_exhibit_has_exactly_the_pictures_it_names(made, name):
+    data = made.exhibit(name)
+    there = {path.name for path in (made.folder / name).glob("*.png")}
+    assert named_pictures(data) == there != set()
+    for file in there:
+        assert Image.open(BytesIO(made.picture(name, file))).format == "PNG"
+
+
+def test_sifting_hides_what_raw_features_tell(made):
+    data = made.exhibit("sift-smiling-male")
+    raw, *sifted = [max(guess["accuracy"] for guess in group["guesses"]) for group in data["attackers"]]
+    assert raw == data["raw"]["private"] > 0.8
+    assert all(guess < raw - 0.1 for guess in sifted)
+    assert [len(row) for row in data["sifts"][0]["received"]] == [5] * 4
+    assert {value for row in data["sifts"][1]["received"] for value in row} <= {0, 1}
+    for group in data["attackers"]:
+        assert all(guess["low"] <= guess["accuracy"] <= guess["high"] for guess in group["guesses"])
+
+
+def test_search_answers_stand_in_order_of_distance_and_are_marked_rightly(made):
+    digits = load("digits")
+    features = extract(digits, Thumbnails())
+
+    def row(file):
+        return int(file.removeprefix("digit-").removesuffix(".png"))
+
+    for query in made.exhibit("search")["queries"]:
+        asked = row(query["picture"])
+        for answer in query["answers"]:
+            shown = [digits.labels[row(item["picture"])] == digits.labels[asked] for item in answer["found"]]
+            assert [item["right"] for item in answer["found"]] == shown
+        (exact,) = [one["found"] for one in query["answers"] if one["method"] == "features"]
+        distances = np.linalg.norm(features[[row(item["picture"]) for item in exact]] - features[asked], axis=1)
+        assert (np.diff(distances) >= -1e-6).all()
+
+
+def test_rounds_played_one_by_one_are_those_of_one_run(made):
+    stock = Stock(SIZE)
+    seen = list(learning.seen_rounds(stock, "masks", 3, lambda *_: None))
+    whole = FederatedClassifier("masks", rounds=3, sparsity=0.0, multilabel=True, random_state=SIZE.seed)
+    whole.fit(stock.study.owners, public=stock.study.public, validation=stock.study.test)
+    assert [one.report.score for one in seen] == [report.score for report in whole.history_]
+    assert [one.first_score for one in seen] == [whole.public_score_] * 3
+    roles = [[view.role for view in one.views] for one in seen]
+    assert roles == [["owner 1", "aggregator", "everybody"]] * 3
+
+
+def test_an_audit_draws_a_likeness_from_a_plain_update_alone(made):
+    for row in made.exhibit("audit")["rows"]:
+        assert row["similarity"]["plain"] > row["blind"] > row["similarity"]["aggregator"]
+
+
+def test_exhibits_outlive_the_process_but_not_another_size(made, tmp_path):
+    again = Showcase(made.folder, SIZE)
+    assert [again.ask(name).stage for name in NAMES] == ["ready"] * 4
+    again.close()
+    assert Showcase(made.folder, Size(pictures=501)).state("audit").stage == "missing"
+
+
+@pytest.mark.parametrize("content", [b"", b'{"made": ', b"{}", b"[]", b"\xff\xfe"])
+def test_a_damaged_exhibit_counts_as_missing(made, content):
+    (made.folder / "audit" / "exhibit.json").write_bytes(content)
+    assert made.exhibit("audit") is None
+    assert made.state("audit").stage == "missing"
+
+
+@pytest.mark.parametrize("name", ["..", "../learn", "", "sift", "sift-smiling", "sift-smiling-smiling", "sift-a/b-male"])
+def test_only_known_names_become_folders(made, name):
+    with pytest.raises(InputError):
+        made.ask(name)
+    with pytest.raises(InputError):
+        made.picture(name, "face-0.png")
+
+
+@pytest.mark.parametrize("file", ["exhibit.json", "../learn/round-1-0.png", "..", "", "/etc/hostname"])
+def test_only_pictures_of_the_exhibit_are_read(made, file):
+    assert made.picture("search", file) is None
+
+
+def test_a_policy_needs_two_known_attributes():
+    assert sift_name("hat", "pale_skin") == "sift-hat-pale_skin"
+    with pytest.raises(UnknownNameError, match="Did you mean 'smiling'"):
+        sift_name("smilin", "male")
+    with pytest.raises(InputError, match="twice"):
+        sift_name("hat", "hat")
+
+
+def test_what_failed_says_why_and_is_tried_again(tmp_path, monkeypatch):
+    def fails(stock, progress):
+        raise DataError("there are too few pictures.")
+
+    def breaks(stock, progress):
+        raise RuntimeError("a secret of the inside")
+
+    shown = Showcase(tmp_path, SIZE)
+    for make, sentence in ((fails, "there are too few pictures."), (breaks, "something went wrong here; it was noted.")):
+        monkeypatch.setitem(showcase._FIXED, "audit", make)
+        shown.ask("audit")
+        assert (shown.wait("audit").stage, shown.state("audit").what) == ("failed", sentence)
+    monkeypatch.setitem(showcase._FIXED, "audit", lambda stock, progress: Exhibit({"rows": []}))
+    shown.ask("audit")
+    assert shown.wait("audit").stage == "ready"
+    assert shown.exhibit("audit") == {"rows": []}
+    shown.close()
+
+
+def test_closing_interrupts_and_leaves_nothing_half_written(tmp_path, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def endless(stock, progress):
+        begun.set()
+        go_on.wait()
+        while True:
+            progress("for ever", 1, 2)
+
+    monkeypatch.setitem(showcase._FIXED, "audit", endless)
+    shown = Showcase(tmp_path, SIZE)
+    assert shown.ask("audit").stage == "waiting"
+    begun.wait()
+    assert shown.state("audit").stage == "running"
+    assert shown.ask("search").stage == "waiting"
+    go_on.set()
+    shown.close()
+    assert [path.name for path in tmp_path.rglob("*")] == []
+    assert shown.ask("learn").stage == "missing"  # nothing new is begun
+
+
+def test_progress_is_told(tmp_path, monkeypatch):
+    told, go_on = threading.Event(), threading.Event()
+
+    def make(stock, progress):
+        progress("drawing", 3, 7)
+        told.set()
+        go_on.wait()
+        return Exhibit({})
+
+    monkeypatch.setitem(showcase._FIXED, "audit", make)
+    shown = Showcase(tmp_path, SIZE)
+    shown.ask("audit")
+    told.wait()
+    assert vars(shown.state("audit")) == {"stage": "running", "what": "drawing", "done": 3, "total": 7}
+    go_on.set()
+    assert shown.wait("audit").stage == "ready"
+    shown.close()
+
+
+def test_a_live_run_tells_everything_to_those_who_come_late(made):
+    run = made.runs.start("plain", 2)
+    made.runs._thread.join()
+    kinds = [event.kind for event in run.since(0)]
+    assert kinds.count("round") == 2
+    assert kinds[-1] == "end"
+    assert run.since(len(kinds) - 1)[0].data == {"what": "finished", "done": 2, "total": 2}
+    assert run.since(10_000) == ()
+    data = run.to_dict()
+    json.dumps(data, allow_nan=False)
+    assert data["ended"]
+    shown = {view["picture"] for one in data["seen"] for view in one["views"]}
+    assert shown == set(run.pictures)
+
+
+def test_one_run_at_a_time_and_it_can_be_stopped(made, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(stock, scheme, rounds, progress):
+        begun.set()
+        go_on.wait()
+        progress("round 1: training", 0, 5)
+        yield from ()
+
+    monkeypatch.setattr(liverun, "seen_rounds", slow)
+    first = made.runs.start("plain", 3)
+    begun.wait()
+    with pytest.raises(InputError, match="a run is going on"):
+        made.runs.start("plain", 1)
+    made.runs.stop()
+    go_on.set()
+    made.runs._thread.join()
+    assert first.since(0)[-1].data["what"] == "stopped"
+    assert made.runs.start("plain", 1).number == 2
+
+
+@pytest.mark.parametrize(("scheme", "rounds"), [("none", 3), ("plain", 0), ("plain", 13)])
+def test_a_run_that_cannot_be_is_refused(made, scheme, rounds):
+    with pytest.raises(InputError):
+        made.runs.start(scheme, rounds)
+    assert made.runs.latest is None
