@@ -6,6 +6,7 @@ refused: truncated, altered, of another kind or version, pickled or compressed (
 one). Files appear by an atomic rename.
 """
 
+import errno
 import hashlib
 import json
 import zipfile
@@ -47,7 +48,9 @@ def read_arrays(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
                 arrays = {} if packed else {name: members[name] for name in members.files}
             sealed = json.loads(arrays.pop(_DOCUMENT).tobytes())
             found, digest, document = sealed["kind"], sealed["sha256"], sealed["content"]
-        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, RuntimeError):
+        except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, RuntimeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a damaged archive may point before its start
+                raise
             raise CorruptFileError(f"{path} is truncated or altered, or was never a file of Blindsight.") from None
     if found != kind:
         raise CorruptFileError(f"{path} holds a {found!r}; a {kind!r} was expected.")

@@ -89,6 +89,21 @@ def test_questions_and_ways_to_share(wishes: list[str], parameters: int, tmp_pat
     assert (tmp_path / "report.html").exists()
 
 
+def test_a_head_learns_above_ones_own_vgg16(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    from blindsight.learn import vgg
+
+    monkeypatch.setattr(vgg, "_WIDTHS", ((2,),))  # narrow, and for small photos
+    monkeypatch.setattr(vgg, "_HIDDEN", 5)
+    monkeypatch.setattr(vgg, "_SIZE", 16)
+    monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path / "cache"))
+    with torch.random.fork_rng(devices=[]):
+        torch.save(vgg.vgg16(3).state_dict(), tmp_path / "weights.pt")
+    wishes = ["--features", f"vgg16:{tmp_path / 'weights.pt'}", "--classes", "0,1,2"]
+    assert run(asked(tmp_path / "out", *wishes)) == 0
+    assert f"{3 * (5 + 1)} parameters" in capsys.readouterr().out
+
+
 def test_a_network_from_scratch_learns_too(tmp_path: Path, capsys: Capture) -> None:
     torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()

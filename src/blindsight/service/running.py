@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import uvicorn
+from anyio.to_thread import current_default_thread_limiter
 
 from blindsight.errors import InputError, ServiceError
 from blindsight.service.api import create_app
@@ -28,6 +29,7 @@ Announce = Callable[[str, Token | None], None]
 """Told where the service is and, on the very first run, the operator's token."""
 
 _PATIENCE = 5  # seconds for requests in flight; whoever watches a live run would stay for ever
+_THREADS = 8  # requests at work at once; more would only wait for each other, as one at a time writes to the log
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -124,6 +126,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, then tell so."""
+        current_default_thread_limiter().total_tokens = _THREADS
         await super().startup(sockets=sockets)
         if self.started:
             self._tell()

@@ -51,8 +51,8 @@ class Odometer:
 
     step: float = 1.0
     dimension: int = 50
-    epochs: int = 1
-    record_noise: None = None
+    epochs: int | None = 1
+    record_noise: RecordGaussian | None = None
     scored: list = field(default_factory=list)
 
     @property
@@ -422,6 +422,15 @@ def test_all_lines_of_the_figure_can_be_played_together():
 def test_lines_that_cannot_be_played_are_refused(make, sentence):
     with pytest.raises(InputError, match=sentence):
         make()
+
+
+def test_a_trainer_that_does_not_tell_its_epochs_cannot_have_noise_per_photo():
+    noise = RecordGaussian(clip=1.0, noise_multiplier=1.0)
+    trainer = Odometer(epochs=None, record_noise=noise)
+    with pytest.raises(PrivacyError, match="which this trainer does not tell"):
+        SelectiveLine("photo", Sharing(0.5, noise=noise)).begin(
+            setting(lambda record_noise: trainer, trainer.initial())
+        )
 
 
 def test_record_noise_reaches_the_trainers_of_its_line_alone():

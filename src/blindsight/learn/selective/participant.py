@@ -243,7 +243,7 @@ class Participant(Secret):
         self._under_way = None
 
     def _prepared(self, rng: np.random.Generator) -> tuple[_UnderWay, Vector]:
-        """Return what to upload and the own parameters after training; nothing of the participant has changed yet."""
+        """Return what to upload and the own parameters after training; nothing but the ledger has changed yet."""
         before = self._downloaded()
         if self._under_way is not None:
             raise InputError(f"an upload of {self.name!r} is under way. Settle, resend or withdraw it first.")

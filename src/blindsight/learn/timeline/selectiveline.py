@@ -110,12 +110,12 @@ class _SelectiveCourse:
         inside = noise if isinstance(noise, RecordGaussian) else None
         trainers = {name: setting.make_trainer(record_noise=inside) for name in setting.participants}
         first = next(iter(trainers.values()))
-        self._steps = 1 if inside is None else first.epochs
         self._terms = line.terms(first.layout, setting)
         self._server = _MeteredServer(self._terms, setting.initial)
         self._server.traffic = self.traffic
         self._parameters = setting.initial
-        self._participants = self._join(trainers, setting)
+        self._participants = self._join(trainers, setting)  # which refuses trainers that do not tell their epochs
+        self._steps = 1 if inside is None else first.epochs
         self._order = self._ordered(setting.generator(len(trainers)))
         self._session = None if line.encrypted is None else self._opened(line.encrypted)
         self._turns: EncryptedTurns | None = None
