@@ -101,6 +101,6 @@ def laplace(share: float) -> Sharing:
 def _added_up(plan: DayPlan, epsilon: float, clip: float) -> SelectiveLine:
     """Return the line of which the server sees sums only, in which all participants share the noise."""
     noise = calibrate_participant(
-        epsilon=epsilon, delta=DELTA, uploads=plan.uploads(BATCH), clip=clip, among=len(plan.participants)
+        epsilon=epsilon, delta=DELTA, uploads=plan.turns(BATCH), clip=clip, among=len(plan.participants)
     )
     return SelectiveLine("masks", Sharing(1.0, noise=noise), encrypted="masks", budget=epsilon)

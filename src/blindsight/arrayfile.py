@@ -49,7 +49,7 @@ def read_arrays(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArra
             sealed = json.loads(arrays.pop(_DOCUMENT).tobytes())
             found, digest, document = sealed["kind"], sealed["sha256"], sealed["content"]
         except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, RuntimeError, OSError) as error:
-            if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a damaged archive may point before its start
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:  # damage may point before its start
                 raise
             raise CorruptFileError(f"{path} is truncated or altered, or was never a file of Blindsight.") from None
     if found != kind:

@@ -37,16 +37,19 @@ class Process:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(list(map(str, command)), env=environment, **pipes)
-        self.said = self.process.stdout.readline()
-        found = re.search(r"https?://\S+", self.said)
-        assert found, self.process.communicate()[1]
+        self.said = ""
+        while (found := re.search(r"https?://[^\s\"]+", self.said)) is None:
+            line = self.process.stdout.readline()
+            assert line, self.process.stderr.read()
+            self.said += line
         self.url = found.group()
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Ask it to end; return its exit code and all it said on standard output."""
         self.process.send_signal(number)
-        rest, self.errors = self.process.communicate()
-        return self.process.returncode, self.said + rest
+        self.said += self.process.stdout.read()  # what was read ahead included, which `communicate` would lose
+        self.errors = self.process.stderr.read()
+        return self.process.wait(), self.said
 
 
 @pytest.fixture
@@ -61,7 +64,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     for one in started:
         if one.process.poll() is None:
             one.process.kill()
-            one.process.communicate()
+        one.process.wait()
+        one.process.stdout.close()
+        one.process.stderr.close()
 
 
 def document(capsys: Capture) -> dict[str, Any]:

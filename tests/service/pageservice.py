@@ -14,7 +14,8 @@ class _Server(uvicorn.Server):
     """Tells when it listens."""
 
     def __init__(self, app):
-        super().__init__(uvicorn.Config(app, port=0, log_level="critical", timeout_graceful_shutdown=1))
+        quiet = {"log_config": None, "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 1}
+        super().__init__(uvicorn.Config(app, port=0, **quiet))
         self.listens = threading.Event()
 
     async def startup(self, sockets=None):
@@ -31,9 +32,9 @@ class PageService:
         self.operator = self.gateway.principals.authenticate(self.operator_token)
         self.showcase = tiny_showcase(folder / "showcase")
         self._server = _Server(create_app(self.gateway.settings, self.gateway, self.showcase))
-        self._thread = threading.Thread(target=self._server.run)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        self._server.listens.wait()
+        assert self._server.listens.wait(60)
         port = self._server.servers[0].sockets[0].getsockname()[1]
         self.home, self._browsers = f"http://127.0.0.1:{port}", []
         self.visitor = self.browser()

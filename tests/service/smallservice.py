@@ -4,8 +4,12 @@ Run as a program, with a folder, it is a service to be killed.
 """
 
 import io
+import os
 import sys
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from threading import Semaphore, Thread
 from typing import Any
 
 import numpy as np
@@ -14,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 
 from blindsight.data import Dataset
 from blindsight.service.gateway import Gateway
+from blindsight.service.groupcommit import GroupCommit
 from blindsight.service.principals import Principal
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift.attackers import Attacker
@@ -150,9 +155,41 @@ def granted(gateway: Gateway, cast: Cast, sift: Any = None, app: str = "X", **mo
     return number
 
 
+class Line(deque[Any]):
+    """Those who wait; tells when somebody has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.come = Semaphore(0)
+
+    def append(self, place: Any) -> None:
+        super().append(place)
+        self.come.release()
+
+
+def together(commit: GroupCommit[Any, Any], *calls: Callable[[], Any]) -> list[Any]:
+    """Make calls at the same time that wait for `commit` in this order; return what each returns or raises."""
+    line, outcomes = Line(), [None] * len(calls)
+    commit._waiting, commit._led = line, True  # as if somebody led just now
+
+    def make(number: int) -> None:
+        try:
+            outcomes[number] = calls[number]()
+        except BaseException as error:
+            outcomes[number] = error
+
+    threads = [Thread(target=make, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+        line.come.acquire()
+    line[0].called.set()  # nobody leads any more
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
 def tell(word: Any) -> None:
-    sys.stdout.write(f"{word}\n")
-    sys.stdout.flush()
+    os.write(1, f"{word}\n".encode())
 
 
 def releasing(folder: Path) -> None:
@@ -161,6 +198,19 @@ def releasing(folder: Path) -> None:
     cast = Cast.again(gateway)
     while True:
         tell(len(gateway.release(cast.apps["X"], "Ann", latest=1).rows))
+
+
+def crowding(folder: Path) -> None:
+    """Release for ever to four at a time."""
+    gateway = open_service(folder)
+    app = Cast.again(gateway).apps["X"]
+
+    def ask() -> None:
+        while True:
+            tell(len(gateway.release(app, "Ann", latest=1).rows))
+
+    for _ in range(4):
+        Thread(target=ask).start()
 
 
 def verifying(folder: Path) -> None:
@@ -177,4 +227,4 @@ def verifying(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"releasing": releasing, "verifying": verifying}[sys.argv[1]](Path(sys.argv[2]))
+    {"releasing": releasing, "crowding": crowding, "verifying": verifying}[sys.argv[1]](Path(sys.argv[2]))

@@ -498,7 +498,7 @@ def test_where_the_log_cannot_be_written_nothing_happens(gateway, cast, monkeypa
     def failing(*args, **kwargs):
         raise gone
 
-    monkeypatch.setattr(gateway.audit, "append", failing)
+    monkeypatch.setattr(gateway.audit, "append_all", failing)
     for call in (
         lambda: gateway.answer(cast.ann, job, "allow"),
         lambda: gateway.release(cast.apps["Y"], "Ann", latest=1),

@@ -8,22 +8,24 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import pytest
 import smallservice
-from smallservice import GENDER, Cast, asked, granted, linear, open_service, work
+from smallservice import GENDER, Cast, asked, granted, linear, open_service, together, work
 
 from blindsight.dp.journal import Journal
-from blindsight.errors import PrivacyError
+from blindsight.errors import BudgetExceededError, PrivacyError, UnknownNameError
 from blindsight.service.ensemble import Ensemble
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import Jobs
 from blindsight.service.log import AuditLog
 from blindsight.service.proposals import Proposals
+from blindsight.service.releases import Release
 from blindsight.sift.siftstore import SiftStore
 
 STEPS = [
-    (AuditLog, "append"),
+    (AuditLog, "append_all"),
     (Journal, "append"),
     (Jobs, "submit"),
     (Jobs, "claim"),
@@ -144,12 +146,17 @@ def joined(gateway, cast):
     assert gateway.grants(cast.ann)[0].standing == "live"
 
 
+def recorded(folder: Path) -> list[dict[str, Any]]:
+    """What happened, also what happened together."""
+    lines = (folder / "platform" / "platform.journal").read_text().splitlines()[1:]
+    return [record for line in map(json.loads, lines) for record in line.get("records", [line])]
+
+
 def check(gateway, folder: Path, given: int) -> None:
     """What must hold after every kill, before anybody does anything."""
     assert gateway.audit.verify().ok
     entries = [entry for entry in gateway.audit.entries(limit=1000) if entry.action in RECORDS]
-    lines = (folder / "platform" / "platform.journal").read_text().splitlines()[1:]
-    records = [json.loads(line) for line in lines]
+    records = recorded(folder)
     logged, happened = Counter(one.action for one in entries), Counter(one["kind"] for one in records)
     assert happened <= logged  # nothing happened without its entry
     counted = sum(one["frames"] for one in records if one["kind"] == "release")
@@ -181,6 +188,56 @@ def test_killed_between_any_two_steps(template, tmp_path, act, go_on):
     assert at > 3  # or nothing was tried
 
 
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory) -> Path:
+    """A folder in which X has a grant of two frames, and Y one of one frame that is repeated."""
+    folder = tmp_path_factory.mktemp("crowd") / "service"
+    gateway = open_service(folder)
+    cast = Cast(gateway)
+    granted(gateway, cast, GENDER, "X", frames=2)
+    granted(gateway, cast, linear({4: 1.0}), "Y", then="repeat")
+    gateway.close()
+    return folder
+
+
+def release_together(gateway, cast) -> list[Any]:
+    """Six releases in one round: X gets two, and is refused a third and a frame that is not there; Y gets its own."""
+    calls = [("X", {"latest": 1})] * 2 + [("X", {"frames": ["0" * 32]}), ("Y", {"latest": 1})] + [("X", {"latest": 1})]
+    calls.append(("Y", {"frames": cast.frames[:1]}))
+    return together(
+        gateway._releases._released,
+        *(lambda app=app, asked=asked: gateway.release(cast.apps[app], "Ann", **asked) for app, asked in calls),
+    )
+
+
+def test_releases_together_killed_between_any_two_steps(crowd, tmp_path):
+    at, killed = 0, True
+    while killed:
+        at += 1
+        folder = shutil.copytree(crowd, tmp_path / str(at))
+        with pytest.MonkeyPatch.context() as patch:
+            dying = KilledService(patch, folder, at)
+            outcomes = release_together(dying.gateway, dying.cast)
+        dying.gateway.close()
+        killed = any(isinstance(one, KilledError) for one in outcomes)
+        given = sum(len(one.rows) for one in outcomes if isinstance(one, Release))
+        gateway = open_service(folder)
+        check(gateway, folder, given - 1 if given else 0)  # one of Y's is the other again
+        counted = Counter({one["grant"]: 0 for one in recorded(folder) if one["kind"] == "release"})
+        for one in recorded(folder):
+            counted[one.get("grant")] += one["frames"] if one["kind"] == "release" else 0
+        assert (counted[1], counted[2]) in ((0, 0), (2, 1))  # all of the round or nothing
+        assert given in (0, 4)
+        assert given == 0 or counted[1] == 2
+        again = release_together(gateway, Cast.again(gateway))
+        assert len([one for one in again if isinstance(one, Release)]) == (2 if counted[1] else 4)
+        assert [one.released for one in gateway.grants(Cast.again(gateway).ann)] == [2, 1]
+        check(gateway, folder, 3)
+        gateway.close()
+    assert at > 6  # frames, the last release kept, the log, the journal, the log of refusals
+    assert [type(one) for one in outcomes] == [Release, Release, UnknownNameError, Release, BudgetExceededError, Release]
+
+
 def start(what: str, folder: Path) -> Popen:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, smallservice.__file__, what, str(folder)]
@@ -210,13 +267,14 @@ def test_kill_9_during_a_verification(tmp_path):
     gateway.close()
 
 
-def test_kill_9_during_releases(tmp_path):
+@pytest.mark.parametrize("what", ["releasing", "crowding"])
+def test_kill_9_during_releases(tmp_path, what):
     folder = tmp_path / "service"
     gateway = open_service(folder)
     cast = Cast(gateway)
     granted(gateway, cast, GENDER, then="repeat")
     gateway.close()
-    with start("releasing", folder) as process:
+    with start(what, folder) as process:
         got = [process.stdout.readline() for _ in range(20)]
         process.kill()
         got += process.stdout.readlines()

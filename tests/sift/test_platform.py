@@ -594,7 +594,7 @@ def test_the_journal_holds_decisions_and_no_private_matter(tmp_path):
     assert [verdict for verdict, _ in decisions] == ["denied", "accept", "denied", "accept"]
     assert decisions[2][1] == "Ann refused"
     (told,) = (one for one in records if one.get("kind") == "release")
-    assert set(told) == {"kind", "time", "grant", "app", "sift", "frames", "repeated", "width", "size", "check"}
+    assert set(told) == {"kind", "time", "grant", "person", "app", "sift", "frames", "repeated", "width", "size", "check"}
     assert (told["time"], told["frames"], told["size"]) == (NOON.isoformat(), 1, out.nbytes)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines).replace(b'"frames":1,"grant"', b'"frames":0,"grant"'))

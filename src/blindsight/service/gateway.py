@@ -69,6 +69,7 @@ class Gateway:
         platform.attest(Witness(log))
         duties = Duties(platform, self._proposals)
         self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings)
+        self._registered: set[str] = set()
         self._held: tuple[FolderLock, Database] | None = None
 
     @classmethod
@@ -380,10 +381,14 @@ class Gateway:
         return grant_view(principal, grant, holds=holds, released=released)
 
     def _asked(self, app: Principal) -> None:
+        """Refuse an app that never said what it asks for; who did once has done so for ever."""
+        if app.name in self._registered:
+            return
         try:
             self.platform.asked(app.name)
         except UnknownNameError:  # whose sentence would name the others
             raise InputError("say first what this app asks for: register its public attributes.") from None
+        self._registered.add(app.name)
 
     @staticmethod
     def _own(principal: Principal, person: str) -> None:

@@ -12,8 +12,8 @@ entry is too small for the former two, and one that holds a token is refused.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,15 @@ _LINE_LENGTH = 4 * DETAILS_LENGTH
 _BATCH = 1_000
 _LAST = select(log.c.position, log.c.hash).order_by(log.c.position.desc()).limit(1)
 _ADD = insert(log)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is to be logged: a principal's id, what it does, and what JSON can hold, at most 16,384 characters."""
+
+    actor: str
+    action: str
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,17 +78,20 @@ class AuditLog:
     def append(
         self, actor: str, action: str, details: Mapping[str, Any] | None = None, *, session: Session | None = None
     ) -> Entry:
-        """Add an entry, in the transaction of `session` or of the `Database.session` block around, or in its own.
+        """Add an entry, in the transaction of `session` or of the `Database.session` block around, or in its own."""
+        (entry,) = self.append_all([Draft(actor, action, details or {})], session=session)
+        return entry
 
-        `actor` is a principal's id; `details` is what JSON can hold, at most 16,384 characters.
-        """
-        check_name(actor)
-        check_name(action)
-        text = _canonical(details or {})
+    def append_all(self, drafts: Sequence[Draft], *, session: Session | None = None) -> list[Entry]:
+        """Add entries in this order, all or none, in a transaction as `append` has it."""
+        for draft in drafts:
+            check_name(draft.actor)
+            check_name(draft.action)
+        texts = [_canonical(draft.details) for draft in drafts]
         if session is not None:
-            return self._append(session, actor, action, text)
+            return self._append(session, drafts, texts)
         with self._database.session() as own:
-            return self._append(own, actor, action, text)
+            return self._append(own, drafts, texts)
 
     def head(self) -> tuple[int, str]:
         """Return how many entries there are and the hash that stands for them: to be noted elsewhere."""
@@ -109,13 +121,15 @@ class AuditLog:
         stream.write(json.dumps({"entries": check.entries, "head": check.head}) + "\n")
         return check
 
-    def _append(self, session: Session, actor: str, action: str, details: str) -> Entry:
+    def _append(self, session: Session, drafts: Sequence[Draft], texts: Sequence[str]) -> list[Entry]:
         last, before = _last(session)
         time = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
-        row = _Row(last + 1, time, actor, action, details, "")
-        row = replace(row, hash=row.continuing(before))
-        session.execute(_ADD, asdict(row))
-        return row.entry()
+        rows: list[_Row] = []
+        for position, (draft, text) in enumerate(zip(drafts, texts, strict=True), start=last + 1):
+            row = _Row(position, time, draft.actor, draft.action, text, "")
+            rows.append(replace(row, hash=row.continuing(rows[-1].hash if rows else before)))
+        session.execute(_ADD, [asdict(row) for row in rows])
+        return [row.entry() for row in rows]
 
     def _rows(self, after: int | None) -> "Iterator[_Row]":
         """Yield the rows behind `after` (all if None) in order, in batches, so that a long log needs little memory."""

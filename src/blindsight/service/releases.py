@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from blindsight.errors import InputError, PrivacyError
 from blindsight.service.frames import FrameStore
+from blindsight.service.groupcommit import GroupCommit
 from blindsight.service.log import AuditLog
 from blindsight.service.principals import Principal
-from blindsight.service.witness import acting
+from blindsight.service.witness import acting_together
+from blindsight.sift.features import Features
 from blindsight.sift.platform import Platform
+from blindsight.sift.releasing import Released, Wanted
 
 MOST_FRAMES = 1000
 """In one release."""
@@ -27,12 +30,22 @@ class Release:
     labels: tuple[str, ...] | None
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A release that somebody waits for: some frames by their ids, or the `latest` few."""
+
+    app: Principal
+    person: str
+    frames: Sequence[str] | None
+    latest: int
+
+
 class Releases:
-    """Gives apps what they were granted."""
+    """Gives apps what they were granted; those who ask at the same time share what the disks cost."""
 
     def __init__(self, platform: Platform, frames: FrameStore, log: AuditLog) -> None:
         self._platform, self._frames, self._log = platform, frames, log
-        self._labels: dict[int, tuple[str, ...] | None] = {}
+        self._released = GroupCommit(self._carry_out)
 
     def give(self, app: Principal, person: str, frames: Sequence[str] | None, latest: int | None) -> Release:
         """Release some frames, by their ids or the latest few; a refusal is logged, and gives nothing."""
@@ -42,25 +55,22 @@ class Releases:
         if not 1 <= asked <= MOST_FRAMES:
             raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
         try:
-            self._refuse_strangers(app, person)
-            X = self._frames.latest(person, asked) if frames is None else self._frames.features(person, frames)
-            with acting(app, person=person) as told:
-                released = self._platform.release(person, app.name, X, pipeline=self._frames.pipeline)
+            released = self._released(_Asked(app, person, frames, asked))
         except PrivacyError as error:
             self._log.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": str(error)})
             raise
-        number = int(told.records[-1]["grant"])
-        return Release(number, released.tolist(), self._meaning(person, number))
+        grant = released.grant
+        return Release(grant.number, released.rows.tolist(), grant.public if grant.mode == "included" else None)
 
-    def _refuse_strangers(self, app: Principal, person: str) -> None:
-        if not any(grant.live and grant.app == app.name for grant in self._platform.grants(person)):
-            raise PrivacyError(
-                f"app {app.name} has no grant about this person. Propose a release and let the person allow it."
-            )
+    def _carry_out(self, several: Sequence[_Asked]) -> list[Released | Exception]:
+        """Log and count releases of several apps, then return what they get."""
+        with acting_together(asked.app for asked in several):
+            return self._platform.release_all([self._wanted(asked) for asked in several])
 
-    def _meaning(self, person: str, number: int) -> tuple[str, ...] | None:
-        """Return which attributes the numbers of a grant stand for; it never changes."""
-        if number not in self._labels:
-            grant = next(one for one in self._platform.grants(person) if one.number == number)
-            self._labels[number] = grant.public if grant.mode == "included" else None
-        return self._labels[number]
+    def _wanted(self, asked: _Asked) -> Wanted:
+        def features() -> Features:
+            if asked.frames is None:
+                return self._frames.latest(asked.person, asked.latest)
+            return self._frames.features(asked.person, asked.frames)
+
+        return Wanted(asked.person, asked.app.name, features, self._frames.pipeline)

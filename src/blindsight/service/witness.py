@@ -8,13 +8,13 @@ and ties the evidence that the platform keeps to the entry.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from blindsight.service.log import AuditLog
+from blindsight.service.log import AuditLog, Draft
 from blindsight.service.principals import Principal
 
 PLATFORM = "platform"
@@ -23,42 +23,61 @@ PLATFORM = "platform"
 
 @dataclass(frozen=True)
 class Acting:
-    """Who acts, what about, and what the platform recorded meanwhile."""
+    """Who acts, what about, and the ids of apps that act beside them, by their names."""
 
     actor: str = PLATFORM
     about: Mapping[str, Any] = field(default_factory=dict)
-    records: list[Mapping[str, Any]] = field(default_factory=list)
+    apps: Mapping[str, str] = field(default_factory=dict)
+
+    def actor_of(self, record: Mapping[str, Any]) -> str:
+        """Return whose doing a record is."""
+        return self.apps.get(str(record.get("app")), self.actor)
 
 
 _acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
 
 
 @contextmanager
-def acting(principal: Principal | None, **about: Any) -> Iterator[Acting]:
+def acting(principal: Principal | None, **about: Any) -> Iterator[None]:
     """Attribute what the platform records in this block to somebody; `about` goes into the entries."""
-    now = Acting(PLATFORM if principal is None else principal.id, about)
+    with _as(Acting(PLATFORM if principal is None else principal.id, about)):
+        yield
+
+
+@contextmanager
+def acting_together(apps: Iterable[Principal]) -> Iterator[None]:
+    """Attribute what the platform records in this block to the app that each record names."""
+    with _as(Acting(apps={app.name: app.id for app in apps})):
+        yield
+
+
+@contextmanager
+def _as(now: Acting) -> Iterator[None]:
     mark = _acting.set(now)
     try:
-        yield now
+        yield
     finally:
         _acting.reset(mark)
 
 
 @dataclass(frozen=True)
 class Witness:
-    """Writes an entry for every record it is told of."""
+    """Writes an entry for every record it is told of; those told together are on disk together."""
 
     log: AuditLog
 
-    def __call__(self, record: Mapping[str, Any]) -> None:
-        """Append the record to the log, and only then let it happen."""
+    def __call__(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Append the records to the log, in one transaction, and only then let them happen."""
         now = _acting.get() or Acting()
-        details = {key: value for key, value in record.items() if key not in ("kind", "time", "report", "together")}
-        evidence = {key: record[key] for key in ("report", "together") if key in record}
-        if evidence:
-            details["evidence"] = digest(evidence)
-        self.log.append(now.actor, str(record["kind"]), {**now.about, **details})
-        now.records.append(record)
+        self.log.append_all(
+            [Draft(now.actor_of(one), str(one["kind"]), {**now.about, **_details(one)}) for one in records]
+        )
+
+
+def _details(record: Mapping[str, Any]) -> dict[str, Any]:
+    details = {key: value for key, value in record.items() if key not in ("kind", "time", "report", "together")}
+    evidence = {key: record[key] for key in ("report", "together") if key in record}
+    return {**details, "evidence": digest(evidence)} if evidence else details
 
 
 def digest(evidence: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ version of its own (`candidate`). Section 9 leaves collusion open; here
   register names is for others to watch.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,11 +31,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.errors import BudgetExceededError, InputError, PrivacyError
+from blindsight.errors import InputError, PrivacyError
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import Attacker, chosen_attackers
 from blindsight.sift.candidate import coarser, prepare
-from blindsight.sift.features import Features, check_shape
+from blindsight.sift.features import Features
 from blindsight.sift.grants import Grant, Mode, verifier_name
 from blindsight.sift.included import included_sift
 from blindsight.sift.lossbench import SiftLearner
@@ -44,6 +44,7 @@ from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.proposal import Proposal
 from blindsight.sift.register import Register, Witness
+from blindsight.sift.releasing import Released, Wanted, release_all
 from blindsight.sift.sift import Sift
 from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.splits import enough_of_either
@@ -87,7 +88,7 @@ class Platform:
         return self._register.recovered
 
     def attest(self, witness: Witness) -> None:
-        """From now on tell `witness` of every record before it takes effect; where it raises, nothing happens."""
+        """From now on tell `witness` of all records before they take effect; where it raises, nothing happens."""
         self._register.witness = witness
 
     # --- who is here ---
@@ -220,21 +221,18 @@ class Platform:
 
         Frames beyond the verified number are refused all together, or answered with the last release again.
         """
-        if pipeline != self.data.pipeline:
-            raise InputError(
-                f"these features come from pipeline {pipeline!r}; sifts here are verified for {self.data.pipeline!r}."
-            )
-        rows = check_shape(X, self.data.dimension)
-        asked = int(rows.shape[0])
+        (outcome,) = self.release_all([Wanted(person, app, lambda: X, pipeline)])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome.rows
+
+    def release_all(self, wanted: Sequence[Wanted]) -> list[Released | Exception]:
+        """Carry out several releases in this order with one write to the disk; return what each gets, or why nothing.
+
+        What prevents all of them, such as a full disk, is raised.
+        """
         with self._register.current():
-            grant = self._holding(person, app)
-            used = self._register.frames_to(person, app)
-            fresh = grant.budget.fresh(used, asked)
-            released = self._apply(grant, rows, fresh, last=used + fresh >= grant.budget.frames)
-            told = {"grant": grant.number, "app": app, "sift": grant.sift}
-            sizes = {"width": int(released.shape[1]), "size": released.nbytes}
-            self._register.record("release", **told, frames=fresh, repeated=asked - fresh, **sizes)
-        return released
+            return release_all(self._watch, wanted)
 
     def revoke(self, number: int, reason: str) -> Grant:
         """End a grant by hand."""
@@ -294,35 +292,6 @@ class Platform:
             with self._register.current():
                 n = self._register.tried(app, sift.digest, frames)
         return 1 - (1 - self.verifier.confidence) / (n * (n + 1))
-
-    def _holding(self, person: str, app: str) -> Grant:
-        """Return the grant through which an app gets something about a person today."""
-        self._register.private_of(person)
-        version = self._register.app(app).version
-        grants = [one for one in self._register.live(person) if (one.app, one.policy_version) == (app, version)]
-        if not grants:
-            raise PrivacyError(
-                f"app {app} has no grant about this person. Propose a release and let the person allow it."
-            )
-        if not self._watch.holds(grants[-1]):
-            raise PrivacyError(
-                f"grant {grants[-1].number} is suspended: preferences, verification rows or attackers have changed "
-                "since it was verified. Review it first."
-            )
-        return grants[-1]
-
-    def _apply(self, grant: Grant, rows: Any, fresh: int, *, last: bool) -> NDArray[Any]:
-        """Return the release of the first `fresh` rows, and the last one again for each row after them."""
-        released = self._store.sift(grant.sift).apply(rows[:fresh]) if fresh else None
-        if grant.budget.then == "refuse" and released is not None:
-            return released
-        again = self._store.last(grant.number) if released is None else released[-1:]
-        if again is None:
-            raise BudgetExceededError("all verified frames are released, and the last was not kept: nothing to repeat.")
-        if last and released is not None:
-            self._store.keep_last(grant.number, again)
-        repeated = np.repeat(again, rows.shape[0] - fresh, axis=0)
-        return repeated if released is None else np.concatenate([released, repeated])
 
 
 def _names(given: Iterable[str], what: str) -> tuple[str, ...]:

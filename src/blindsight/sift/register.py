@@ -13,12 +13,13 @@ anybody's private label.
 | grant, confirm, revoke | an app may get a sift's release; it was verified anew; it may no longer |
 | release | so many frames went out through a grant |
 | verifier | other attackers judge from now on |
+| together | several of these, in their order, that are on disk together or not at all |
 """
 
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,8 +30,8 @@ from blindsight.dp.journal import Journal
 from blindsight.errors import BlindsightError, CorruptFileError, UnknownNameError
 from blindsight.sift.grants import Grant, Revocation, terms_from_dict
 
-Witness = Callable[[Mapping[str, Any]], None]
-"""Called with a record before it is written; whoever raises prevents it."""
+Witness = Callable[[Sequence[Mapping[str, Any]]], None]
+"""Called with the records that are about to be written together; whoever raises prevents all of them."""
 
 HEADER = {"format": "blindsight/sift-platform", "version": 1}
 
@@ -76,16 +77,27 @@ class Register:
                 self._journal.catch_up(self._apply)
                 yield
 
-    def record(self, kind: str, **data: Any) -> str:
-        """Write a record through to the disk and take it in; call it while `current`. Return its time."""
+    def record(self, kind: str, **data: Any) -> None:
+        """Write a record through to the disk and take it in; call it while `current`."""
+        self.record_all(kind, [data])
+
+    def record_all(self, kind: str, several: Iterable[Mapping[str, Any]]) -> None:
+        """Write records of one kind through to the disk, all or none, and take them in; call it while `current`.
+
+        Several are one line of the file, so that no interruption parts them.
+        """
         time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
-        record = json.loads(json.dumps({"kind": kind, "time": time} | data, allow_nan=False))  # as a reader will see it
+        given = [{"kind": kind, "time": time, **data} for data in several]
+        records: list[dict[str, Any]] = json.loads(json.dumps(given, allow_nan=False))  # as a reader will see them
+        if not records:
+            return
         if self.witness is not None:
-            self.witness(record)
+            self.witness(records)
         if self._journal is not None:
-            self._journal.append(record)
-        self._apply(record)
-        return time
+            alone = len(records) == 1
+            self._journal.append(records[0] if alone else {"kind": "together", "time": time, "records": records})
+        for record in records:
+            self._apply(record)
 
     def private_of(self, person: str) -> tuple[str, ...]:
         """Return what a person hides."""
@@ -136,6 +148,10 @@ class Register:
             take(time=time, **data)
         except (BlindsightError, KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(f"the platform's journal holds a record that cannot be: {error}") from None
+
+    def _take_together(self, records: list[dict[str, Any]], **_: Any) -> None:
+        for record in records:
+            self._apply(record)
 
     def _take_person(self, name: str, private: list[str], **_: Any) -> None:
         self.people[name] = tuple(private)

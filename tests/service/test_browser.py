@@ -1,0 +1,171 @@
+"""The page in a real browser: all five tabs clicked through, checked by axe in every look, and used by keyboard."""
+
+from pathlib import Path
+
+import pytest
+from pageservice import PageService
+from smallservice import Cast, asked
+
+CHROMIUM = Path("/usr/bin/chromium")
+AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text()
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+TABS = ("Sift", "Search", "Learn", "Audit", "Ledger")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    opened = PageService(tmp_path_factory.mktemp("browser"))
+    opened.cast = Cast(opened.gateway, apps="XY")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if not CHROMIUM.exists():
+        pytest.fail(f"there is no {CHROMIUM}. Install it: apt-get install chromium.")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium, service):
+    """Returns pages, of a look and a width, that must not complain to the console."""
+    contexts, complaints = [], []
+
+    def opened(*, token=None, width=1280, look="light", scripts=True):
+        context = chromium.new_context(
+            base_url=service.home, viewport={"width": width, "height": 900}, color_scheme=look, java_script_enabled=scripts
+        )
+        contexts.append(context)
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        if token is not None:
+            page.goto("/login")
+            page.get_by_label("Token").fill(token)
+            page.get_by_role("main").get_by_role("button", name="Log in").click()
+            page.wait_for_url("**/sift")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def axe_finds(page):
+    page.evaluate(AXE)
+    found = page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
+    assert found["passes"]
+    return [(one["id"], node["html"][:150]) for one in found["violations"] for node in one["nodes"]]
+
+
+@pytest.mark.parametrize(("width", "look"), [(1280, "light"), (1280, "dark"), (380, "light"), (380, "dark")])
+def test_all_tabs_are_reached_by_clicking_and_accessible_in_every_look(service, open_page, width, look):
+    page = open_page(token=service.cast.ann_token, width=width, look=look)
+    for tab in TABS:
+        page.get_by_role("navigation", name="Parts").get_by_role("link", name=tab).click()
+        page.wait_for_url(f"**/{tab.lower()}")
+        page.wait_for_load_state("networkidle")
+        assert page.title() == f"{tab} · Blindsight"
+        assert axe_finds(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_operators_ledger_is_accessible(service, open_page):
+    page = open_page(token=service.operator_token, width=380)
+    page.goto("/ledger")
+    assert page.get_by_role("heading", name="The log").is_visible()
+    assert axe_finds(page) == []
+
+
+def test_a_click_on_a_picture_changes_the_answers_in_place(open_page):
+    page = open_page()
+    page.goto("/search")
+    page.evaluate("window.stayed = true")
+    page.get_by_role("link", name="Query 1:").click()
+    page.wait_for_url("**/search?query=0*")
+    page.get_by_role("radio", name="8").check()
+    page.wait_for_url("**epsilon=8*")
+    page.get_by_role("heading", name="Private codes, ε = 8").wait_for()
+    assert page.evaluate("document.activeElement.value") == "8"
+    page.get_by_label("Private method").select_option("central")
+    page.wait_for_url("**method=central*")
+    assert page.evaluate("window.stayed")
+    page.go_back()
+    page.wait_for_url("**method=codebook*")
+
+
+def test_charts_tell_the_numbers_under_the_pointer(service, open_page):
+    page = open_page()
+    page.goto("/search")
+    chart = page.locator(".chart .u-over")
+    chart.hover(position={"x": 30, "y": 40})
+    first = next(one for one in service.showcase.exhibit("search")["methods"] if one["name"] == "codebook")
+    value = page.locator(".u-series", has_text="codebook").first.locator(".u-value")
+    assert value.text_content() == f"{first['scores'][0]['score']:.3f}"
+
+
+def test_a_run_is_watched_live_until_its_end(service, open_page):
+    page = open_page(token=service.cast.ann_token)
+    page.goto("/learn")
+    page.get_by_label("Scheme").select_option("masks")
+    page.get_by_label("Rounds").fill("3")
+    page.get_by_role("button", name="Start a run").click()
+    page.get_by_text("Finished after 3 of 3 rounds").wait_for()
+    assert page.locator(".rounds tbody tr").count() == 3
+    assert page.get_by_role("heading", name="What each role sees in round 3").is_visible()
+    for picture in page.locator(".roles img").all():
+        assert picture.evaluate("one => one.complete && one.naturalWidth") == 220
+
+
+def test_an_owner_answers_a_proposal(service, open_page):
+    job = asked(service.gateway, service.cast, app="Y")
+    page = open_page(token=service.cast.ann_token)
+    desk = page.get_by_role("region", name="Your decisions")
+    desk.get_by_text("Evidence: every attacker").click()
+    assert desk.get_by_role("cell", name="smiling").first.is_visible()
+    desk.get_by_role("button", name="Allow").click()
+    page.wait_for_url("**/sift#desk")
+    assert service.gateway.proposal(service.cast.ann, job).answer == "allow"
+    page.goto("/ledger")
+    assert page.get_by_role("cell", name="Y", exact=True).is_visible()
+
+
+def test_a_new_policy_is_tried_and_shown_when_it_is_there(service, open_page):
+    page = open_page(token=service.cast.ann_token)
+    page.get_by_label("The app may learn").select_option("eyeglasses")
+    page.get_by_role("button", name="Try “eyeglasses” without “male”").click()
+    page.get_by_text("The app reads “eyeglasses”").first.wait_for(timeout=120_000)
+    assert service.showcase.state("sift-eyeglasses-male").stage == "ready"
+
+
+def test_the_keyboard_is_enough(open_page):
+    page = open_page()
+    page.goto("/sift")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.name") == "public"
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+
+
+def test_without_scripts_everything_is_there_and_forms_work(service, open_page):
+    page = open_page(token=service.cast.ann_token, scripts=False)
+    for tab in TABS:
+        page.goto(f"/{tab.lower()}")
+        assert page.get_by_role("heading", level=1).is_visible()
+    page.goto("/search")
+    assert page.locator(".line-chart polyline").count() == 5
+    page.get_by_role("radio", name="1", exact=True).check()
+    page.get_by_role("button", name="Show").click()
+    assert page.get_by_role("heading", name="Private codes, ε = 1").is_visible()
