@@ -78,11 +78,12 @@ async def _load(url: str, requests: Iterator[bytes], pid: int, rate: int, second
         free.put_nowait(await asyncio.open_connection(address.hostname, address.port))
     for request in itertools.islice(requests, WARM_UP):
         await _one(free, request, 0.0)
-    cpu, start, due, under_way = _cpu_seconds(pid), time.perf_counter(), 0.0, []
+    cpu, start, under_way = _cpu_seconds(pid), time.perf_counter(), []
     for number in itertools.count():
-        due = start + number / rate if rate else time.perf_counter()
-        if due - start >= seconds or (request := next(requests, b"")) == b"":
+        elapsed = number / rate if rate else time.perf_counter() - start
+        if elapsed >= seconds or (request := next(requests, b"")) == b"":
             break
+        due = start + elapsed
         await asyncio.sleep(due - time.perf_counter())
         if not rate:  # go on as soon as somebody is free
             free.put_nowait(await free.get())

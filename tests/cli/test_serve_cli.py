@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import sqlite3
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -97,12 +98,17 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(
     assert all(token.encode() not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
     second = serve("--json")
+    assert token_command(folder, "rotate", "ann") == 0
+    with Client(second.url, document(capsys)["token"]) as ann:
+        assert len(ann.frames()) == 1
+        assert token_command(folder, "revoke", "ann") == 0
+        with pytest.raises(PrivacyError):
+            ann.frames()
     with Client(second.url, token) as operator:
         assert operator.me.role == "operator"
         assert (operator.person("ann").private, operator.person("ann").frames) == (("male",), 1)
         assert [entry.action for entry in operator.log()][:3] == ["create principal", "create principal", "person"]
         assert operator.check_log().ok
-    assert token_command(folder, "revoke", "ann") == 0
     code, said = second.stop(signal.SIGINT)
     assert code == 0
     assert TOKEN.search(said + second.errors) is None
@@ -125,39 +131,31 @@ def test_an_unfinished_verification_is_done_after_the_next_start(
         assert weather.wait(job, pause=0.1).state == "done"
 
 
-def test_a_second_service_is_kept_out_of_the_folder_and_off_the_port(
+def test_tls_by_a_certificate_and_nobody_else_in_the_folder_or_on_the_port(
     serve: Callable[..., Process], tmp_path: Path, capsys: Capture
 ) -> None:
-    first = serve()
-    port = first.url.rpartition(":")[2]
-    small = ["--port", "0", "-n", "500", "--no-page"]
-    assert run(["serve", "--folder", str(tmp_path / "service"), *small]) == 1
-    assert "another service uses" in capsys.readouterr().err
-    assert run(["serve", "--folder", str(tmp_path / "other"), "--port", port]) == 1
-    error = capsys.readouterr().err
-    assert f"cannot listen on 127.0.0.1 port {port}" in error
-    assert "--port" in error
-    assert not (tmp_path / "other").exists()
-
-
-def test_tls_by_a_certificate(serve: Callable[..., Process], tmp_path: Path) -> None:
-    import ssl
-
     certificate, key = certified(tmp_path)
     service = serve("--certificate", str(certificate), "--key", str(key))
     assert service.url.startswith("https://127.0.0.1:")
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    answer = httpx.get(f"{service.url}/v1/health", verify=trusting)
+    answer = httpx.get(f"{service.url}/v1/health", verify=ssl.create_default_context(cafile=str(certificate)))
     assert answer.json()["status"] == "ok"
     assert "strict-transport-security" in answer.headers
-    assert service.stop()[0] == 0
+
+    port = service.url.rpartition(":")[2]
+    assert run(["serve", "--folder", str(tmp_path / "service"), "--port", "0", "-n", "500", "--no-page"]) == 1
+    assert "another service uses" in capsys.readouterr().err
+    assert run(["serve", "--folder", str(tmp_path / "other"), "--port", port]) == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+    with socket.create_connection(("127.0.0.1", int(port))):
+        assert service.stop()[0] == 0  # a connection that says nothing does not keep it
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["--host", "0.0.0.0"], "tokens would travel readable"),
-        (["--host", "no such host"], "no address of this machine"),
+        (["--host", "no such host", "--insecure-without-tls"], "no address of this machine"),
         (["--certificate", "none.pem"], "without a key"),
         (["--certificate", "none.pem", "--key", "none.pem"], "there is none at"),
         (["--database", "mysql://user:secret@host/name"], "the database must be a URL"),
@@ -328,17 +326,3 @@ def certified(folder: Path) -> tuple[Path, Path]:
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return paths
-
-
-def test_a_revoked_token_opens_nothing_in_a_running_service(
-    serve: Callable[..., Process], tmp_path: Path, capsys: Capture
-) -> None:
-    service = serve()
-    assert token_command(tmp_path / "service", "create", "ann", "owner") == 0
-    with Client(service.url, document(capsys)["token"]) as ann:
-        assert ann.frames() == ()
-        assert token_command(tmp_path / "service", "revoke", "ann") == 0
-        with pytest.raises(PrivacyError):
-            ann.frames()
-    with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2]))):
-        assert service.stop()[0] == 0  # a connection that says nothing does not keep it

@@ -41,7 +41,9 @@ class PageService:
 
     def browser(self, token=None):
         """Return a browser that follows redirects and keeps cookies, logged in if there is a token."""
-        browser = httpx.Client(base_url=self.home, headers={"origin": self.home}, follow_redirects=True, trust_env=False)
+        browser = httpx.Client(
+            base_url=self.home, headers={"origin": self.home}, follow_redirects=True, trust_env=False
+        )
         self._browsers.append(browser)
         if token is not None:
             assert browser.post("/login", data={"token": token}, follow_redirects=False).status_code == 303

@@ -39,7 +39,10 @@ def open_page(chromium, service):
 
     def opened(*, token=None, width=1280, look="light", scripts=True):
         context = chromium.new_context(
-            base_url=service.home, viewport={"width": width, "height": 900}, color_scheme=look, java_script_enabled=scripts
+            base_url=service.home,
+            viewport={"width": width, "height": 900},
+            color_scheme=look,
+            java_script_enabled=scripts,
         )
         contexts.append(context)
         context.set_default_timeout(20_000)
@@ -115,8 +118,8 @@ def test_charts_tell_the_numbers_under_the_pointer(service, open_page):
 def test_a_run_is_watched_live_until_its_end(service, open_page):
     page = open_page(token=service.cast.ann_token)
     page.goto("/learn")
-    page.get_by_label("Scheme").select_option("masks")
-    page.get_by_label("Rounds").fill("3")
+    page.get_by_role("combobox", name="Scheme").select_option("masks")
+    page.get_by_role("spinbutton", name="Rounds").fill("3")
     page.get_by_role("button", name="Start a run").click()
     page.get_by_text("Finished after 3 of 3 rounds").wait_for()
     assert page.locator(".rounds tbody tr").count() == 3

@@ -1,6 +1,8 @@
 """Whoever asks gets what is theirs, what was verified and what was allowed; all of it stands in the log first."""
 
 import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -170,6 +172,18 @@ def test_no_more_frames_than_were_verified(gateway, cast):
         gateway.propose(app, "Ann", GENDER, frames=2)
     frames = [entry.details["frames"] for entry in actions(gateway, "release")]
     assert frames == [1, 1]
+
+
+def test_a_crowd_gets_as_many_frames_as_were_verified(gateway, cast):
+    granted(gateway, cast, GENDER, frames=2)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(gateway.release, cast.apps["X"], "Ann", latest=1) for _ in range(24)]
+    errors = Counter(type(one.exception()) for one in asked)
+    assert errors == {type(None): 2, BudgetExceededError: 22}
+    assert gateway.grants(cast.ann)[0].released == 2
+    assert [entry.actor for entry in actions(gateway, "release")] == [cast.apps["X"].id] * 2
+    assert len(actions(gateway, "refuse release")) == 22
+    assert gateway.check_log(cast.operator).ok
 
 
 def test_a_stream_goes_on_with_its_last_release(gateway, cast):

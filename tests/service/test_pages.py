@@ -149,7 +149,9 @@ def test_a_wrong_or_revoked_token_opens_nothing(service):
     assert "Your decisions" not in browser.get("/sift").text
 
 
-@pytest.mark.parametrize("then", ["//elsewhere.example", "/\\elsewhere.example", "https://elsewhere.example", "", "/a\nb"])
+@pytest.mark.parametrize(
+    "then", ["//elsewhere.example", "/\\elsewhere.example", "https://elsewhere.example", "", "/a\nb"]
+)
 def test_logging_in_leads_nowhere_else(service, then):
     form = {"token": service.operator_token, "then": then}
     assert service.browser().post("/login", data=form, follow_redirects=False).headers["location"] == "/sift"
@@ -164,7 +166,9 @@ def test_logging_in_leads_nowhere_else(service, then):
         {"origin": "http://127.0.0.1.elsewhere.example"},
     ],
 )
-@pytest.mark.parametrize("address", ["/login", "/logout", "/learn/start", "/sift/try", "/sift/answer", "/ledger/revoke"])
+@pytest.mark.parametrize(
+    "address", ["/login", "/logout", "/learn/start", "/sift/try", "/sift/answer", "/ledger/revoke"]
+)
 def test_posts_of_other_sites_are_refused(service, headers, address):
     browser = service.browser(service.operator_token)
     form = {"token": service.operator_token, "scheme": "plain", "rounds": "1", "public": "hat", "private": "beard"}
@@ -272,7 +276,10 @@ def test_a_long_log_is_read_page_by_page(story):
     browser, last = story.browser(story.operator_token), story.gateway.check_log(story.operator).entries
 
     def positions(address):
-        return [int(number) for number in re.findall(r'<tr><th scope="row">(\d+)</th><td class="time">', browser.get(address).text)]
+        return [
+            int(number)
+            for number in re.findall(r'<tr><th scope="row">(\d+)</th><td class="time">', browser.get(address).text)
+        ]
 
     latest = positions("/ledger")
     assert latest == list(range(last, last - 50, -1))

@@ -104,7 +104,9 @@ def test_a_damaged_exhibit_counts_as_missing(made, content):
     assert made.state("audit").stage == "missing"
 
 
-@pytest.mark.parametrize("name", ["..", "../learn", "", "sift", "sift-smiling", "sift-smiling-smiling", "sift-a/b-male"])
+@pytest.mark.parametrize(
+    "name", ["..", "../learn", "", "sift", "sift-smiling", "sift-smiling-smiling", "sift-a/b-male"]
+)
 def test_only_known_names_become_folders(made, name):
     with pytest.raises(InputError):
         made.ask(name)
@@ -133,7 +135,10 @@ def test_what_failed_says_why_and_is_tried_again(tmp_path, monkeypatch):
         raise RuntimeError("a secret of the inside")
 
     shown = Showcase(tmp_path, SIZE)
-    for make, sentence in ((fails, "there are too few pictures."), (breaks, "something went wrong here; it was noted.")):
+    for make, sentence in (
+        (fails, "there are too few pictures."),
+        (breaks, "something went wrong here; it was noted."),
+    ):
         monkeypatch.setitem(showcase._FIXED, "audit", make)
         shown.ask("audit")
         assert (shown.wait("audit").stage, shown.state("audit").what) == ("failed", sentence)

@@ -14,7 +14,14 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, PrivacyError, UnknownNameError
+from blindsight.errors import (
+    BudgetExceededError,
+    CorruptFileError,
+    InputError,
+    PrivacyError,
+    StorageError,
+    UnknownNameError,
+)
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.consent import consent_sentence
@@ -28,6 +35,8 @@ from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
 from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.register import Register
+from blindsight.sift.releasing import Released, Wanted
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
@@ -502,6 +511,123 @@ def test_windows_need_persons():
     assert made.propose("Ann", "X", GENDER).verdict == "accept"
 
 
+# --- several at once ---
+
+
+def wanted(count: int = 1, app: str = "X", person: str = "Ann", first: int = 0) -> Wanted:
+    return Wanted(person, app, lambda: FRAMES[first : first + count], PIXELS)
+
+
+def test_releases_together_are_counted_one_after_the_other(tmp_path):
+    made = platform(tmp_path)
+    grant = granted(made, GENDER, frames=2)
+    outcomes = made.release_all([wanted(), wanted(2), wanted(first=1), wanted()])
+    assert [one.rows.shape for one in outcomes if isinstance(one, Released)] == [(1, 2), (1, 2)]
+    assert [type(one) for one in outcomes] == [Released, BudgetExceededError, Released, BudgetExceededError]
+    assert "1 are released" in str(outcomes[1])
+    assert "2 are released" in str(outcomes[3])
+    for each in (made, Platform(DATA, verifier=LIGHT, folder=tmp_path)):
+        assert each.released(grant) == 2
+
+
+def test_releases_together_are_what_they_are_alone():
+    alone, crowded = platform(), platform()
+    for made in (alone, crowded):
+        granted(made, GENDER)
+        granted(made, linear({6: 1.0}), "Y", then="repeat")
+    first, *second = crowded.release_all([wanted(), wanted(3, app="Y"), wanted(app="Y", first=7)])
+    assert first.rows.tolist() == release(alone).tolist()
+    assert [one.rows.tolist() for one in second] == [
+        release(alone, 3, app="Y").tolist(),
+        alone.release("Ann", "Y", FRAMES[7:8], pipeline=PIXELS).tolist(),
+    ]
+    assert [one.grant.app for one in (first, *second)] == ["X", "Y", "Y"]
+
+
+def test_who_is_refused_costs_the_others_nothing_and_sees_no_frame(tmp_path):
+    def unseen():
+        raise AssertionError("looked at")
+
+    made = platform(tmp_path)
+    granted(made, GENDER)
+    broken = RuntimeError("the frame cannot be read")
+
+    def unreadable():
+        raise broken
+
+    outcomes = made.release_all(
+        [
+            Wanted("Ann", "Y", unseen, PIXELS),  # without a grant
+            Wanted("Bob", "X", unseen, PIXELS),
+            Wanted("Ann", "nobody", unseen, PIXELS),
+            Wanted("Ann", "X", unseen, "another pipeline"),
+            Wanted("Ann", "X", unreadable, PIXELS),
+            wanted(),
+        ]
+    )
+    expected = [PrivacyError, UnknownNameError, UnknownNameError, InputError, RuntimeError, Released]
+    assert [type(one) for one in outcomes] == expected
+    assert outcomes[4] is broken
+    assert made.release_all([]) == []
+
+
+def test_a_witness_knows_of_all_before_any_is_counted(tmp_path):
+    made, journal = platform(tmp_path), tmp_path / "platform.journal"
+    grant = granted(made, GENDER, frames=2)
+    before, told = journal.read_bytes(), []
+
+    def witness(records):
+        assert journal.read_bytes() == before
+        told.append([(one["kind"], one["person"], one["app"], one["frames"]) for one in records])
+        if len(told) == 1:
+            raise StorageError("the log cannot be written.")
+
+    made.attest(witness)
+    with pytest.raises(StorageError, match="the log cannot"):
+        made.release_all([wanted(), wanted()])
+    assert journal.read_bytes() == before
+    assert made.released(grant) == 0
+    made.release_all([wanted(), wanted()])
+    assert told == [[("release", "Ann", "X", 1)] * 2] * 2
+    assert made.released(grant) == 2
+
+
+def test_a_round_that_was_cut_off_anywhere_did_not_happen(tmp_path):
+    made, journal = platform(tmp_path), tmp_path / "platform.journal"
+    grant = granted(made, GENDER, frames=2)
+    before = journal.read_bytes()
+    made.release_all([wanted(), wanted()])
+    whole = journal.read_bytes()
+    torn = [whole[:cut] for cut in (*range(len(before) + 1, len(whole), 5), len(whole) - 1)]
+    torn.append(whole[: len(before) + 100] + bytes(100) + whole[len(before) + 200 :])  # a block that was not written
+    for content in torn:
+        journal.write_bytes(content)
+        register = Register(journal, lambda: NOON)
+        assert register.frames[grant.number] == 0
+        assert register.recovered is not None
+        assert journal.read_bytes() == before
+    journal.write_bytes(whole)
+    assert Register(journal, lambda: NOON).frames[grant.number] == 2
+    journal.write_bytes(whole.replace(b'"frames":1,"grant"', b'"frames":0,"grant"'))
+    with pytest.raises(CorruptFileError, match="was altered"):
+        Register(journal, lambda: NOON)
+
+
+def test_a_release_that_waits_while_an_attacker_joins_is_refused(monkeypatch):
+    made = platform()
+    granted(made, GENDER)
+    current = made._register.current
+
+    def joined_meanwhile():
+        monkeypatch.undo()
+        made.note_attacker(Attacker("new", LOGISTIC.make))
+        return current()
+
+    monkeypatch.setattr(made._register, "current", joined_meanwhile)
+    with pytest.raises(PrivacyError, match="suspended"):
+        release(made)
+
+
 # --- memory ---
 
 
@@ -594,7 +720,19 @@ def test_the_journal_holds_decisions_and_no_private_matter(tmp_path):
     assert [verdict for verdict, _ in decisions] == ["denied", "accept", "denied", "accept"]
     assert decisions[2][1] == "Ann refused"
     (told,) = (one for one in records if one.get("kind") == "release")
-    assert set(told) == {"kind", "time", "grant", "person", "app", "sift", "frames", "repeated", "width", "size", "check"}
+    assert set(told) == {
+        "kind",
+        "time",
+        "grant",
+        "person",
+        "app",
+        "sift",
+        "frames",
+        "repeated",
+        "width",
+        "size",
+        "check",
+    }
     assert (told["time"], told["frames"], told["size"]) == (NOON.isoformat(), 1, out.nbytes)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines).replace(b'"frames":1,"grant"', b'"frames":0,"grant"'))

@@ -1,15 +1,16 @@
 """An audit is a list of checks with one time budget: more time, more runs; too little, and it says what it left out.
 
-The budget is in minutes of wall time on the machine the estimates come from (two cores); it steers how many runs each
-check makes and which are left out, and is no deadline. The same seed and effort repeat everything but the noise that
-is under attack, which comes from the operating system.
+The budget is in minutes of wall time. Estimates from one machine (two cores) steer how many runs each check makes and
+which are left out beforehand; where another machine is slower, no check is begun once the time is spent. One that has
+begun is finished. The same seed and effort repeat everything but the noise that is under attack, which comes from the
+operating system.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, get_args
 
 from blindsight.audit.finding import Finding, Verdict
 from blindsight.audit.inversion.pictures import PictureRow
@@ -21,16 +22,20 @@ _LEAST, _MOST = 0.25, 16.0  # effort
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one check found: rows of the table, and pictures where it made some; rows of a self-test are no `claims`."""
+    """What one check found: rows of the table, and pictures where it made some; rows of a self-test are no `claims`.
+
+    `notes` tell what of it could not be tried.
+    """
 
     findings: tuple[Finding, ...]
     pictures: tuple[PictureRow, ...] = ()
     claims: bool = True
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Check:
-    """One attack or group of attacks. `seconds` is what it takes at effort 1; its runs grow with the effort.
+    """One attack or group of attacks: it takes `fixed` seconds at any effort and as many times `seconds` as that is.
 
     Without a `vital` one the others are worth nothing: its error ends the audit.
     """
@@ -39,6 +44,11 @@ class Check:
     seconds: float
     run: Callable[[float], Evidence]
     vital: bool = False
+    fixed: float = 0.0
+
+    def takes(self, effort: float) -> float:
+        """Return how many seconds it takes, about."""
+        return self.fixed + effort * self.seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +120,13 @@ def run_checks(
     said += [f"{check.name} was left out: {minutes:g} minutes are too short." for check in checks[len(chosen) :]]
     sections: dict[str, Evidence] = {}
     for number, check in enumerate(chosen):
+        if number and perf_counter() - begun >= 60 * minutes:
+            said.append(f"{check.name} was left out: the {minutes:g} minutes were spent.")
+            continue
         progress(check.name, number, len(chosen))
         try:
             sections[check.name] = check.run(effort)
+            said += sections[check.name].notes
         except BlindsightError as error:
             if check.vital:
                 raise
@@ -134,7 +148,10 @@ def check_minutes(minutes: float) -> None:
 
 
 def worst_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return, of findings about the same claim, the one that is worst for it, with the number it stands for."""
+    """Return, of findings about the same claim, the one that is worst for it; its measure tells how many it stands for.
+
+    A claim that an attack works is worst off where it worked least.
+    """
     groups: dict[str, list[Finding]] = {}
     for finding in findings:
         groups.setdefault(finding.claim, []).append(finding)
@@ -142,15 +159,18 @@ def worst_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _worst(group: Sequence[Finding]) -> Finding:
-    gravity: tuple[Verdict, ...] = ("at chance", "not refuted", "as stated", "leaks", "refuted")
-    worst = max(group, key=lambda finding: (gravity.index(finding.verdict), finding.measured.value))
-    return replace(worst, details={**worst.details, "worst of": len(group)})
+    order = get_args(Verdict)
+    gravest = min(group, key=lambda finding: (order.index(finding.verdict), -finding.measured.value))
+    works = gravest.verdict == "as stated"
+    worst = min(group, key=lambda finding: finding.measured.value) if works else gravest
+    measure = worst.measure if len(group) == 1 else f"{worst.measure}; worst of {len(group)}"
+    return replace(worst, measure=measure, details={**worst.details, "worst of": len(group)})
 
 
 def _plan(checks: Sequence[Check], seconds: float) -> tuple[float, Sequence[Check]]:
     """Return the effort, and those of the first checks that fit with it; one check always does."""
     chosen = list(checks)
-    while len(chosen) > 1 and _LEAST * sum(check.seconds for check in chosen) > seconds:
+    while len(chosen) > 1 and sum(check.takes(_LEAST) for check in chosen) > seconds:
         chosen.pop()
-    total = sum(check.seconds for check in chosen)
-    return min(_MOST, max(_LEAST, seconds / total)) if total else 1.0, chosen
+    fixed, growing = sum(check.fixed for check in chosen), sum(check.seconds for check in chosen)
+    return min(_MOST, max(_LEAST, (seconds - fixed) / growing)) if growing else 1.0, chosen

@@ -27,12 +27,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
 
+from blindsight.audit.rates import clopper_pearson
 from blindsight.errors import InputError
 
 CONFIDENCE = 0.999
-"""The default: a table of twenty such bounds has a false alarm in it with probability of at most 2%."""
+"""The default. Of n true claims one at least is refuted with probability at most n / 1000: a tenth or so of a percent
+per row, some 3% for a table of thirty."""
 
 Draws = NDArray[Any]
 """What was released in each run, one row per run."""
@@ -153,19 +154,6 @@ def check_runs(runs: int, epsilon: float, *, confidence: float = CONFIDENCE, del
             f"to refute epsilon = {epsilon:g} with {100 * confidence:.10g}% confidence at least {needed:,} runs of "
             f"each input are needed; got {runs:,}, which show {most:.2f} at most. Ask for more runs or less confidence."
         )
-
-
-def clopper_pearson(hits: ArrayLike, trials: ArrayLike, tail: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the exact lower and upper limit of a binomial rate, each of which fails with probability at most `tail`.
-
-    >>> low, high = clopper_pearson(0, 100, tail=0.05)
-    >>> float(low), round(float(high), 4)
-    (0.0, 0.0295)
-    """
-    k, n = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64))
-    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, tail), 0.0)
-    high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - tail), 1.0)
-    return low, high
 
 
 def loss_limit(

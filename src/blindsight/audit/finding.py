@@ -5,14 +5,25 @@ A verdict says no more than its evidence: an attack that fails proves nothing, s
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from blindsight.errors import InputError
 
-Verdict = Literal["refuted", "not refuted", "leaks", "at chance", "as stated"]
-"""*refuted*: measured beyond the claim, at the stated confidence. *not refuted*: measured below it. *leaks*: the attack
-succeeds where nobody claimed that it would not. *at chance*: it does no better than guessing. *as stated*: it succeeds
-exactly as far as the statement of the result admits."""
+Verdict = Literal["refuted", "leaks", "as stated", "undecided", "not refuted", "at chance"]
+"""From the worst to the best; what each means stands in `MEANINGS`."""
+
+MEANINGS: Mapping[Verdict, str] = MappingProxyType(
+    {
+        "refuted": "measured beyond the claim, at the stated confidence",
+        "leaks": "the attack works, though nobody promised that it would not",
+        "as stated": "the attack works as far as the statement of the result admits",
+        "undecided": "the measured interval contains the limit, or the attack had no power: more data or time may tell",
+        "not refuted": "measured below the claim, which proves nothing",
+        "at chance": "not shown to do better than guessing",
+    }
+)
+"""The verdicts in words, for legends."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,15 @@ class Interval:
         if self.high is None:
             return f">= {self.low:.3g}"
         return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+    @property
+    def sure(self) -> str:
+        """The figure and, unless it is exact, with which confidence it holds.
+
+        >>> Interval(0.5, 0.25, 0.75, 0.95).sure
+        '0.5 (0.25 to 0.75), 95% sure'
+        """
+        return str(self) if self.confidence == 1 else f"{self}, {100 * self.confidence:.6g}% sure"
 
 
 @dataclass(frozen=True, kw_only=True)

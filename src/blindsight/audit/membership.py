@@ -106,16 +106,16 @@ def findings(
     """
     rows = [_point_finding(result, point, target, source, epsilon, delta) for point in result.roc.points]
     area = result.roc.auc
-    verdict: Verdict = "leaks" if area.low > 0.5 else "at chance"
+    verdict: Verdict = "leaks" if result.roc.tells() else "at chance"
     row = Finding(
         claim=f"{target}: who was trained on does not show on average",
         source="nobody",
         proven="nothing about averages",
-        measure="AUC of members against others (chance: 0.5)",
+        measure=f"AUC of members against others (chance: 0.5; p = {result.roc.p_value:.2g} by ranks)",
         measured=area,
         verdict=verdict,
         attack=result.attack,
-        details=_sizes(result),
+        details=_sizes(result) | {"p-value": result.roc.p_value},
     )
     return (*rows, row)
 
@@ -155,5 +155,5 @@ def largest_tpr(fpr: float, epsilon: float, delta: float) -> float:
     return min(1.0, math.exp(min(epsilon, 700.0)) * fpr + delta)
 
 
-def _sizes(result: MembershipResult) -> dict[str, int]:
+def _sizes(result: MembershipResult) -> dict[str, Any]:
     return {"members": len(result.roc.members), "others": len(result.roc.others)}

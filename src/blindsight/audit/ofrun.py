@@ -96,7 +96,11 @@ class _RoundAttack:
         recorded = self._recorded
         received = recorded.messages.get(AGGREGATOR, ())
         leaks = attack_view(received, recorded.sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
-        return Evidence((view_finding(leaks, recorded.scheme, "the aggregator's recorded view"),))
+        tested = [leak.owner for leak in leaks]
+        untested = [owner for owner, update in recorded.sent.items() if update.any() and owner not in tested]
+        note = f"the aggregator's view was not searched for the updates of {', '.join(untested)}: no other's compares."
+        finding = view_finding(leaks, recorded.scheme, "the aggregator's recorded view")
+        return Evidence((finding,), notes=(note,) if untested else ())
 
     def view_with_setup(self, effort: float) -> Evidence:
         """Send the updates again, in disguise, to an aggregator whose set-up is known."""
@@ -125,6 +129,8 @@ class _RoundAttack:
             **count_singles(encoded.updates, encoded.total),
         )
         rows = single_findings([leak])
+        if not rows:
+            return Evidence((), notes=("no weight of the recorded sum was changed by one owner alone, or by two.",))
         if not self.sparse:  # the theorem is about DPHE; everybody else's sum shows as much, and nobody denies it
             rows = tuple(replace(row, source="nobody", verdict=_unclaimed(row.verdict)) for row in rows)
         return Evidence(rows)
@@ -166,7 +172,7 @@ def _as_it_is(update: Vector) -> Recovery:
 
 
 def _unclaimed(verdict: Verdict) -> Verdict:
-    return "leaks" if verdict == "as stated" else verdict
+    return verdict if verdict == "not refuted" else "leaks"
 
 
 def _scattered(updates: NDArray[np.int64], block: int) -> bool:

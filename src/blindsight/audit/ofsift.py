@@ -191,18 +191,17 @@ class SiftAudit:
 
     def _verdict(self, found: Verification) -> Finding:
         """Hold the best attacker against what was said: of an accepted sift, that none beats the threshold."""
-        best, reading = found.best, found.verdict == "reject"
+        best = found.best
         low, high = best.interval
-        verdict: Verdict = "not refuted"
-        if reading:
-            verdict = "refuted" if self.accepted else "leaks"
+        beyond: Verdict = "refuted" if self.accepted else "leaks"
+        verdicts: dict[str, Verdict] = {"reject": beyond, "accept": "not refuted", "inconclusive": "undecided"}
         return Finding(
             claim=f"{self.given.policy}: nobody reads what is private {self.threshold:g} better than a blind guess",
             source="its verification" if self.accepted else "nobody: it was not verified",
             proven="by certificate, with its confidence" if found.certified else "nothing: it is measured",
             measure=f"PrivLoss of {best.attribute}, best of the attackers (allowed: {self.threshold:g})",
             measured=Interval(best.priv_loss, low - 0.5, high - 0.5, found.setting.confidence),
-            verdict=verdict,
+            verdict=verdicts[found.verdict],
             attack=f"{best.attacker}, on {found.setting.rows:,} rows it was not made from",
             details={"verdict of the verifier": found.verdict, "sentence": found.sentence, "limit": found.bound},
         )

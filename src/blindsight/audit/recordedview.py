@@ -1,8 +1,9 @@
 """What an aggregator's own view of a run tells of each owner's update, tested against the truth of the recording.
 
-*Values.* The guesses are those of `leakage.views`. What all messages have in common (formats, headers) says nothing, so
-guesses and updates are taken less those of the next owner: a guess is right if it tells how two owners differ. Chance
-is the same score with the signs of the difference drawn at random.
+*Values.* The guesses are those of `leakage.views`, read from the fields of the owners' messages (`leakage.payloads`),
+so that no name is among them. What all messages have in common (formats) says nothing, so guesses and updates are taken
+less those of another owner: a guess is right if it tells how two owners differ. Chance is the same score with the signs
+of the difference drawn at random.
 
     Claim. If the messages are independent of the updates, and exchanging an entry of one owner's guesses for the
     other's does not change their distribution, p = (1 + scores of chance at least as large) / (1 + trials) has
@@ -10,10 +11,12 @@ is the same score with the signs of the difference drawn at random.
     Proof. The exchange turns the sign of an entry of the guesses' difference around, which gives the same score as
     turning that of the updates' around; so the true score and the `trials` others have one distribution. []
 
+That is for guesses without a byte in common. Of overlapping ones the scores are correlated, and under drawn signs less
+so than under the truth; the largest of correlated normal scores is no larger than that of independent ones (Sidak, JASA
+1967), so they make alarms rarer: of 435 tests in sound rounds with updates of one sign 2% had p <= 0.05.
+
 Ciphertexts and masked updates are such: both owners' bytes are draws of one distribution, independent of each other and
-of the bytes beside them. The places of DPHE, which lie in a message in ascending order, are not, and are blotted out:
-what they tell is tested where the aggregator's set-up is known (`leakage.schemes`), which a recording leaves out. Where
-the messages of two owners differ in length nothing is subtracted.
+of the bytes beside them. An owner that cannot be compared with any other is not tested, and not among the results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,17 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.finding import Finding, Interval, Verdict
-from blindsight.audit.leakage.chance import ChanceTest, needed_trials
+from blindsight.audit.leakage.chance import ChanceTest, needed_trials, signs_test
+from blindsight.audit.leakage.payloads import Payloads, differences, owner_payloads
 from blindsight.audit.leakage.recovery import RECOVERED
-from blindsight.audit.leakage.views import guesses_from_view
-from blindsight.crypto.wire import decode, encode
-from blindsight.errors import InputError, MessageError
-from blindsight.learn.dphe.messages import Contribution, Shard
+from blindsight.errors import InputError
 from blindsight.rng import science
 
 Vector = NDArray[np.float64]
-
-_CHUNK = 256
 
 
 @dataclass(frozen=True)
@@ -61,19 +60,40 @@ def attack_view(
 
     `false_alarm` is the probability with which any of the tests calls chance a leak; the cost grows with its inverse.
     """
-    updates = {owner: np.asarray(update, dtype=np.float64) for owner, update in sent.items() if np.any(update)}
-    if not updates:
+    updates = {owner: np.asarray(update, dtype=np.float64) for owner, update in sent.items()}
+    victims = [owner for owner, update in updates.items() if update.any()]
+    if not victims:
         raise InputError("every owner of the recorded round sent zeros: there is nothing to find out.")
-    generator, rate = science(random_state), false_alarm / len(updates)
+    generator, rate = science(random_state), false_alarm / len(victims)
     needed_trials(rate)
-    leaks, owners, messages = [], list(updates), [_without_places(message) for message in received]
-    for owner, next_owner in zip(owners, owners[1:] + owners[:1], strict=True):
-        rows, truth = guesses_from_view(messages, owner, updates[owner].size).rows, updates[owner]
-        others = guesses_from_view(messages, next_owner, truth.size).rows
-        if others.shape == rows.shape and (truth != updates[next_owner]).any():
-            rows, truth = rows - others, truth - updates[next_owner]
-        leaks.append(OwnerLeak(owner, len(rows), _signs_test(rows, truth, generator, rate)))
+    payloads = {owner: owner_payloads(received, owner) for owner in updates}
+    leaks = []
+    for owner in victims:
+        compared = _compared(owner, updates, payloads)
+        if compared is not None:
+            test = signs_test(*compared, generator=generator, false_alarm=rate)
+            leaks.append(OwnerLeak(owner, len(compared[0]), test))
+    if not leaks:
+        raise InputError(
+            "no two owners of the recorded round have different updates and sent messages that can be compared."
+        )
     return tuple(leaks)
+
+
+def _compared(
+    owner: str, updates: Mapping[str, Vector], payloads: Mapping[str, Payloads]
+) -> tuple[NDArray[np.float64], Vector] | None:
+    """Return guesses of how an owner's update differs from that of the next one with another, and the truth."""
+    if not payloads[owner]:
+        raise InputError(f"the aggregator's view has no message of {owner!r}.")
+    names = list(updates)
+    start = names.index(owner) + 1
+    for other in names[start:] + names[: start - 1]:
+        truth = updates[owner] - updates[other]
+        rows = differences(payloads[owner], payloads[other], truth.size)
+        if truth.any() and len(rows):
+            return rows, truth
+    return None
 
 
 def view_finding(leaks: Sequence[OwnerLeak], scheme: str, attack: str) -> Finding:
@@ -91,35 +111,9 @@ def view_finding(leaks: Sequence[OwnerLeak], scheme: str, attack: str) -> Findin
         verdict=verdict,
         attack=attack,
         details={
-            "owners": len(leaks),
+            "owners tested": len(leaks),
             "owners at chance": sum(leak.at_chance for leak in leaks),
             "p_value": test.p_value,
             "false_alarm": test.false_alarm,
         },
     )
-
-
-def _without_places(message: bytes) -> bytes:
-    """Return a contribution of DPHE with zeros for its places; other messages as they are."""
-    try:
-        contribution = decode(message, Contribution)
-        shard = decode(contribution.shard, Shard)
-    except MessageError:
-        return message
-    blotted = Shard(shard.salt, np.zeros_like(shard.places), shard.ciphertexts)
-    return encode(Contribution(contribution.receipt, encode(blotted)))
-
-
-def _signs_test(rows: NDArray[np.float64], truth: Vector, generator: np.random.Generator, rate: float) -> ChanceTest:
-    """Test guesses, one per row, of a vector against itself with signs drawn at random."""
-    lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    agreement = (rows / lengths * (truth / np.linalg.norm(truth))).astype(np.float32)
-    drawn = np.empty(needed_trials(rate))
-    for start in range(0, drawn.size, _CHUNK):
-        shape = agreement.shape[1], min(_CHUNK, drawn.size - start)
-        signs = generator.choice(np.array([-1, 1], dtype=np.float32), size=shape)
-        drawn[start : start + shape[1]] = np.abs(agreement @ signs).max(axis=0)
-    score = float(np.abs(agreement.sum(axis=1)).max())
-    larger = int(np.count_nonzero(drawn >= score - 1e-6))  # ties, up to single precision, count for chance
-    threshold = float(np.quantile(drawn, 1 - rate, method="higher"))
-    return ChanceTest(score, threshold, (1 + larger) / (1 + drawn.size), rate, drawn.size)

@@ -9,7 +9,8 @@ the others that may be suspected. That threshold knows nothing of the members, s
 true FPR behind it has a Beta(k + 1, n - k) distribution (smaller where scores are equal), of which the upper end of
 Clopper-Pearson's interval for k in n is the very quantile. The interval of the AUC is Hoeffding's for two-sample
 U-statistics (JASA 1963, section 5b), half-width sqrt(ln(2 / a) / (2 min(members, others))): long, and valid at every
-size. All of them take rows for independent draws.
+size. So long that it misses much: whether scores tell members at all is decided by the rank test of Mann and Whitney
+(1947), which needs no more than that members and others could have been exchanged. All take rows for independent draws.
 """
 
 import math
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu, rankdata
 
 from blindsight.audit.finding import Interval
 from blindsight.audit.rates import highest, lowest, rate, tail
@@ -48,7 +49,13 @@ class Roc:
     members: Scores
     others: Scores
     auc: Interval
+    p_value: float
+    """Of the rank test: how likely scores that tell nothing of membership have so large an AUC."""
     points: tuple[OperatingPoint, ...]
+
+    def tells(self) -> bool:
+        """Whether members score higher than others; by luck alone with probability (1 - confidence) / 2 at most."""
+        return self.p_value <= tail(self.auc.confidence)
 
     def __repr__(self) -> str:
         return f"Roc({len(self.members)} members, {len(self.others)} others, AUC {self.auc})"
@@ -75,7 +82,7 @@ def measure(
                 f"suspected; got {len(outside):,}. Hold more rows out, or ask for a larger FPR."
             )
     points = tuple(_operating_point(inside, outside, allowed, confidence) for allowed in fprs)
-    return Roc(inside, outside, _area(inside, outside, confidence), points)
+    return Roc(inside, outside, _area(inside, outside, confidence), _rank_test(inside, outside), points)
 
 
 def fewest_others(fpr: float) -> int:
@@ -114,6 +121,13 @@ def _area(members: Scores, others: Scores, confidence: float) -> Interval:
     area = (float(ranks.sum()) / len(members) - (len(members) + 1) / 2) / len(others)
     reach = math.sqrt(-math.log(tail(confidence)) / (2 * min(len(members), len(others))))
     return Interval(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
+
+
+def _rank_test(members: Scores, others: Scores) -> float:
+    """Return the p-value of Mann and Whitney: exact for few scores without draws, else with their normal limit."""
+    if np.ptp(np.concatenate([members, others])) == 0:
+        return 1.0
+    return float(mannwhitneyu(members, others, alternative="greater").pvalue)
 
 
 def _scores(group: ArrayLike, name: str) -> Scores:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
-from blindsight.audit.finding import Finding, Interval
+from blindsight.audit.finding import Finding, Interval, Verdict
 from blindsight.data.dataset import Dataset
 from blindsight.data.features.pixels import PixelFeatures
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval
@@ -136,15 +136,18 @@ def _cheat_finding(cheat: Cheat, released: NDArray[Any], verification: Verificat
 
 
 def _ppls_finding(verification: Verification) -> Finding:
+    """Judge PPLS where the paper did not: nobody claimed anything about these faces and these attackers."""
     best, setting = verification.best, verification.setting
     low, high = best.interval
+    verdicts: dict[str, Verdict] = {"reject": "leaks", "accept": "not refuted", "inconclusive": "undecided"}
     return Finding(
-        claim=f"PPLS, five components, lambda 1, hides the private attribute to within {setting.threshold:g}",
-        source=PAPER_SOURCE,
+        claim="PPLS, five components, lambda 1, on drawn faces: attackers beyond the paper's read the private "
+        f"attribute less than {setting.threshold:g} better than a blind guess",
+        source=f"after {PAPER_SOURCE}",
         proven="nothing",
         measure=f"PrivLoss of {best.attribute}, best of {len(verification.results)} attackers",
         measured=Interval(best.priv_loss, low - 0.5, high - 0.5, setting.confidence),
-        verdict="refuted" if verification.verdict == "reject" else "not refuted",
+        verdict=verdicts[verification.verdict],
         attack=f"attackers beyond the paper's five; the best is {best.attacker}",
         details={"verdict of the modern verifier": verification.verdict},
     )

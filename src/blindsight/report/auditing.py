@@ -1,17 +1,13 @@
 """The report's chapter on an audit: what was claimed, proven and measured, and what pictures can be drawn from what."""
 
 from blindsight.audit.checks import Audit
-from blindsight.audit.finding import Finding
+from blindsight.audit.finding import MEANINGS, Finding
 from blindsight.audit.inversion.pictures import picture_strip
 from blindsight.report.blocks import Block, Chapter, Picture, Table, Text
 
 _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
 
-_VERDICTS = (
-    "Refuted: measured beyond the claim, at the stated confidence. Not refuted: measured below it, which proves "
-    "nothing. Leaks: the attack works, though nobody promised that it would not. At chance: no better than guessing. "
-    "As stated: it works exactly as far as the statement of the result admits."
-)
+_VERDICTS = " ".join(f"{verdict.capitalize()}: {meaning}." for verdict, meaning in MEANINGS.items())
 
 
 def audit_chapter(audit: Audit) -> Chapter:
@@ -33,16 +29,14 @@ def _lead(audit: Audit) -> str:
     withstood = audit.count("not refuted") + audit.count("at chance")
     return (
         f"{told} claims, {what}, were put to the test in {audit.seconds:.0f} s: {audit.count('refuted')} are refuted, "
-        f"{withstood} withstood the attack, {audit.count('leaks')} attacks succeed where nobody promised otherwise, "
-        f"{audit.count('as stated')} as their statements admit."
+        f"{withstood} withstood the attack, {audit.count('undecided')} are undecided, {audit.count('leaks')} attacks "
+        f"succeed where nobody promised otherwise, {audit.count('as stated')} as their statements admit."
     )
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    measured = f"{finding.measure}: {finding.measured}"
-    if finding.measured.confidence < 1:
-        measured += f", {finding.measured.confidence:.4g} sure"
-    return (finding.claim, finding.source, finding.proven, f"{measured}. Attack: {finding.attack}", finding.verdict)
+    measured = f"{finding.measure}: {finding.measured.sure}. Attack: {finding.attack}"
+    return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
 
 
 def _caption(name: str) -> str:

@@ -39,6 +39,12 @@ _REMEMBERED = 256  # features in memory, of the frames that were used last
 _AMONG = select(frames.c.id).where(
     frames.c.person == bindparam("person"), frames.c.id.in_(bindparam("ids", expanding=True))
 )
+_NEWEST = (
+    select(frames.c.id)
+    .where(frames.c.person == bindparam("person"))
+    .order_by(frames.c.added.desc(), frames.c.id.desc())
+    .limit(bindparam("count"))
+)  # made once, because every release asks it
 
 Row = NDArray[np.float32]
 
@@ -93,10 +99,8 @@ class FrameStore:
 
     def latest(self, person: str, count: int) -> Row:
         """Return the features of the newest frames of a person, (n, d), oldest first."""
-        newest = (frames.c.added.desc(), frames.c.id.desc())
-        mine = select(frames.c.id).where(frames.c.person == person).order_by(*newest).limit(max(count, 1))
         with self._database.reading() as session:
-            found = session.scalars(mine).all()
+            found = session.scalars(_NEWEST, {"person": person, "count": max(count, 1)}).all()
         if len(found) != count:
             raise InputError(f"ask for 1 frame or more, and for no more than there are; got {count} of {len(found)}.")
         return np.stack([self._row(person, id) for id in reversed(found)])

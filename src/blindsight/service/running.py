@@ -9,7 +9,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -38,7 +38,7 @@ def run_service(
 ) -> None:
     """Serve until somebody stops it; return once everything is closed."""
     check_certificate(settings)
-    with ExitStack() as stack:
+    with suppress(_StoppedError), _on_signals(_raise_stopped), ExitStack() as stack:
         listener = stack.enter_context(listening_socket(settings.host, settings.port))
         gateway = open_gateway()
         stack.callback(gateway.close)
@@ -51,7 +51,7 @@ def run_service(
             showcase.start()
         address = service_url(settings, listener)
         server = _Server(app, settings, lambda: announce(address, first_token(gateway)))
-        with _stopped_by_signals(server):
+        with _on_signals(server.stop):  # also when it passes on at its end what stopped it
             server.run(sockets=[listener])
 
 
@@ -124,6 +124,10 @@ class _Server(uvicorn.Server):
         )
         self._tell = started
 
+    def stop(self) -> None:
+        """Take no more requests, and end."""
+        self.should_exit = True
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, then tell so."""
         current_default_thread_limiter().total_tokens = _THREADS
@@ -132,14 +136,18 @@ class _Server(uvicorn.Server):
             self._tell()
 
 
+class _StoppedError(BaseException):
+    """Somebody stopped the service before it answered, or did not want to wait for its end."""
+
+
+def _raise_stopped() -> None:
+    raise _StoppedError
+
+
 @contextmanager
-def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Let signals stop the server, also before it watches for them itself and when it passes them on at its end."""
-
-    def stop(*_: object) -> None:
-        server.should_exit = True
-
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+def _on_signals(act: Callable[[], None]) -> Iterator[None]:
+    """Act when somebody stops the process while a block runs."""
+    before = {number: signal.signal(number, lambda *_: act()) for number in _SIGNALS}
     try:
         yield
     finally:

@@ -69,9 +69,11 @@ def pooled_finding(pooled: PooledSifts) -> Finding:
     """Return a row: each sift may have been accepted, and this is what they tell together."""
     alone = [f"{one.priv_loss:.3f} ({one.verdict})" for one in pooled.alone]
     accepted = all(one.verdict == "accept" for one in pooled.alone)
+    which = "each accepted by itself" if accepted else "not all accepted by themselves"
     return _finding(
         pooled.together,
-        claim=f"{len(alone)} sifts, {'each accepted' if accepted else 'not all accepted'}: little is told together",
+        whose=f"{len(alone)} sifts, {which}, together",
+        accepted=accepted,
         attack="apps that put their releases side by side",
         details={"PrivLoss of each alone": ", ".join(alone)},
     )
@@ -81,10 +83,13 @@ def frames_findings(leaks: Sequence[FrameLeak]) -> tuple[Finding, ...]:
     """Return a row per window that is longer than a frame."""
     single = next((leak.verification for leak in leaks if leak.frames == 1), None)
     before = {} if single is None else {"PrivLoss of one frame": f"{single.priv_loss:.3f} ({single.verdict})"}
+    accepted = single is not None and single.verdict == "accept"
+    which = "accepted for one" if accepted else "not accepted for one"
     return tuple(
         _finding(
             leak.verification,
-            claim=f"a sift that was verified for one frame: {leak.frames} frames tell no more",
+            whose=f"{leak.frames} frames of a person through a sift that is {which}",
+            accepted=accepted,
             attack=f"an app with {leak.frames} frames of a person, {leak.reading}",
             details=before | {"windows": str(leak.windows)},
         )
@@ -93,20 +98,26 @@ def frames_findings(leaks: Sequence[FrameLeak]) -> tuple[Finding, ...]:
     )
 
 
-def _finding(verification: Verification, *, claim: str, attack: str, details: dict[str, str]) -> Finding:
-    """Judge by the verifier's threshold: statements of single sifts admit that several releases may be beyond it."""
-    best, verdict = verification.best, _VERDICTS[verification.verdict]
+def _finding(
+    verification: Verification, *, whose: str, accepted: bool, attack: str, details: dict[str, str]
+) -> Finding:
+    """Judge by the verifier's threshold.
+
+    Statements of accepted sifts admit that several releases may be beyond it; a sift that was not accepted has none.
+    """
+    best, threshold = verification.best, verification.setting.threshold
     low, high = best.interval
+    verdict: Verdict = _VERDICTS[verification.verdict]
     return Finding(
-        claim=claim,
+        claim=f"{whose}: nobody reads what is private {threshold:g} better than a blind guess",
         source="nobody",
         proven="nothing: a sift's statement excepts several releases about one person",
-        measure=f"PrivLoss of {best.attribute}, best attacker (allowed: {verification.setting.threshold:g})",
+        measure=f"PrivLoss of {best.attribute}, best attacker (allowed: {threshold:g})",
         measured=Interval(best.priv_loss, low - 0.5, high - 0.5, verification.setting.confidence),
-        verdict=verdict,
+        verdict="as stated" if verdict == "leaks" and accepted else verdict,
         attack=attack,
         details=details | {"attacker": best.attacker, "verdict of the verifier": verification.verdict},
     )
 
 
-_VERDICTS: dict[str, Verdict] = {"reject": "as stated", "accept": "not refuted", "inconclusive": "not refuted"}
+_VERDICTS: dict[str, Verdict] = {"reject": "leaks", "accept": "not refuted", "inconclusive": "undecided"}

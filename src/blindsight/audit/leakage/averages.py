@@ -110,14 +110,14 @@ def average_findings(leaks: Iterable[AverageLeak]) -> tuple[Finding, ...]:
 
 
 def _finding(leak: AverageLeak) -> Finding:
-    two, gain = leak.users == 2, leak.gain
+    two = leak.users == 2
     return Finding(
         claim=f"with N = {leak.users} users nobody identifies another's update from the average",
-        source="Yonetani et al. 2017, Theorem 8 (which asks for N >= 3)",
+        source="nobody (the paper asks for N >= 3)" if two else "Yonetani et al. 2017, Theorem 8",
         proven="false: the average minus one's own is the other's" if two else "of exact values, not of resemblance",
         measure="cosine of the sum of the others with another user's update",
         measured=mean_interval(leak.update_cosines),
-        verdict="as stated" if two else "leaks" if gain.low > 0 else "at chance",
+        verdict="leaks" if leak.gain.low > 0 else "at chance",
         attack=f"{leak.case}: a user subtracts its own update",
         details={
             "users": leak.users,

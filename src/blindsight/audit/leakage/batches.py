@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.finding import Finding
-from blindsight.audit.leakage.intervals import share_interval
 from blindsight.audit.leakage.matching import match_gradient
 from blindsight.audit.leakage.recovery import RECOVERED, Vector
+from blindsight.audit.rates import rate
 from blindsight.errors import InputError
 from blindsight.extras import require
 from blindsight.learn.sparsity import top_entries
@@ -114,7 +114,7 @@ def batch_findings(leaks: Iterable[BatchLeak]) -> tuple[Finding, ...]:
             source="selective sharing (Shokri & Shmatikov 2015), which sends it in the clear",
             proven="nothing",
             measure=f"share of {leak.batch} pictures recovered (|cosine| >= {RECOVERED})",
-            measured=share_interval(leak.recovered, leak.batch),
+            measured=rate(leak.recovered, leak.batch),
             verdict="leaks" if leak.recovered else "not refuted",
             attack="gradient matching (Zhu et al. 2019)",
             details={"mean_cosine": float(np.mean(leak.cosines)), "mismatch": leak.mismatch},

@@ -37,6 +37,8 @@ class Case:
     updates: Mapping[str, Vector]
     samples: Mapping[str, Vector]
     attack: Attack
+    kept: float = 1.0
+    """Which share of their update's entries owners send."""
 
     @property
     def victim(self) -> str:
@@ -100,7 +102,7 @@ def _step_case(
 def _sparse(case: Case) -> Case:
     """Every owner sends the largest entries only."""
     sparse = {owner: np.where(top_entries(update, KEPT), update, 0.0) for owner, update in case.updates.items()}
-    return Case(case.name, sparse, case.samples, case.attack)
+    return Case(case.name, sparse, case.samples, case.attack, KEPT)
 
 
 def _average_case(owners: tuple[str, ...], private: NDArray[np.float64], weights: Vector) -> Case:

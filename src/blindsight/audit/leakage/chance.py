@@ -12,6 +12,9 @@ the attacker knew which to choose; chance is the same score with other disguises
 The claim does not ask that guesses look random; the headers of messages do not, and would otherwise agree by accident
 with the order of a picture's rows.
 
+*Signs.* Where the truth was not disguised but every entry of a guess is as likely to have either sign, whatever the
+others are, chance is the score with the signs of its entries drawn at random, for the same reason.
+
 *Places.* Of a sparse update an attacker may learn where it is, and nothing of what it is. The score of a set of places
 is the share of the update's squares that lies there (as if all signs were known); chance is the same for uniformly
 random places, which is what places under a secret permutation are.
@@ -101,6 +104,24 @@ def values_test(
         others *= generator.choice(np.array([-1, 1], dtype=np.float32), size=others.shape)
         drawn[start : start + len(others)] = np.abs(rows @ others.T).max(axis=0)
     return _test(float(np.abs(rows @ unit).max()), drawn, false_alarm)
+
+
+def signs_test(
+    guesses: NDArray[np.float64],
+    truth: NDArray[np.float64],
+    *,
+    generator: np.random.Generator,
+    false_alarm: float,
+) -> ChanceTest:
+    """Test guesses, one per row, whose entries are as likely to have either sign if nothing was learned."""
+    lengths = np.maximum(np.linalg.norm(guesses, axis=1, keepdims=True), 1e-300)
+    agreement = (guesses / lengths * (truth / np.linalg.norm(truth))).astype(np.float32)
+    drawn = np.empty(needed_trials(false_alarm))
+    for start in range(0, drawn.size, _CHUNK):
+        shape = agreement.shape[1], min(_CHUNK, drawn.size - start)
+        signs = generator.choice(np.array([-1, 1], dtype=np.float32), size=shape)
+        drawn[start : start + shape[1]] = np.abs(agreement @ signs).max(axis=0)
+    return _test(float(np.abs(agreement.sum(axis=1)).max()), drawn, false_alarm)
 
 
 def places_test(

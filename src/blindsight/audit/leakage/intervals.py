@@ -1,19 +1,10 @@
-"""How sure the figures of an attack are, as the intervals that findings carry."""
+"""How sure the mean of a figure over victims is, as the interval that findings carry."""
 
 import numpy as np
-from scipy.stats import binomtest
 from scipy.stats import t as student
 
 from blindsight.audit.finding import Interval
 from blindsight.audit.leakage.recovery import Vector
-
-
-def share_interval(hits: int, of: int, confidence: float = 0.95) -> Interval:
-    """Return Clopper and Pearson's interval of a share."""
-    if of == 0:
-        return Interval(0.0, 0.0, 1.0, confidence)
-    interval = binomtest(hits, of).proportion_ci(confidence, method="exact")
-    return Interval(hits / of, float(interval.low), float(interval.high), confidence)
 
 
 def mean_interval(values: Vector, confidence: float = 0.95) -> Interval:

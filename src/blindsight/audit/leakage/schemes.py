@@ -1,6 +1,6 @@
 """Every attack against what an aggregator really receives: a round of each scheme is played, recorded and attacked.
 
-A plain update must give its sample away (the attack works), and the aggregator of an encrypted or masked round must do
+A plain update must give its sample away (the attack works; of a sparse one, what a part of it shows), and the aggregator of an encrypted or masked round must do
 no better than chance, in the values it guesses and in the places it sees. The attacker is told which of its guesses is
 the best, its sign and its length; so what fails here fails for want of information, not of luck.
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blindsight.audit.finding import Finding, Interval
+from blindsight.audit.finding import Finding, Interval, Verdict
 from blindsight.audit.leakage.cases import Case
 from blindsight.audit.leakage.chance import ChanceTest, Disguise, needed_trials, places_test, values_test
 from blindsight.audit.leakage.recovery import RECOVERED, Recovery, Vector
@@ -34,23 +34,29 @@ class SchemeLeak:
 
     `values` tests the closest guess of the victim's update, `places` where it is (None if the messages name no places).
     `sample` is what the attack makes of that guess, `sample_cosine` its |cosine| with the true sample, and
-    `sample_chance` the median of that figure over guesses for other updates.
+    `sample_chances` are those of guesses for other updates. `kept` is the share of its entries that an update had.
     """
 
     scheme: str
     case: str
+    kept: float
     dimension: int
     guesses: int
     values: ChanceTest
     places: ChanceTest | None
     sample: Vector = field(repr=False)
     sample_cosine: float
-    sample_chance: float
+    sample_chances: Vector = field(repr=False)
 
     @property
     def recovered(self) -> bool:
         """Whether the victim's update is known."""
         return self.values.score >= RECOVERED
+
+    @property
+    def sample_chance(self) -> float:
+        """What the attack makes of a guess for another update resembles the sample so much, in half of the cases."""
+        return float(np.median(self.sample_chances))
 
     @property
     def at_chance(self) -> bool:
@@ -125,13 +131,14 @@ def _attack(
     return SchemeLeak(
         scheme=scheme,
         case=case.name,
+        kept=case.kept,
         dimension=case.dimension,
         guesses=len(guesses.rows),
         values=values,
         places=places,
         sample=found.nearest(case.sample),
         sample_cosine=found.closest(case.sample),
-        sample_chance=float(np.median([_recovered(case, guesses, other).closest(case.sample) for other in others])),
+        sample_chances=np.array([_recovered(case, guesses, other).closest(case.sample) for other in others]),
     )
 
 
@@ -146,29 +153,57 @@ def _recovered(case: Case, guesses: OwnerGuesses, disguise: Disguise) -> Recover
 
 
 def scheme_findings(leaks: Iterable[SchemeLeak]) -> tuple[Finding, ...]:
-    """Return one row per scheme and attack."""
-    return tuple(_finding(leak) for leak in leaks)
+    """Return one row per scheme and attack: of a plain round about the sample, of others about the update."""
+    return tuple(_plain_finding(leak) if leak.scheme == "plain" else _protected_finding(leak) for leak in leaks)
 
 
-def _finding(leak: SchemeLeak) -> Finding:
-    plain, score, test = leak.scheme == "plain", leak.values.score, leak.values
-    claim = f"the aggregator of a {leak.scheme} round learns nothing of an owner's update but the sum"
+def _plain_finding(leak: SchemeLeak) -> Finding:
+    whole, chance = leak.kept == 1, float(leak.sample_chances.max())
+    best: Verdict = "as stated" if leak.sample_cosine >= RECOVERED else "undecided"
+    part: Verdict = "leaks" if leak.sample_cosine > chance else "at chance"
     return Finding(
-        claim="a plain update gives its training sample away" if plain else claim,
-        source="Yonetani et al. 2017, supplement, section 2" if plain else f"the statement of {leak.scheme}",
-        proven="nothing is protected" if plain else "cryptographically, under the assumptions of the statement",
+        claim="a plain update gives its training sample away"
+        if whole
+        else f"the largest {leak.kept:.0%} of a plain update do not show its training sample",
+        source="Yonetani et al. 2017, supplement, section 2" if whole else "nobody",
+        proven="nothing is protected",
+        measure=f"|cosine| of the recovered sample with the true one ({RECOVERED} is recovered; {chance:.2f} is the most "
+        f"of {leak.sample_chances.size} guesses for other updates)",
+        measured=_exactly(leak.sample_cosine),
+        verdict=best if whole else part,
+        attack=f"{leak.case}: aggregator's recorded view",
+        details=_details(leak),
+    )
+
+
+def _protected_finding(leak: SchemeLeak) -> Finding:
+    test = leak.values
+    return Finding(
+        claim=f"the aggregator of a {leak.scheme} round learns nothing of an owner's update but the sum",
+        source=f"the statement of {leak.scheme}",
+        proven="cryptographically, under the assumptions of the statement",
         measure=f"|cosine| of the best of {leak.guesses} guesses with the update in one round; {test.threshold:.2f} is "
         f"chance's in all but {test.false_alarm:g} of the cases",
-        measured=Interval(score, score, score, 1.0),  # of this round, so there is nothing to be unsure of
-        verdict="at chance" if leak.at_chance else "as stated" if plain else "refuted",
+        measured=_exactly(test.score),
+        verdict="at chance" if leak.at_chance else "refuted",
         attack=f"{leak.case}: aggregator's recorded view",
-        details={
-            "scheme": leak.scheme,
-            "dimension": leak.dimension,
-            "p_value": test.p_value,
-            "places_p_value": None if leak.places is None else leak.places.p_value,
-            "false_alarm": test.false_alarm,
-            "sample_cosine": leak.sample_cosine,
-            "sample_chance": leak.sample_chance,
-        },
+        details=_details(leak),
     )
+
+
+def _exactly(figure: float) -> Interval:
+    """Return a figure of this round: there is nothing to be unsure of."""
+    return Interval(figure, figure, figure, 1.0)
+
+
+def _details(leak: SchemeLeak) -> dict[str, str | float | None]:
+    return {
+        "scheme": leak.scheme,
+        "dimension": leak.dimension,
+        "update_cosine": leak.values.score,
+        "p_value": leak.values.p_value,
+        "places_p_value": None if leak.places is None else leak.places.p_value,
+        "false_alarm": leak.values.false_alarm,
+        "sample_cosine": leak.sample_cosine,
+        "sample_chance": leak.sample_chance,
+    }

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from blindsight.audit.finding import Finding
 from blindsight.audit.leakage.guesses import library_settings, recover_with_guesses
-from blindsight.audit.leakage.intervals import share_interval
 from blindsight.audit.leakage.recovery import RECOVERED, Vector, cosine
 from blindsight.audit.leakage.steps import Loss, gradient_step
+from blindsight.audit.rates import rate
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
@@ -56,8 +56,15 @@ def attack_unknown_settings(
         truth, label = rows[generator.integers(len(rows))], int(generator.choice([-1, 1]))
         setting = settings[generator.integers(len(settings))]
         before = scale * generator.normal(size=size + bias)
-        rate, penalty = setting.learning_rate, setting.penalty
-        after = gradient_step(before, truth, [label], loss=loss, learning_rate=rate, penalty=penalty, bias=bias)
+        after = gradient_step(
+            before,
+            truth,
+            [label],
+            loss=loss,
+            learning_rate=setting.learning_rate,
+            penalty=setting.penalty,
+            bias=bias,
+        )
         found = recover_with_guesses(before, after, known, loss=loss, bias=bias)
         if found.candidates:
             sample = found.best.sample
@@ -74,7 +81,7 @@ def unknown_settings_findings(leaks: Iterable[UnknownSettingsLeak]) -> tuple[Fin
             source="Yonetani et al. 2017, supplement, section 2.1",
             proven="for given settings",
             measure=f"share of {len(leak.cosines)} samples recovered (cosine >= {RECOVERED})",
-            measured=share_interval(leak.recovered, len(leak.cosines)),
+            measured=rate(leak.recovered, len(leak.cosines)),
             verdict="as stated" if leak.recovered else "not refuted",
             attack=f"{leak.loss} step {'with' if leak.bias else 'without'} a bias, settings guessed",
             details={"mean_cosine": float(np.mean(leak.cosines))},

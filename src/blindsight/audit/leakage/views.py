@@ -59,12 +59,12 @@ class OwnerGuesses:
 
 def guesses_from_view(received: Sequence[bytes], owner: str, dimension: int) -> OwnerGuesses:
     """Return all guesses of an update with so many weights from what an aggregator received in one round."""
-    messages = [message for message in received if _author(message) == owner]
+    messages = [message for message in received if author(message) == owner]
     if not messages:
         raise InputError(
             f"the aggregator's view has no message of {owner!r}. Record the round: open_session(..., record=...)."
         )
-    rows = [row for message in messages for row in _stretches(message, dimension)]
+    rows = [row for message in messages for row in stretches(message, dimension)]
     setups = [decode(message, AggregatorSetup) for message in received if _is_setup(message)]
     if not setups:
         return OwnerGuesses(_stacked(rows, dimension), None, 1)
@@ -77,7 +77,7 @@ def guesses_from_view(received: Sequence[bytes], owner: str, dimension: int) -> 
     return OwnerGuesses(_stacked(rows, dimension), places, terms.slots)
 
 
-def _author(message: bytes) -> str | None:
+def author(message: bytes) -> str | None:
     """Return who made a message; None if it does not say."""
     try:
         found: Message = decode(message, Update, Contribution, Vouched, Signed)
@@ -101,7 +101,7 @@ def _is_setup(message: bytes) -> bool:
     return True
 
 
-def _stretches(message: bytes, dimension: int) -> Iterator[NDArray[np.float64]]:
+def stretches(message: bytes, dimension: int) -> Iterator[NDArray[np.float64]]:
     """Read stretches of a message as numbers of every kind."""
     for kind in _KINDS:
         size = np.dtype(kind).itemsize

@@ -2,6 +2,9 @@
 import { drawCharts } from "./charts.js";
 import { waitForExhibits } from "./wait.js";
 
+const here = () => location.pathname + location.search;
+let shown = here();
+
 export async function swap(address, part, { remember = true } = {}) {
   const old = document.querySelector(part);
   if (remember) old.setAttribute("aria-busy", "true");
@@ -13,7 +16,8 @@ export async function swap(address, part, { remember = true } = {}) {
     const focused = describe(document.activeElement);
     old.replaceWith(document.adoptNode(fresh));
     if (focused) document.querySelector(focused)?.focus();
-    if (remember) history.pushState({ part }, "", address);
+    if (remember) history.pushState(null, "", address);
+    shown = here();
     drawCharts(fresh);
     waitForExhibits(fresh);
   } catch {
@@ -52,5 +56,7 @@ export function swapInPlace() {
     const form = event.target.closest("form[data-swap]");
     if (form) swap(addressOf(form), form.dataset.swap);
   });
-  addEventListener("popstate", () => location.reload());
+  addEventListener("popstate", () => {
+    if (here() !== shown) location.reload(); // but not for a jump within the page
+  });
 }

@@ -1,0 +1,125 @@
+"""Tasks of many threads are carried out in rounds: each once, in order, and nobody waits for ever."""
+
+from threading import Event, Thread
+
+import pytest
+from smallservice import Line, together
+
+from blindsight.errors import StorageError
+from blindsight.service.groupcommit import GroupCommit
+
+
+class Rounds:
+    """Doubles numbers and notes what came together."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[int]] = []
+
+    def __call__(self, numbers):
+        self.seen.append(list(numbers))
+        return [ValueError(f"{number} is negative") if number < 0 else 2 * number for number in numbers]
+
+
+def calls(commit, *numbers):
+    return [lambda number=number: commit(number) for number in numbers]
+
+
+def test_alone_nobody_waits_for_company():
+    rounds = Rounds()
+    commit = GroupCommit(rounds)
+    assert [commit(number) for number in (1, 2, 3)] == [2, 4, 6]
+    assert rounds.seen == [[1], [2], [3]]
+
+
+def test_those_who_wait_go_together_in_their_order():
+    rounds = Rounds()
+    commit = GroupCommit(rounds)
+    assert together(commit, *calls(commit, 5, 3, 9, 1)) == [10, 6, 18, 2]
+    assert rounds.seen == [[5, 3, 9, 1]]
+    assert commit(7) == 14  # and then one comes alone again
+
+
+def test_a_round_has_an_end_and_the_next_is_led_by_the_first_of_the_rest():
+    rounds = Rounds()
+    commit = GroupCommit(rounds, most=2)
+    assert together(commit, *calls(commit, *range(5))) == [0, 2, 4, 6, 8]
+    assert rounds.seen == [[0, 1], [2, 3], [4]]
+
+
+def test_who_comes_during_a_round_waits_for_the_next():
+    begun, go_on, rounds = Event(), Event(), Rounds()
+
+    def slowly(numbers):
+        begun.set()
+        go_on.wait()
+        return rounds(numbers)
+
+    commit = GroupCommit(slowly)
+    commit._waiting = line = Line()
+    found = {}
+    threads = [Thread(target=lambda number=number: found.update({number: commit(number)})) for number in (1, 2, 3)]
+    threads[0].start()
+    begun.wait()
+    for thread in threads[1:]:
+        thread.start()
+    for _ in threads:
+        line.come.acquire()
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert found == {1: 2, 2: 4, 3: 6}
+    assert [sorted(one) for one in rounds.seen] == [[1], [2, 3]]
+
+
+def test_one_that_fails_fails_alone():
+    commit = GroupCommit(Rounds())
+    first, failed, last = together(commit, *calls(commit, 1, -2, 3))
+    assert (first, str(failed), last) == (2, "-2 is negative", 6)
+    with pytest.raises(ValueError, match="-4 is negative"):
+        commit(-4)
+
+
+def test_what_fails_for_all_fails_for_all_and_the_next_goes_on():
+    rounds = Rounds()
+
+    def failing_first(numbers):
+        if 1 in numbers:
+            raise StorageError("the disk is full.")
+        return rounds(numbers)
+
+    commit = GroupCommit(failing_first, most=2)
+    first, second, third = together(commit, *calls(commit, 1, 2, 3))
+    assert first is second
+    assert str(first) == "the disk is full."
+    assert third == 6
+
+
+def test_an_interrupted_leader_leaves_nobody_waiting():
+    def interrupted(numbers):
+        if 1 in numbers:
+            raise KeyboardInterrupt
+        return [2 * number for number in numbers]
+
+    commit = GroupCommit(interrupted, most=2)
+    leader, follower, third = together(commit, *calls(commit, 1, 2, 3))
+    assert isinstance(leader, KeyboardInterrupt)
+    assert isinstance(follower, StorageError)
+    assert third == 6
+
+
+def test_a_crowd_gets_its_own_results_each_once():
+    rounds = Rounds()
+    commit = GroupCommit(rounds, most=5)
+    results: list[tuple[int, int]] = []
+
+    def ask(first: int) -> None:
+        results.extend((number, commit(number)) for number in range(first, first + 50))
+
+    threads = [Thread(target=ask, args=(first,)) for first in range(0, 400, 50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [(number, 2 * number) for number in range(400)]
+    assert sorted(number for one in rounds.seen for number in one) == list(range(400))
+    assert max(map(len, rounds.seen)) <= 5
