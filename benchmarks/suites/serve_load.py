@@ -84,6 +84,8 @@ BENCHMARK = Benchmark(
     sections=sections,
     notes=(
         "A request counts from the moment it was due, not from when a connection was free for it.",
+        "These are wall times, for a machine with nothing else to do; other work on its cores makes them longer. What "
+        "the service needs of a core is the CPU time.",
         "Before an answer leaves, its release is in the hash-chained audit log and in the platform's journal, both "
         "written through to the disk: two waits for the disk a release, one after another for all releases.",
         "Token, role, rate limits, body limit, grant, budget and terms are checked for every request, as in a service "

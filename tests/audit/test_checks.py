@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from blindsight.audit import checks
 from blindsight.audit.checks import Audit, Check, Evidence, check_minutes, run_checks, worst_of_each
 from blindsight.audit.finding import Finding, Interval
 from blindsight.audit.inversion.pictures import PictureRow
@@ -40,8 +41,8 @@ def failing(name, error, **options):
     return Check(name, 1, run, **options)
 
 
-def audited(checks, minutes=1.0, **options):
-    return run_checks("a thing", checks, minutes=minutes, seed=3, **options)
+def audited(tried, minutes=1.0, **options):
+    return run_checks("a thing", tried, minutes=minutes, seed=3, **options)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,8 @@ def test_effort_is_the_time_there_is_over_the_time_it_takes(minutes, effort):
 
 def test_the_last_checks_are_left_out_if_even_the_least_effort_takes_too_long():
     heard = []
-    checks = [noting("a", 20, heard), noting("b", 40, heard), noting("c", 2, heard)]
-    audit = audited(checks, 0.2)  # 12 s: a quarter of a and b takes 15
+    three = [noting("a", 20, heard), noting("b", 40, heard), noting("c", 2, heard)]
+    audit = audited(three, 0.2)  # 12 s: a quarter of a and b takes 15
     assert heard == [("a", 0.6)]
     assert list(audit.sections) == ["a"]
     assert audit.notes == tuple(f"{name} was left out: 0.2 minutes are too short." for name in "bc")
@@ -77,6 +78,34 @@ def test_one_check_is_made_in_any_time_and_none_in_none():
     assert heard == [("a", 0.25)]
     assert audited([]).findings == ()
     assert audited([noting("free", 0, heard)]).effort == 1.0
+
+
+def test_fixed_seconds_are_taken_off_before_the_rest_is_shared():
+    heard = []
+    audited([noting("a", 10, heard, fixed=20), noting("b", 10, heard)], 1.0)
+    assert heard == [("a", 2.0), ("b", 2.0)]  # 20 + 2 * (10 + 10) = 60
+    heard.clear()
+    audit = audited([noting("a", 4, heard), noting("b", 0, heard, fixed=60)], 0.5)
+    assert heard == [("a", 7.5)]
+    assert audit.notes == ("b was left out: 0.5 minutes are too short.",)
+
+
+def test_no_check_is_begun_when_the_time_is_spent(monkeypatch):
+    heard, clock = [], [0.0]
+    monkeypatch.setattr(checks, "perf_counter", lambda: clock[0])
+
+    def slow(effort):
+        clock[0] += 61.0
+        return Evidence((finding("slow"),))
+
+    audit = audited([Check("slow", 10, slow), noting("b", 10, heard), noting("c", 10, heard)], 1.0)
+    assert heard == []
+    assert audit.notes == tuple(f"{name} was left out: the 1 minutes were spent." for name in "bc")
+    assert (audit.seconds, len(audit.findings)) == (61.0, 1)
+
+
+def test_notes_of_a_check_are_notes_of_the_audit():
+    assert audited([Check("a", 1, lambda effort: Evidence((), notes=("half of it.",)))]).notes == ("half of it.",)
 
 
 @pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
@@ -156,7 +185,16 @@ def test_of_findings_about_one_claim_the_worst_stands_for_all():
         ("b", "leaks", 0.4),
     ]
     assert worst[0].details == {"case": "hinge", "worst of": 3}
+    assert [found.measure for found in worst] == ["something; worst of 3"] * 2
     assert findings[2].details == {"case": "hinge"}
+
+
+def test_a_claim_that_an_attack_works_is_shown_where_it_worked_least():
+    (least,) = worst_of_each([finding(verdict="as stated", value=value) for value in (1.0, 0.7, 0.9)])
+    assert (least.measured.value, least.measure) == (0.7, "something; worst of 3")
+    failed = [finding(verdict="as stated", value=1.0), finding(verdict="undecided", value=0.1)]
+    assert worst_of_each(failed)[0].verdict == "undecided"
+    assert worst_of_each([finding()])[0].measure == "something"
 
 
 def test_verdicts_grow_worse_from_chance_to_refuted():

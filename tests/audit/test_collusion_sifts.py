@@ -35,8 +35,24 @@ def test_two_accepted_sifts_give_the_attribute_away_together(data):
     assert [one.verdict for one in pooled.alone] == ["accept", "accept"]
     row = pooled_finding(pooled)
     assert row.measured.low > 0.4
-    assert (row.verdict, "each accepted" in row.claim) == ("as stated", True)
+    assert row.verdict == "as stated"
+    assert row.claim == (
+        "2 sifts, each accepted by itself, together: nobody reads what is private 0.1 better than a blind guess"
+    )
     assert row.details["PrivLoss of each alone"].count("accept") == 2
+
+
+def test_a_sift_that_leaks_by_itself_has_no_statement_that_admits_more(data):
+    row = pooled_finding(pool_sifts([linear(0, 1), linear(1)], ["hidden"], data, LIGHT))
+    assert row.verdict == "leaks"
+    assert "not all accepted by themselves" in row.claim
+
+
+def test_too_few_rows_decide_nothing(data):
+    few = VerificationSet(data.features[:300, :], {"hidden": data.labels["hidden"][:300]})
+    pooled = pool_sifts([linear(0, 0, 1), linear(0, 0, 0, 1)], ["hidden"], few, LIGHT)
+    assert pooled.together.verdict == "inconclusive"
+    assert pooled_finding(pooled).verdict == "undecided"
 
 
 def test_sifts_of_noise_tell_nothing_together(data):
@@ -62,6 +78,9 @@ def test_an_app_that_averages_frames_reads_what_one_does_not_show():
     assert min(row.measured.value for row in rows) > 0.1
     assert {row.verdict for row in rows} == {"as stated"}
     assert "(accept)" in rows[0].details["PrivLoss of one frame"]
+    assert "10 frames of a person through a sift that is accepted for one: nobody reads" in rows[0].claim
+    alone = frames_findings([leak for leak in leaks if leak.frames > 1])  # nobody knows whether one frame is accepted
+    assert {row.verdict for row in alone} == {"leaks"}
 
 
 def test_bad_input(data):

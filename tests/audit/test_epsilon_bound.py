@@ -10,12 +10,12 @@ from scipy import stats
 
 from blindsight.audit.epsilon import (
     check_runs,
-    clopper_pearson,
     epsilon_bound,
     loss_limit,
     most_certifiable,
     runs_needed,
 )
+from blindsight.audit.rates import clopper_pearson
 from blindsight.audit.scores import by_coordinate, by_frequency, known
 from blindsight.errors import InputError
 

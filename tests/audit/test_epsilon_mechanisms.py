@@ -12,8 +12,9 @@ import pytest
 from blindsight.audit import localreleases, noisyvalues, publishedhashing, sharedupdates
 from blindsight.audit.canaries import CanarySubject
 from blindsight.audit.epsilon import CONFIDENCE
+from blindsight.audit.indexmechanisms import central_sums
 from blindsight.audit.mechanisms import (
-    audit_mechanisms,
+    RUNS,
     noise,
     private_search,
     published_hashing,
@@ -23,6 +24,7 @@ from blindsight.audit.mechanisms import (
 from blindsight.audit.subject import audit_subjects, findings
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
+from blindsight.search.central import CentralHasher
 
 SURE = 1 - 1e-7
 
@@ -55,7 +57,7 @@ PROVEN = {
     "Laplace": (lambda: noisyvalues.laplace(1.0), 0.8),
     "Gaussian": (lambda: noisyvalues.gaussian(4.0, 1e-6), 1.0),
     "Gaussian in one run": (lambda: noisyvalues.gaussian_run(4.0, 1e-10), 0.5),
-    "central mode": (lambda: noisyvalues.central_function(1.0, 1e-6), 0.0),
+    "central mode": (lambda: central_sums(CentralHasher(1.0, 1e-6, clip=1.0), "x"), 0.05),
     "Laplace for a parameter": (lambda: sharedupdates.laplace_parameter(1.0), 0.8),
     "Gaussian for a participant": (lambda: sharedupdates.participant_gaussian(2.0, 1e-6), 0.0),
     "Gaussian for a record": (lambda: sharedupdates.record_gaussian(2.0, 1e-6), 0.0),
@@ -143,10 +145,18 @@ def test_no_claim_is_audited_twice():
     assert len(set(claims)) == len(claims)
 
 
+def test_an_audit_without_power_says_so():
+    same = replace(noisyvalues.laplace(1.0), second=noisyvalues.laplace(1.0).first)
+    row = same.audit(2000, source=seeded_bytes(0)).finding()
+    assert row.verdict == "undecided"
+    assert row.attack.endswith("did not tell the inputs apart at all")
+
+
 @pytest.mark.slow
 def test_the_whole_list_with_the_default_effort():
     """Twenty-odd claims that hold: one is refuted with probability below 3e-6."""
-    audits = audit_mechanisms(confidence=SURE)
+    every = (*published_hashing(), *private_search(), *noise(), *selective_sharing())
+    audits = audit_subjects(every, runs=RUNS, confidence=SURE)
     ours = [audit for audit in audits if audit.claim.source == "Blindsight"]
     assert not any(audit.refuted for audit in ours)
     assert [str(audit.claim) for audit in audits if audit not in ours and not audit.refuted] == [

@@ -66,7 +66,8 @@ def test_without_pictures_there_is_none() -> None:
 
 def test_every_verdict_is_counted_and_explained() -> None:
     chapter = audit_chapter(audit())
-    assert "7 claims, the papers' and ours, were put to the test in 61 s: 2 are refuted, 2 withstood" in chapter.lead
+    assert "8 claims, the papers' and ours, were put to the test in 61 s: 2 are refuted, 2 withstood" in chapter.lead
+    assert "1 are undecided" in chapter.lead
     assert "2 attacks succeed where nobody promised otherwise, 1 as their statements admit" in chapter.lead
     legend = chapter.blocks[-1]
     assert isinstance(legend, Text)
@@ -76,8 +77,8 @@ def test_every_verdict_is_counted_and_explained() -> None:
 @pytest.mark.parametrize(
     ("interval", "said"),
     [
-        (Interval(2.5, 2.5, None, 0.999), "epsilon per record: >= 2.5, 0.999 sure. Attack: many runs"),
-        (Interval(0.5, 0.25, 0.75, 0.95), "epsilon per record: 0.5 (0.25 to 0.75), 0.95 sure. Attack: many runs"),
+        (Interval(2.5, 2.5, None, 0.999), "epsilon per record: >= 2.5, 99.9% sure. Attack: many runs"),
+        (Interval(0.5, 0.25, 0.75, 0.95), "epsilon per record: 0.5 (0.25 to 0.75), 95% sure. Attack: many runs"),
         (Interval(1.0, 1.0, 1.0, 1.0), "epsilon per record: 1 (1 to 1). Attack: many runs"),
     ],
 )

@@ -4,8 +4,6 @@
   it grows, so it orders rows as the loss does (of two classes, exactly), and it is nearly normal, which a loss is not.
 - A hash function: minus the quantisation error mean_j (1 - |s_j|)^2 of the scores whose signs are the code. It is what
   ITQ minimises over its rows, and SDH's codes are fitted to be such scores.
-- A kernel hash function (KSH, SDH): minus the distance to the nearest anchor. The anchors are rows that it was trained
-  on, word for word, so whoever has the function has those rows.
 """
 
 from collections.abc import Callable
@@ -20,8 +18,7 @@ from blindsight.learn.labels import Classes
 from blindsight.learn.linear import LinearTraining, train
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.model import LinearModel
-from blindsight.search.function import HashFunction, check_features
-from blindsight.search.kernel import KernelHash, squared_distances
+from blindsight.search.function import HashFunction
 from blindsight.search.learner import HashLearner
 
 Rows = NDArray[Any]
@@ -67,22 +64,10 @@ def code_fit(function: HashFunction) -> Scorer:
     return fit
 
 
-def anchor_fit(function: HashFunction) -> Scorer:
-    """Return a scorer by the distance to the rows that a kernel hash function carries within it."""
-    if not isinstance(function, KernelHash):
-        raise InputError(f"anchors are those of a kernel hash function (KSH, SDH); got {function.name!r}.")
-
-    def fit(X: Rows, y: Rows) -> Fit:
-        distances = squared_distances(check_features(X, function.dimension), function.anchors)
-        return np.asarray(-np.sqrt(distances.min(axis=1), dtype=np.float64))
-
-    return fit
-
-
-def hash_trainer(make: Callable[[int], HashLearner], *, fit: Callable[[HashFunction], Scorer] = code_fit) -> Trainer:
+def hash_trainer(make: Callable[[int], HashLearner]) -> Trainer:
     """Return a trainer of hash functions; `make` is given a seed and returns a learner to be fitted."""
 
     def fitted(X: Rows, y: Rows, seed: int) -> Scorer:
-        return fit(make(seed).fit(X, y).function_)
+        return code_fit(make(seed).fit(X, y).function_)
 
     return fitted

@@ -1,4 +1,8 @@
-"""The mechanisms of an index on trial, with the parameters it was made with, on neighbours as far apart as can be."""
+"""The mechanisms of an index on trial, with its parameters, on neighbours as far apart as can be.
+
+Of a central function it is the noisy sums behind it that are on trial. The function itself is made from them, tells far
+less and takes long to learn: even with a tenth of the noise it owes, no bound on it would refute anything.
+"""
 
 import numpy as np
 
@@ -52,7 +56,7 @@ def central_sums(hasher: CentralHasher, source: str) -> Subject:
 
     return Subject(
         claim=Claim(
-            name="central index, all noisy sums together",
+            name="central mode, all noisy sums together",
             epsilon=hasher.epsilon,
             delta=hasher.delta,
             unit="record",

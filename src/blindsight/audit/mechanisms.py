@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from blindsight.audit import localreleases, noisyvalues, publishedhashing, sharedupdates
 from blindsight.audit.epsilon import CONFIDENCE
-from blindsight.audit.subject import EpsilonAudit, OnTrial, audit_subjects
-from blindsight.progress import Progress, silent
+from blindsight.audit.indexmechanisms import central_sums
+from blindsight.audit.subject import EpsilonAudit, OnTrial
 from blindsight.rng import ByteSource, system_bytes
+from blindsight.search.central import CentralHasher
 
 RUNS = 100_000
 """By default: all mechanisms take some 20 seconds."""
@@ -41,7 +42,7 @@ def private_search() -> tuple[OnTrial, ...]:
     )
     return (
         *(subject(epsilon) for epsilon in (1.0, 4.0) for subject in local),
-        noisyvalues.central_function(1.0, 1e-6),
+        central_sums(CentralHasher(1.0, 1e-6, clip=1.0), "Blindsight"),
     )
 
 
@@ -59,20 +60,8 @@ def selective_sharing() -> tuple[OnTrial, ...]:
         sharedupdates.participant_gaussian(4.0, 1e-6, "random"),
         sharedupdates.participant_gaussian(4.0, 1e-6, "largest"),
         sharedupdates.record_gaussian(4.0, 1e-6),
-        sharedupdates.threshold_upload(4.0),
+        sharedupdates.threshold_upload(2.0),
     )
-
-
-def audit_mechanisms(
-    *,
-    runs: int = RUNS,
-    confidence: float = CONFIDENCE,
-    source: ByteSource = system_bytes,
-    progress: Progress = silent,
-) -> tuple[EpsilonAudit, ...]:
-    """Audit all of them; the time it takes grows with `runs`."""
-    subjects = (*published_hashing(), *private_search(), *noise(), *selective_sharing())
-    return audit_subjects(subjects, runs=runs, confidence=confidence, source=source, progress=progress)
 
 
 @dataclass(frozen=True)

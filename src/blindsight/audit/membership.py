@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from blindsight.audit.finding import Finding, Verdict
 from blindsight.audit.roc import LOW_FPRS, OperatingPoint, Roc, measure
 from blindsight.errors import InputError
-from blindsight.rng import science
 
 Fit = NDArray[np.float64]
 Scorer = Callable[[NDArray[Any], NDArray[Any]], Fit]
@@ -65,14 +64,6 @@ class Game:
         if fit.shape != (len(self.X),) or not np.isfinite(fit).all():
             raise InputError(f"a scorer gives one finite number per row, ({len(self.X)},); got shape {fit.shape}.")
         return fit
-
-
-def coin_game(X: ArrayLike, y: ArrayLike, *, random_state: int | np.random.Generator | None) -> Game:
-    """Make half of the rows members, at random."""
-    rows = np.asarray(X)
-    member = np.zeros(len(rows), dtype=np.bool_)
-    member[science(random_state).permutation(len(rows))[: len(rows) // 2]] = True
-    return Game(rows, np.asarray(y), member)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Laplace and Gaussian noise, and the hash function learned under it, on trial: the proven epsilon must stand.
+"""Laplace and Gaussian noise on trial: the proven epsilon must stand.
 
 Neighbours are as far apart as the stated sensitivity allows.
 """
@@ -7,14 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.canaries import CanarySubject
-from blindsight.audit.epsilon import Draws
 from blindsight.audit.scores import known
 from blindsight.audit.subject import Claim, Draw, Subject
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
 from blindsight.rng import ByteSource
-from blindsight.search.central import CentralHasher
-
-_FIT_EXPENSE = 200  # even a small fit takes thousands of times as long as a number
 
 
 def laplace(epsilon: float, *, noise_share: float = 1.0) -> Subject:
@@ -60,30 +56,6 @@ def gaussian_run(epsilon: float, delta: float) -> CanarySubject:
         return mechanism.release(coins.astype(np.float64), source) - 0.5
 
     return CanarySubject(claim=_claim("Gaussian noise, one vector", epsilon, delta, "unit"), run=run, share=0.2)
-
-
-def central_function(epsilon: float, delta: float) -> Subject:
-    """Return central mode: the hash function learned from two rows, one of which points the other way.
-
-    The function tells little: of the budget a tenth goes to the mean, where the two inputs differ by all they can, and
-    with so few rows its other parts are noise. So this bound lies far below what is proven.
-    """
-    row = np.array([[1, 0, 0, 0], [0, 0, 0, 0]], dtype=np.float32)
-
-    def learned(collection: NDArray[np.float32]) -> Draw:
-        def draw(runs: int, source: ByteSource) -> Draws:
-            hasher = CentralHasher(epsilon, delta, clip=1.0, bits=4, iterations=1, source=source)
-            return np.array([hasher.fit(collection).function_.arrays()["mean"][0] for _ in range(runs)])
-
-        return draw
-
-    return Subject(
-        claim=_claim("central mode of PrivateHasher", epsilon, delta, "record"),
-        first=learned(row),
-        second=learned(-row),
-        scorer=known(lambda values: values.astype(np.float64)),
-        expense=_FIT_EXPENSE,
-    )
 
 
 def _claim(name: str, epsilon: float, delta: float, unit: str, loss: float | None = None) -> Claim:

@@ -24,7 +24,7 @@ from blindsight.audit.leakage.singles import SinglesLeak, count_singles, single_
 from blindsight.audit.rebuiltrun import EncodedRound, PaillierSize, RebuiltRun
 from blindsight.audit.recordedview import attack_view, view_finding
 from blindsight.audit.roc import LOW_FPRS, fewest_others
-from blindsight.audit.rundrawings import draw_owners
+from blindsight.audit.rundrawings import draw_owners, seconds_to_draw
 from blindsight.audit.shadow import FEWEST_SHADOWS, likelihood_ratio
 from blindsight.audit.targets import Plan
 from blindsight.crypto.encoding import SlotPacking
@@ -58,7 +58,7 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         Check("weights of single owners in the sum", 0.5, attack.singles),
         Check("coalitions", attack.seconds_to_play, attack.coalitions),
         members,
-        Check("pictures from updates", 5, lambda effort: draw_owners(run, random_state)),
+        Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=seconds_to_draw(run)),
     ]
     if attack.sparse:
         checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_play, attack.view_with_setup))
@@ -137,7 +137,8 @@ class _RoundAttack:
 
     def coalitions(self, effort: float) -> Evidence:
         """Let every coalition attack every owner."""
-        return Evidence(coalitions.findings(coalitions.attack_round(self._played, progress=self._progress)))
+        results = coalitions.attack_round(self._played, random_state=self._seed, progress=self._progress)
+        return Evidence(coalitions.findings(results))
 
     @property
     def _block(self) -> int:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from blindsight.audit.checks import Check, Evidence
 from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
-from blindsight.audit.finding import Finding, Interval, Verdict
+from blindsight.audit.finding import Finding, Interval, of_verifier
 from blindsight.audit.inversion import aggregator_samples, four_pictures
+from blindsight.audit.inversion.study import seconds_to_learn
 from blindsight.audit.smuggling import hiding_finding, search_hiding_places
 from blindsight.audit.targets import Plan, Target
 from blindsight.data.dataset import Dataset
@@ -63,7 +64,7 @@ def plan_sift(target: Target, *, random_state: int, data: Dataset | None, progre
         Check("several frames of a person", 2 + 4e-3 * rows, audit.frames),
     ]
     if data.images is not None:
-        checks.append(Check("pictures from a sift", 5, audit.drawings))
+        checks.append(Check("pictures from a sift", 0, audit.drawings, fixed=5 + seconds_to_learn(given.pipeline)))
     state = "accepted" if accepted else "not verified"
     return Plan(f"the sift {given.policy} ({state}) on {rows:,} pictures of {data.name}", tuple(checks))
 
@@ -155,13 +156,11 @@ class SiftAudit:
 
     def drawings(self, effort: float) -> Evidence:
         """Draw pictures from a plain update, from an aggregator's view and from what the sift lets out."""
-        if len(self.unseen) < 2 * _PROBES:
-            raise InputError(f"{_PROBES} pictures are drawn, and others must teach how; got {len(self.unseen)} in all.")
-        order = science(self.seed).permutation(len(self.unseen))
-        probes, public = self.unseen.take(order[:_PROBES]), self.unseen.take(order[_PROBES:])
+        shown, others = self._apart()
+        probes, public = self.unseen.take(shown), self.unseen.take(others)
         read = aggregator_samples(
-            self.rows.features[order[:_PROBES]],
-            self.rows.features[order[_PROBES:]],
+            self.rows.features[shown],
+            self.rows.features[others],
             scheme=_SCHEME,
             random_state=self.seed,
             progress=self.progress,
@@ -176,6 +175,19 @@ class SiftAudit:
             progress=self.progress,
         )
         return Evidence(drawn.findings(), tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
+
+    def _apart(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of pictures to draw, and those of all other persons, from which decoders learn how."""
+        rows = np.arange(len(self.unseen))
+        persons = rows if self.unseen.persons is None else self.unseen.persons
+        shown = science(self.seed).permutation(rows)[:_PROBES]
+        others = rows[~np.isin(persons, persons[shown])]
+        if len(others) < _PROBES:
+            raise InputError(
+                f"{len(shown)} pictures are drawn, and {_PROBES} or more of other people must teach how; got "
+                f"{len(others)}."
+            )
+        return shown, others
 
     def _enough(self, persons: NDArray[Any], frames: int) -> bool:
         """Tell whether windows of so many frames are enough for a verifier."""
@@ -193,15 +205,13 @@ class SiftAudit:
         """Hold the best attacker against what was said: of an accepted sift, that none beats the threshold."""
         best = found.best
         low, high = best.interval
-        beyond: Verdict = "refuted" if self.accepted else "leaks"
-        verdicts: dict[str, Verdict] = {"reject": beyond, "accept": "not refuted", "inconclusive": "undecided"}
         return Finding(
             claim=f"{self.given.policy}: nobody reads what is private {self.threshold:g} better than a blind guess",
             source="its verification" if self.accepted else "nobody: it was not verified",
             proven="by certificate, with its confidence" if found.certified else "nothing: it is measured",
             measure=f"PrivLoss of {best.attribute}, best of the attackers (allowed: {self.threshold:g})",
             measured=Interval(best.priv_loss, low - 0.5, high - 0.5, found.setting.confidence),
-            verdict=verdicts[found.verdict],
+            verdict=of_verifier(found.verdict, beyond="refuted" if self.accepted else "leaks"),
             attack=f"{best.attacker}, on {found.setting.rows:,} rows it was not made from",
             details={"verdict of the verifier": found.verdict, "sentence": found.sentence, "limit": found.bound},
         )

@@ -5,18 +5,20 @@ operating system. Our own mechanisms stand beside the papers' and are attacked b
 """
 
 from functools import partial
-from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blindsight.audit.checks import Audit, Check, Evidence, check_minutes, run_checks, worst_of_each
 from blindsight.audit.collusion.coalitions import attack_round
 from blindsight.audit.collusion.coalitions import findings as coalition_findings
 from blindsight.audit.collusion.played import play
 from blindsight.audit.epsilon import CONFIDENCE
+from blindsight.audit.leakage.batches import attack_batches, batch_findings
 from blindsight.audit.leakage.study import study_leakage
 from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test
-from blindsight.audit.portraits import portraits
+from blindsight.audit.portraits import cached_photographs, portraits
 from blindsight.audit.siftclaims import cheat_findings, published_sift_findings
 from blindsight.audit.subject import OnTrial, audit_subjects, findings
 from blindsight.data import Dataset, load
@@ -60,6 +62,7 @@ def thorough(faces: Dataset, random_state: int = 0, progress: Progress = silent)
     """Return the other checks."""
     return (
         Check("updates in the clear and under encryption", 22, partial(_updates, random_state, progress)),
+        Check("gradients of small batches", 8, partial(_batches, random_state, progress)),
         Check("coalitions", 5, partial(_coalitions, random_state)),
         Check("selective sharing", 10, partial(_epsilons, selective_sharing())),
         Check("private search, ours", 8, partial(_epsilons, (*private_search(), *noise()))),
@@ -87,18 +90,12 @@ def _runs(effort: float) -> int:
 
 
 def _updates(random_state: int, progress: Progress, effort: float) -> Evidence:
-    digits = load("digits")
-    assert digits.images is not None
-    grey = digits.images[..., 0].astype(np.float64) / 255
-    order = science(random_state).permutation(len(grey))
-    rows = grey.reshape(len(grey), -1)[order]
+    grey, _ = _digits()
+    rows = grey.reshape(len(grey), -1)[science(random_state).permutation(len(grey))]
     half = len(rows) // 2
-    small = find_spec("torch") is not None  # gradients of small batches are matched with torch
     study = study_leakage(
         rows[:half],
         rows[half:],
-        pictures=grey[order[:half]] if small else None,
-        labels=np.asarray(digits.labels)[order[:half]] if small else None,
         victims=max(10, round(50 * effort)),
         random_state=random_state,
         progress=progress,
@@ -106,8 +103,30 @@ def _updates(random_state: int, progress: Progress, effort: float) -> Evidence:
     return Evidence(worst_of_each(study.findings()))
 
 
+def _batches(random_state: int, progress: Progress, effort: float) -> Evidence:
+    """Match gradients, which takes torch."""
+    repeats = max(1, round(3 * effort))
+    return Evidence(
+        batch_findings(attack_batches(*_digits(), repeats=repeats, random_state=random_state, progress=progress))
+    )
+
+
+def _digits() -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Return pictures of digits, (n, height, width), and which digits they are."""
+    digits = load("digits")
+    assert digits.images is not None
+    return digits.images[..., 0].astype(np.float64) / 255, np.asarray(digits.labels)
+
+
 def _pictures(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
-    return portraits(faces, public=PUBLIC, private=PRIVATE, random_state=random_state, progress=progress)
+    return portraits(
+        faces,
+        public=PUBLIC,
+        private=PRIVATE,
+        photographs=cached_photographs(),
+        random_state=random_state,
+        progress=progress,
+    )
 
 
 def _coalitions(random_state: int, effort: float) -> Evidence:
@@ -117,7 +136,7 @@ def _coalitions(random_state: int, effort: float) -> Evidence:
         update = rng.normal(scale=0.1, size=_WEIGHTS)
         update[rng.permutation(_WEIGHTS)[: int(_SPARSITY * _WEIGHTS)]] = 0
         updates[f"owner {number + 1}"] = update
-    rows = [row for scheme in ("dphe", "bfv", "masks") for row in attack_round(play(scheme, updates))]
+    rows = [row for scheme in ("dphe", "bfv", "masks") for row in attack_round(play(scheme, updates), random_state=rng)]
     return Evidence(coalition_findings(rows))
 
 

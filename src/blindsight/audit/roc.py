@@ -96,16 +96,6 @@ def fewest_others(fpr: float) -> int:
     return math.ceil(1 / fpr - 1e-9)
 
 
-def others_to_be_sure(fpr: float, *, confidence: float = 0.95) -> int:
-    """Return how many non-members prove, if none of them is suspected, that the FPR is no larger.
-
-    >>> others_to_be_sure(0.001), others_to_be_sure(0.01)
-    (3688, 368)
-    """
-    fewest_others(fpr)
-    return math.ceil(math.log(tail(confidence)) / math.log1p(-fpr))
-
-
 def _operating_point(members: Scores, others: Scores, allowed: float, confidence: float) -> OperatingPoint:
     n, most = len(others), math.floor(allowed * len(others) + 1e-9)
     threshold = float(np.sort(others)[::-1][most])

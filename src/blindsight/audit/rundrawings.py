@@ -11,6 +11,7 @@ import numpy as np
 
 from blindsight.audit.checks import Evidence
 from blindsight.audit.inversion import aggregator_samples, four_pictures
+from blindsight.audit.inversion.study import seconds_to_learn
 from blindsight.audit.rebuiltrun import RebuiltRun
 from blindsight.data.features import PixelFeatures, extract
 from blindsight.errors import InputError
@@ -47,6 +48,11 @@ def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
     if scheme == "plain":  # which promises nothing
         rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in rows)
     return Evidence(rows, tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
+
+
+def seconds_to_draw(run: RebuiltRun) -> float:
+    """Return about what drawing takes."""
+    return 4 + seconds_to_learn(run.features)
 
 
 def _sift(study: Study, *, scale: bool) -> LinearSift:

@@ -32,6 +32,7 @@ BOUND = 0.1
 """The paper's gamma."""
 
 _UPLOAD_EXPENSE = 20  # an upload takes some hundred times as long as a number; some thousand uploads are enough
+_THRESHOLD_EXPENSE = 5  # what tells most is rare
 _SEED = 0  # of the places, which are public
 
 NewTrainer = Callable[[RecordGaussian, ByteSource], Trainer]
@@ -76,13 +77,33 @@ def participant_gaussian(epsilon: float, delta: float, select: Selection = "rand
     return _upload(claim, Sharing(0.25, select=select, noise=noise), large, 0 * large)
 
 
-def threshold_upload(epsilon: float) -> Subject:
-    """Return the sparse-vector technique with one value at most: whether there is one tells of the whole change."""
-    sharing = Sharing(1 / 16, select="threshold", bound=BOUND, threshold=BOUND, noise=Laplace(epsilon))
+def threshold_upload(epsilon: float, parameters: int = 6) -> Subject:
+    """Return the sparse-vector technique with one value at most: the parameter that is visited last, or not.
+
+    The order of the visits is public, and one order is used in all runs. One input is zero up to the last parameter,
+    the other at the last alone: that all others stay below the noisy threshold and the last reaches it tells most. The
+    proof counts twice what magnitudes can move (`sparsevector`), so a sound mechanism loses half of epsilon at most.
+    """
+    sharing = Sharing(1 / parameters, select="threshold", bound=BOUND, threshold=BOUND / 5, noise=Laplace(epsilon))
     proven = f"epsilon = {epsilon:g} per upload of one value"
-    claim = _claim("random above a threshold, one value", epsilon, 0.0, "participant", "Blindsight", proven)
-    rising = np.full(16, BOUND, dtype=np.float32)
-    return _upload(claim, sharing, rising, 0 * rising, told=np.size)
+    last = int(science(_SEED).permutation(parameters)[-1])
+    only_last = np.zeros(parameters, dtype=np.float32)
+    only_last[last] = BOUND
+
+    def shared(change: NDArray[np.float32]) -> Draw:
+        def draw(runs: int, source: ByteSource) -> Draws:
+            uploads = (protect(change, sharing, rng=science(_SEED), source=source) for _ in range(runs))
+            return np.array([upload.indices.tolist() == [last] for upload in uploads])
+
+        return draw
+
+    return Subject(
+        claim=_claim("random above a threshold, one value", epsilon, 0.0, "participant", "Blindsight", proven),
+        first=shared(only_last),
+        second=shared(BOUND - only_last),
+        scorer=known(_identity),
+        expense=_THRESHOLD_EXPENSE,
+    )
 
 
 def record_gaussian(epsilon: float, delta: float, trainer: NewTrainer = _softmax) -> Subject:
@@ -128,14 +149,13 @@ def _upload(
     sharing: Sharing,
     first: NDArray[np.float32],
     second: NDArray[np.float32],
-    told: Callable[[NDArray[np.float32]], float] = np.sum,
 ) -> Subject:
-    """Return one upload as a run, of which one number is looked at: what is `told` by its values."""
+    """Return one upload as a run, of which the sum of the values is looked at."""
 
     def shared(change: NDArray[np.float32]) -> Draw:
         def draw(runs: int, source: ByteSource) -> Draws:
             rng = science(_SEED)
-            return np.array([told(protect(change, sharing, rng=rng, source=source).values) for _ in range(runs)])
+            return np.array([protect(change, sharing, rng=rng, source=source).values.sum() for _ in range(runs)])
 
         return draw
 

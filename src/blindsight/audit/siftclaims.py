@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
-from blindsight.audit.finding import Finding, Interval, Verdict
+from blindsight.audit.finding import Finding, Interval, of_verifier
 from blindsight.data.dataset import Dataset
 from blindsight.data.features.pixels import PixelFeatures
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval
@@ -139,7 +139,6 @@ def _ppls_finding(verification: Verification) -> Finding:
     """Judge PPLS where the paper did not: nobody claimed anything about these faces and these attackers."""
     best, setting = verification.best, verification.setting
     low, high = best.interval
-    verdicts: dict[str, Verdict] = {"reject": "leaks", "accept": "not refuted", "inconclusive": "undecided"}
     return Finding(
         claim="PPLS, five components, lambda 1, on drawn faces: attackers beyond the paper's read the private "
         f"attribute less than {setting.threshold:g} better than a blind guess",
@@ -147,7 +146,7 @@ def _ppls_finding(verification: Verification) -> Finding:
         proven="nothing",
         measure=f"PrivLoss of {best.attribute}, best of {len(verification.results)} attackers",
         measured=Interval(best.priv_loss, low - 0.5, high - 0.5, setting.confidence),
-        verdict=verdicts[verification.verdict],
+        verdict=of_verifier(verification.verdict),
         attack=f"attackers beyond the paper's five; the best is {best.attacker}",
         details={"verdict of the modern verifier": verification.verdict},
     )

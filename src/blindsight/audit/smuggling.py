@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.audit.finding import Finding, Interval
+from blindsight.audit.finding import Finding, Interval, of_verifier
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.verdict import Verification
@@ -72,7 +72,7 @@ def hiding_finding(places: HidingPlaces, policy: str) -> Finding:
         proven="nothing, unless hardened or certified",
         measure=f"PrivLoss of {best.attribute}, in the place that tells most (allowed: {allowed:g})",
         measured=Interval(best.priv_loss, low - 0.5, high - 0.5, verification.setting.confidence),
-        verdict="leaks" if verification.verdict == "reject" else "not refuted",
+        verdict=of_verifier(verification.verdict),
         attack=f"{best.attacker}: {place}",
         details={name: round(found.priv_loss, 4) for name, found in places.found.items()},
     )

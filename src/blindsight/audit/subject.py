@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol
 
 from blindsight.audit.epsilon import CONFIDENCE, Draws, EpsilonBound, Scorer, check_runs, epsilon_bound, runs_needed
@@ -13,6 +14,8 @@ from blindsight.rng import ByteSource, system_bytes
 
 Draw = Callable[[int, ByteSource], Draws]
 """Runs a mechanism on one input so many times, independently, with this randomness; returns one row per run."""
+
+_TIMED_RUNS = 2000  # cheap ones; of expensive mechanisms as many fewer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,14 @@ class Subject:
         needed = runs_needed(self.claim.epsilon, confidence=confidence, delta=self.claim.delta)
         return max(runs // self.expense, needed)
 
+    def runs_within(self, seconds: float, most: int) -> int:
+        """Return how many runs of each input fit into so many seconds, by timing a few; at most so many."""
+        tried = max(1, min(_TIMED_RUNS // self.expense, most))
+        begun = perf_counter()
+        for draw in (self.first, self.second):
+            draw(tried, system_bytes)
+        return min(most, int(tried * seconds / max(perf_counter() - begun, 1e-9)))
+
     def audit(self, runs: int, *, confidence: float = CONFIDENCE, source: ByteSource = system_bytes) -> "EpsilonAudit":
         """Run the mechanism so many times on each of the inputs, and bound its epsilon from below.
 
@@ -81,14 +92,15 @@ class EpsilonAudit:
     def finding(self) -> Finding:
         """Return the line for the table of an audit."""
         lower = self.bound.lower
+        blind = "" if lower > 0 else "; it did not tell the inputs apart at all"
         return Finding(
             claim=str(self.claim),
             source=self.claim.source,
             proven=self.claim.proven,
             measure=f"epsilon per {self.claim.unit}",
             measured=Interval(lower, lower, None, self.bound.confidence),
-            verdict="refuted" if self.refuted else "not refuted",
-            attack=self.bound.attack,
+            verdict="refuted" if self.refuted else "not refuted" if lower > 0 else "undecided",
+            attack=self.bound.attack + blind,
             details=self.to_dict(),
         )
 

@@ -11,6 +11,10 @@ from blindsight.errors import InputError
 from blindsight.files import atomic_writer, check_writable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
     from blindsight.audit.checks import Audit
     from blindsight.audit.finding import Finding, Verdict
 
@@ -40,10 +44,13 @@ def audit(
 ) -> None:
     """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows."""
     from blindsight.audit.checks import check_minutes
+    from blindsight.audit.finding import MEANINGS
     from blindsight.data import load
 
     if what == PAPERS and data is not None:
         raise InputError("the papers are audited on bundled pictures; got --data. Leave it out.")
+    if path is not None and data is None:
+        raise InputError("--path says where the collection of --data lies; got no --data. Name it, or leave both out.")
     check_minutes(minutes)
     check_writable(out)
     with terminal_progress() as progress:
@@ -58,19 +65,33 @@ def audit(
             found = audit_artefact(Path(what), data=judged, minutes=minutes, random_state=seed, progress=progress)
     _write(found, out)
     tables = [
-        table(f"\n{name[:1].upper()}{name[1:]}", ("claim", "who says so", "proven", "measured", "verdict"), rows)
+        _table(f"\n{name[:1].upper()}{name[1:]}", evidence.findings)
         for name, evidence in found.sections.items()
-        if (rows := [_cells(finding) for finding in evidence.findings])
+        if evidence.findings
     ]
-    counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in _VERDICTS)
-    show(found.to_dict(), *tables, "", *found.notes, f"{counts}. Report: {out / 'report.html'}")
+    counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in MEANINGS)
+    legend = [f"{verdict}: {meaning}." for verdict, meaning in MEANINGS.items() if _any(found, verdict)]
+    show(found.to_dict(), *tables, "", *legend, "", *found.notes, f"{counts}. Report: {out / 'report.html'}")
 
 
-_VERDICTS: "tuple[Verdict, ...]" = ("refuted", "leaks", "as stated", "not refuted", "at chance")
+def _table(title: str, findings: "Sequence[Finding]") -> "Table":
+    """Return the rows of a check; claims and figures get the room, and no word is broken that fits on a line."""
+    drawn = table(title, ("claim", "who says so", "proven", "measured", "verdict"), [_cells(row) for row in findings])
+    for column, (ratio, width) in zip(drawn.columns, _WIDTHS, strict=True):
+        column.ratio, column.min_width = ratio, width
+    return drawn
+
+
+_WIDTHS = ((4, 20), (2, 11), (3, 14), (4, 18), (None, 11))
+"""Of the columns: how they share the room, and the least each gets."""
+
+
+def _any(found: "Audit", verdict: "Verdict") -> bool:
+    return any(finding.verdict == verdict for finding in found.findings)
 
 
 def _cells(finding: "Finding") -> tuple[str, ...]:
-    measured = f"{finding.measured}: {finding.measure}; {finding.attack}"
+    measured = f"{finding.measured.sure}: {finding.measure}; {finding.attack}"
     return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
 
 

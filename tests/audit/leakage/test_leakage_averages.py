@@ -1,5 +1,7 @@
 """What a user learns of another from the average."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,9 +51,16 @@ def test_findings(leaks):
         (finding.details["users"], finding.attack.split(":")[0]): finding
         for finding in average_findings(leaks.values())
     }
-    assert findings[2, "hinge"].verdict == "as stated"
+    assert (findings[2, "hinge"].verdict, findings[2, "hinge"].measured.low > 0.999) == ("leaks", True)
+    assert findings[2, "hinge"].source == "nobody (the paper asks for N >= 3)"
     assert findings[3, "hinge"].verdict == "leaks"
     assert findings[3, "hinge"].measured.low < findings[3, "hinge"].measured.value
+
+
+def test_two_users_are_judged_by_what_was_measured(leaks):
+    two = leaks[2, "hinge"]
+    blind = replace(two, update_cosines=two.blind_update_cosines)  # an attack that is no better than one's own update
+    assert average_findings([blind])[0].verdict == "at chance"
 
 
 def test_unrelated_updates_give_no_gain():

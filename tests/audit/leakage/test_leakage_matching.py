@@ -94,8 +94,23 @@ def test_batches_leak_and_selective_uploads_leak_less(digits):
     whole, part = [leak for leak in leaks if leak.uploaded == 1], [leak for leak in leaks if leak.uploaded < 1]
     assert all(leak.recovered == leak.batch for leak in whole)
     assert sum(leak.recovered for leak in part) < 3
+    assert [len(leak.cosines) for leak in leaks] == [1, 1, 2, 2]
     findings = batch_findings(leaks)
     assert [finding.verdict for finding in findings][:3:2] == ["leaks", "leaks"]
+
+
+def test_repeats_are_other_batches_of_the_same_size(digits):
+    leaks = attack_batches(
+        digits.pictures[:50],
+        digits.labels[:50],
+        batches=(1, 2),
+        uploads=(1.0,),
+        iterations=2,
+        repeats=3,
+        random_state=1,
+    )
+    assert [(leak.batch, len(set(leak.cosines))) for leak in leaks] == [(1, 3), (2, 6)]
+    assert "share of 6 pictures" in batch_findings(leaks)[1].measure
 
 
 def test_bad_input_gets_a_sentence(digits, model):

@@ -1,11 +1,13 @@
 """Attacks on recorded rounds: a plain one leaks, the others are at chance, and planted leaks are found."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from blindsight.audit.leakage.cases import Case, leaky_cases
+from blindsight.audit.leakage.recovery import Candidate, Recovery
 from blindsight.audit.leakage.schemes import SchemeLeak, attack_schemes, scheme_findings
 from blindsight.audit.leakage.views import Recorder, guesses_from_view
 from blindsight.crypto.permutation import SecretPermutation
@@ -83,6 +85,17 @@ def test_findings_say_what_was_found(leaks):
     assert findings["masks", "hinge"].verdict == "at chance"
     assert findings["dphe", "sparse hinge"].details["places_p_value"] is not None
     assert findings["dphe", "hinge"].to_dict()["details"]["dimension"] == 64
+
+
+def test_a_plain_update_is_judged_by_the_sample_it_gives_away(cases, leaks):
+    findings = dict(zip([(leak.scheme, leak.case) for leak in leaks], scheme_findings(leaks), strict=True))
+    sparse = findings["plain", "sparse hinge"]
+    assert sparse.claim == "the largest 10% of a plain update do not show its training sample"
+    assert (sparse.verdict, 0.5 < sparse.measured.value < 0.9) == ("leaks", True)
+    blind = [replace(case, attack=lambda update: Recovery((Candidate(np.eye(64)[0], None, 1.0),))) for case in cases]
+    for finding in scheme_findings(attack_schemes(blind, schemes=["plain"], random_state=0)):
+        assert finding.verdict == ("at chance" if "sparse" in finding.attack else "undecided")
+        assert finding.measured.value < 0.5 < finding.details["update_cosine"]
 
 
 # Planted leaks

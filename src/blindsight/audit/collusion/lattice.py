@@ -1,9 +1,10 @@
-"""BFV: the key generator decrypts whatever the aggregator shows it. (With users alone, the aggregator has the sum.)"""
+"""BFV: the key generator decrypts whatever the aggregator shows it; with a user it holds ciphertexts and the sum."""
 
 import numpy as np
 
 from blindsight.audit.collusion.played import ROUND, Coalition
-from blindsight.audit.collusion.recovery import Recovery
+from blindsight.audit.collusion.recovery import Held, Recovery
+from blindsight.audit.leakage.payloads import differences, owner_payloads
 from blindsight.crypto.bfv import SecretKey
 from blindsight.errors import InputError
 from blindsight.learn.dphe.terms import AGGREGATOR
@@ -23,3 +24,11 @@ def with_the_key(coalition: Coalition, victim: str) -> Recovery:
             known = np.ones(update.size, dtype=np.bool_)
             return Recovery(coalition.members, victim, update.astype(np.float64), known, update != 0)
     raise InputError(f"{victim!r} did not contribute to this round.")
+
+
+def with_a_user(coalition: Coalition, victim: str) -> Held:
+    """Return how a user's ciphertexts differ from those of another one outside the coalition, read as numbers."""
+    other = next(user for user in coalition.rest if user != victim)
+    received = coalition.messages(AGGREGATOR)
+    mine, others = (owner_payloads(received, user) for user in (victim, other))
+    return Held(differences(mine, others, coalition.session.terms.dimension), other)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindsight.audit.collusion.played import ROUND, Coalition, signed
-from blindsight.audit.collusion.recovery import Recovery, from_sum
+from blindsight.audit.collusion.recovery import Held, Recovery
 from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.masks.keys import Peers, pair_mask, read_directory, self_mask
@@ -31,13 +31,19 @@ class Stripped:
 
 
 def with_users(coalition: Coalition, victim: str) -> Recovery:
-    """Return a user's update if its upload can be stripped bare, else what the sum tells."""
+    """Return a user's update, which enough users and the aggregator strip bare."""
     stripped = stripped_upload(coalition, victim)
     if stripped.worn:
-        return from_sum(coalition, victim)
+        raise InputError(f"{len(coalition.updates)} users are too few to strip the upload of {victim!r}.")
     update = to_integers(stripped.residues)
     known = np.ones(update.size, dtype=np.bool_)
     return Recovery(coalition.members, victim, update.astype(np.float64), known, update != 0)
+
+
+def too_few(coalition: Coalition, victim: str) -> Held:
+    """Return what is left of a user's upload when too few users have lifted what they can; uniform, if masks are."""
+    left = to_integers(stripped_upload(coalition, victim).residues)
+    return Held(left[None].astype(np.float64))
 
 
 def stripped_upload(coalition: Coalition, victim: str) -> Stripped:

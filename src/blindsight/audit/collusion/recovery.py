@@ -2,6 +2,7 @@
 
 `from_sum` is what every coalition has: the sum, less what its own members put into it. Where one user is left, that is
 the user's update; where several are, the best guess is an equal share of it. A scheme's own attacks start from there.
+What should be worth nothing (`Held`: an upload in masks, ciphertexts without a key) is tested against the truth.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.audit.collusion.played import Coalition, Integers, PlayedRound
+from blindsight.audit.leakage.chance import ChanceTest, signs_test
 from blindsight.errors import InputError
 
 Mask = NDArray[np.bool_]
@@ -33,6 +35,20 @@ class Recovery:
     def __repr__(self) -> str:
         who = ", ".join(self.members)
         return f"Recovery({who} about {self.victim}: {int(self.known.sum())} of {self.known.size} weights)"
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What a coalition holds of one user's update where it should be worth nothing: guesses, a row each.
+
+    They are of the update, or of how it differs from that of the user they are taken `less`.
+    """
+
+    rows: NDArray[np.float64]
+    less: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Held: {len(self.rows)} guesses, hidden>"
 
 
 @dataclass(frozen=True)
@@ -108,6 +124,21 @@ def gain(played: PlayedRound, recovery: Recovery) -> Gain:
         cosine=_cosine(recovery.update, truth),
         alone=max(alone),
     )
+
+
+def held_test(
+    played: PlayedRound, held: Held, victim: str, *, generator: np.random.Generator, false_alarm: float
+) -> ChanceTest | None:
+    """Test what a coalition holds against the truth; if it is uniform, or a ciphertext, either sign is as likely.
+
+    None if there is nothing to find out: the truth is zero, or nothing that is held is as long as it.
+    """
+    truth = played.updates[victim].astype(np.float64)
+    if held.less is not None:
+        truth = truth - played.updates[held.less]
+    if not truth.any() or not len(held.rows):
+        return None
+    return signs_test(held.rows, truth, generator=generator, false_alarm=false_alarm)
 
 
 def _by_block(marks: Mask, block: int, *, fill: bool = False) -> Mask:

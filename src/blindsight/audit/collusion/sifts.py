@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blindsight.audit.finding import Finding, Interval, Verdict
+from blindsight.audit.finding import Finding, Interval, of_verifier
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.sift import Sift
@@ -107,17 +107,13 @@ def _finding(
     """
     best, threshold = verification.best, verification.setting.threshold
     low, high = best.interval
-    verdict: Verdict = _VERDICTS[verification.verdict]
     return Finding(
         claim=f"{whose}: nobody reads what is private {threshold:g} better than a blind guess",
         source="nobody",
         proven="nothing: a sift's statement excepts several releases about one person",
         measure=f"PrivLoss of {best.attribute}, best attacker (allowed: {threshold:g})",
         measured=Interval(best.priv_loss, low - 0.5, high - 0.5, verification.setting.confidence),
-        verdict="as stated" if verdict == "leaks" and accepted else verdict,
+        verdict=of_verifier(verification.verdict, beyond="as stated" if accepted else "leaks"),
         attack=attack,
         details=details | {"attacker": best.attacker, "verdict of the verifier": verification.verdict},
     )
-
-
-_VERDICTS: dict[str, Verdict] = {"reject": "leaks", "accept": "not refuted", "inconclusive": "undecided"}

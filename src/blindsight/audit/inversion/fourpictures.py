@@ -66,12 +66,30 @@ class FourPictures:
         return picture_strip([self.row(int(index)) for index in np.ravel(indices)], scale=scale)
 
     def findings(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
-        """Return a line per view for likeness, and one for identity where persons are known.
+        """Return a line per view for likeness, and one for identity where the originals themselves are recognised.
 
         A view that tells nothing is called a leak with probability at most (1 - confidence) / 2 per line.
         """
-        found = [self._likeness(view, confidence) for view in VIEWS if view in self.strangers]
-        return (*found, *(self._identity(view, confidence) for view in VIEWS if view in self.matches))
+        return (*self.likeness(confidence=confidence), *self.identity(confidence=confidence))
+
+    def likeness(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
+        """Return a line per view: how like the originals it is."""
+        return tuple(self._likeness(view, confidence) for view in VIEWS if view in self.strangers)
+
+    def identity(self, *, confidence: float = 0.99) -> tuple[Finding, ...]:
+        """Return a line per view: whose faces it shows; none where not even the originals are recognised."""
+        if not self.matches or not self.matches["original"].beats_chance(confidence):
+            return ()
+        return tuple(self._identity(view, confidence) for view in VIEWS if view in self.matches)
+
+    def notes(self, *, confidence: float = 0.99) -> tuple[str, ...]:
+        """Say where persons are known and yet nothing can be said about identity."""
+        if not self.matches or self.matches["original"].beats_chance(confidence):
+            return ()
+        return (
+            "who is on the drawn pictures was not judged: this comparison does not recognise the originals either "
+            f"({self.matches['original']}).",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data; the pictures themselves are left out."""

@@ -5,11 +5,13 @@ on public pictures of other people; what they show is measured in `fourpictures`
 """
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.audit.inversion.convolutional import ConvolutionalInversion
 from blindsight.audit.inversion.decoder import Floats, Inversion, Pictures, check_rows
 from blindsight.audit.inversion.evidence import plain_samples, sifted_rows
 from blindsight.audit.inversion.fourpictures import FourPictures
@@ -17,12 +19,13 @@ from blindsight.audit.inversion.identity import MatchRate, match_rate
 from blindsight.audit.inversion.ridge import RidgeInversion
 from blindsight.audit.inversion.similarity import mean_picture, ssim
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, extract
+from blindsight.data.features import Embedding, FeaturePipeline, OnnxEmbedding, extract
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.sift import Sift
 
+_NETWORK_SECONDS = 75.0  # on one core
 _STRANGERS = 4  # with which each reconstruction is compared
 
 
@@ -31,7 +34,7 @@ def four_pictures(
     public: Dataset,
     *,
     pipeline: FeaturePipeline,
-    sift: Sift,
+    sift: Sift | None,
     aggregator: ArrayLike,
     plain: ArrayLike | None = None,
     gallery: Dataset | None = None,
@@ -45,30 +48,47 @@ def four_pictures(
     `pipeline` is fitted to the public pictures unless it is fitted already. `aggregator` are the feature vectors that
     the aggregator takes for the owners', a row per probe (see `aggregator_samples`); `plain` those recovered from plain
     updates, by default from one step of SGD on each picture. `gallery` holds other pictures of the same persons, with
-    names. `inversion` makes the decoder of the features (by default linear; `ConvolutionalInversion` suits embeddings);
-    what a sift lets out always gets a linear one. Features are kept in the folder `cache`, if one is given.
+    names. `inversion` makes the decoder of the features (by default the one that suits the pipeline:
+    `inversion_for`); what a sift lets out always gets a linear one, and without a sift that view is left out. Features
+    are kept in the folder `cache`, if one is given.
     """
     known = extract(public, pipeline, cache=cache, progress=progress)
     rows = extract(probes, pipeline, cache=cache, progress=progress)
-    progress("training decoders", 0, 2)
-    decoder = (inversion or RidgeInversion()).fit(known, _images(public), public.persons)
-    progress("training decoders", 1, 2)
-    sift_decoder = RidgeInversion().fit(sifted_rows(sift, known), _images(public), public.persons)
-    progress("training decoders", 2, 2)
     generator = science(random_state)
+    progress("training decoders", 0, 2)
+    learner = inversion or inversion_for(pipeline, random_state=generator)
+    decoder = learner.fit(known, _images(public), public.persons)
+    progress("training decoders", 1, 2)
     leaked = plain_samples(rows, random_state=generator) if plain is None else check_rows(plain)
     shown = {
         "plain": decoder.decode(_one_each(leaked, probes)),
         "aggregator": decoder.decode(_one_each(check_rows(aggregator), probes)),
-        "sift": sift_decoder.decode(sifted_rows(sift, rows)),
     }
+    theirs = None if gallery is None else extract(gallery, pipeline, cache=cache, progress=progress)
+    known_faces: dict[str, Pictures] = {}
+    if gallery is not None and theirs is not None:
+        drawn = decoder.decode(theirs)
+        known_faces = {"original": _images(gallery), "plain": drawn, "aggregator": drawn}
+    if sift is not None:
+        sift_decoder = RidgeInversion().fit(sifted_rows(sift, known), _images(public), public.persons)
+        shown["sift"] = sift_decoder.decode(sifted_rows(sift, rows))
+        if theirs is not None:
+            known_faces["sift"] = sift_decoder.decode(sifted_rows(sift, theirs))
+    progress("training decoders", 2, 2)
     matches: dict[str, MatchRate] = {}
     if gallery is not None:
-        theirs = extract(gallery, pipeline, cache=cache, progress=progress)
-        drawn, sifted = decoder.decode(theirs), sift_decoder.decode(sifted_rows(sift, theirs))
-        known_faces = {"original": _images(gallery), "plain": drawn, "aggregator": drawn, "sift": sifted}
         matches = _matches({"original": _images(probes), **shown}, probes, known_faces, gallery, generator)
     return _measured(_images(probes), shown, mean_picture(_images(public)), matches, generator)
+
+
+def inversion_for(pipeline: FeaturePipeline, *, random_state: int | np.random.Generator | None = 0) -> Inversion:
+    """Return what draws best from features of this kind: of embeddings a network, where torch is there, else linear."""
+    return ConvolutionalInversion(random_state=random_state) if _suits_network(pipeline) else RidgeInversion()
+
+
+def seconds_to_learn(pipeline: FeaturePipeline) -> float:
+    """Return about what training the decoder of `inversion_for` takes."""
+    return _NETWORK_SECONDS if _suits_network(pipeline) else 1.0
 
 
 def split_persons(
@@ -93,6 +113,10 @@ def split_persons(
     probes = np.concatenate([each[len(each) // 2 :] for each in rows])
     public = ~np.isin(dataset.persons, private)
     return dataset.take(public), dataset.take(gallery), dataset.take(probes)
+
+
+def _suits_network(pipeline: FeaturePipeline) -> bool:
+    return isinstance(pipeline, Embedding | OnnxEmbedding) and find_spec("torch") is not None
 
 
 def _images(dataset: Dataset) -> Pictures:

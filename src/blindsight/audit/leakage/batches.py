@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.finding import Finding
-from blindsight.audit.leakage.matching import match_gradient
+from blindsight.audit.leakage.matching import MatchedBatch, match_gradient
 from blindsight.audit.leakage.recovery import RECOVERED, Vector
 from blindsight.audit.rates import rate
 from blindsight.errors import InputError
@@ -26,7 +26,11 @@ _CHANNELS = 6
 
 @dataclass(frozen=True, eq=False)
 class BatchLeak:
-    """|cosine| of every picture of a batch with what was recovered; `uploaded` is the share of the gradient sent."""
+    """|cosine| of every picture of all batches of one size with what was recovered.
+
+    `uploaded` is the share of the gradient sent, `mismatch` the mean of how far the gradients of what was recovered are
+    from it, `pictures` those of the last batch.
+    """
 
     batch: int
     uploaded: float
@@ -48,36 +52,50 @@ def attack_batches(
     uploads: Sequence[float] = (1.0, 0.1),
     iterations: int = 150,
     restarts: int = 2,
+    repeats: int = 1,
     random_state: int | np.random.Generator | None = None,
     progress: Progress = silent,
 ) -> tuple[BatchLeak, ...]:
-    """Recover batches of these pictures, (n, height, width), from the largest entries of their gradients."""
+    """Recover pictures, (n, height, width), from the largest entries of the gradients of `repeats` batches per size."""
     images, classes = np.asarray(pictures, dtype=np.float64), np.asarray(labels)
-    if images.ndim != 3 or classes.shape != images.shape[:1] or max(batches) > len(images):
+    if images.ndim != 3 or classes.shape != images.shape[:1] or max(batches) > len(images) or repeats < 1:
         raise InputError(
-            f"matching takes pictures (n, height, width), a label each and as many as the largest batch; got "
-            f"{images.shape} and {classes.shape}."
+            f"matching takes pictures (n, height, width), a label each, as many as the largest batch and one repeat or "
+            f"more; got {images.shape}, {classes.shape} and {repeats}."
         )
-    generator, leaks = science(random_state), []
+    generator = science(random_state)
     model = _network(images.shape[1:], int(classes.max()) + 1, generator)
-    for batch in batches:
-        chosen = generator.permutation(len(images))[:batch]
-        gradient = _gradient(model, images[chosen], classes[chosen])
-        for share in uploads:
-            found = match_gradient(
-                model,
-                gradient,
-                shape=images.shape[1:],
-                batch=batch,
-                labels=tuple(int(label) for label in classes[chosen]),
-                uploaded=top_entries(gradient, share),
-                iterations=iterations,
-                restarts=restarts,
-                random_state=generator,
-            )
-            leaks.append(BatchLeak(batch, share, found.cosines(images[chosen]), found.mismatch, found.pictures))
-            progress("matching gradients", len(leaks), len(batches) * len(uploads))
-    return tuple(leaks)
+    found: dict[tuple[int, float], list[tuple[Vector, MatchedBatch]]] = {}
+    for repeat in range(repeats):
+        progress("matching gradients", repeat, repeats)
+        for batch in batches:
+            chosen = generator.permutation(len(images))[:batch]
+            gradient = _gradient(model, images[chosen], classes[chosen])
+            for share in uploads:
+                matched = match_gradient(
+                    model,
+                    gradient,
+                    shape=images.shape[1:],
+                    batch=batch,
+                    labels=tuple(int(label) for label in classes[chosen]),
+                    uploaded=top_entries(gradient, share),
+                    iterations=iterations,
+                    restarts=restarts,
+                    random_state=generator,
+                )
+                found.setdefault((batch, share), []).append((matched.cosines(images[chosen]), matched))
+    progress("matching gradients", repeats, repeats)
+    return tuple(_leak(batch, share, matches) for (batch, share), matches in found.items())
+
+
+def _leak(batch: int, share: float, matches: Sequence[tuple[Vector, MatchedBatch]]) -> BatchLeak:
+    return BatchLeak(
+        batch,
+        share,
+        np.concatenate([cosines for cosines, _ in matches]),
+        float(np.mean([matched.mismatch for _, matched in matches])),
+        matches[-1][1].pictures,
+    )
 
 
 def _network(shape: tuple[int, ...], classes: int, generator: np.random.Generator) -> Any:
@@ -113,8 +131,8 @@ def batch_findings(leaks: Iterable[BatchLeak]) -> tuple[Finding, ...]:
             claim=f"{leak.uploaded:.0%} of the gradient of a batch of {leak.batch} does not show its pictures",
             source="selective sharing (Shokri & Shmatikov 2015), which sends it in the clear",
             proven="nothing",
-            measure=f"share of {leak.batch} pictures recovered (|cosine| >= {RECOVERED})",
-            measured=rate(leak.recovered, leak.batch),
+            measure=f"share of {len(leak.cosines)} pictures recovered (|cosine| >= {RECOVERED})",
+            measured=rate(leak.recovered, len(leak.cosines)),
             verdict="leaks" if leak.recovered else "not refuted",
             attack="gradient matching (Zhu et al. 2019)",
             details={"mean_cosine": float(np.mean(leak.cosines)), "mismatch": leak.mismatch},

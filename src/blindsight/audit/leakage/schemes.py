@@ -1,8 +1,9 @@
 """Every attack against what an aggregator really receives: a round of each scheme is played, recorded and attacked.
 
-A plain update must give its sample away (the attack works; of a sparse one, what a part of it shows), and the aggregator of an encrypted or masked round must do
-no better than chance, in the values it guesses and in the places it sees. The attacker is told which of its guesses is
-the best, its sign and its length; so what fails here fails for want of information, not of luck.
+A plain update must give its sample away (the attack works; a part of an update shows a part), and the aggregator of an
+encrypted or masked round must do no better than chance, in the values it guesses and in the places it sees. The
+attacker is told which of its guesses is the best, its sign and its length; so what fails here fails for want of
+information, not of luck.
 
 No finite test proves a cipher. What is proven is in the statements of the schemes; what is tested here is that the
 messages of this implementation give away nothing that simple means could see: a forgotten mask, a value in the clear,
@@ -167,8 +168,8 @@ def _plain_finding(leak: SchemeLeak) -> Finding:
         else f"the largest {leak.kept:.0%} of a plain update do not show its training sample",
         source="Yonetani et al. 2017, supplement, section 2" if whole else "nobody",
         proven="nothing is protected",
-        measure=f"|cosine| of the recovered sample with the true one ({RECOVERED} is recovered; {chance:.2f} is the most "
-        f"of {leak.sample_chances.size} guesses for other updates)",
+        measure=f"|cosine| of the recovered sample with the true one ({RECOVERED} is recovered; {chance:.2f} is the "
+        f"most of {leak.sample_chances.size} guesses for other updates)",
         measured=_exactly(leak.sample_cosine),
         verdict=best if whole else part,
         attack=f"{leak.case}: aggregator's recorded view",

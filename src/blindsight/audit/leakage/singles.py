@@ -156,7 +156,7 @@ def single_findings(leaks: Iterable[SinglesLeak]) -> tuple[Finding, ...]:
 
 
 def _verdict(leak: SinglesLeak, hits: int, *, insider: bool) -> Verdict:
-    """Return what follows if so many weights are read: the theorem admits none, the rule those it says it does not stop.
+    """Return what follows if so many weights are read: the theorem admits none, the rule those of fewer contributors.
 
     Block DPHE makes no promise for weights that owners scatter over blocks.
     """

@@ -1,4 +1,7 @@
-"""All attacks on updates in one go: what leaks in the clear, what the schemes stop, and what they cannot stop."""
+"""Attacks on updates in one go: what leaks in the clear, what the schemes stop, and what they cannot stop.
+
+Gradients of small batches, which are attacked with torch, are a study of their own (`batches`).
+"""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -8,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from blindsight.audit.finding import Finding
 from blindsight.audit.leakage.averages import AverageLeak, attack_averages, average_findings
-from blindsight.audit.leakage.batches import BatchLeak, attack_batches, batch_findings
 from blindsight.audit.leakage.cases import leaky_cases
 from blindsight.audit.leakage.schemes import SchemeLeak, attack_schemes, scheme_findings
 from blindsight.audit.leakage.singles import SinglesLeak, attack_singles, single_findings
@@ -26,13 +28,11 @@ class LeakageStudy:
     schemes: tuple[SchemeLeak, ...]
     averages: tuple[AverageLeak, ...]
     singles: tuple[SinglesLeak, ...]
-    batches: tuple[BatchLeak, ...]
 
     def findings(self) -> tuple[Finding, ...]:
         """Return all rows, attacks in the clear first."""
         return (
             *unknown_settings_findings(self.unknown),
-            *batch_findings(self.batches),
             *scheme_findings(self.schemes),
             *average_findings(self.averages),
             *single_findings(self.singles),
@@ -43,8 +43,6 @@ def study_leakage(
     private: ArrayLike,
     public: ArrayLike,
     *,
-    pictures: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
     victims: int = 50,
     false_alarm: float = 0.01,
     key_bits: int = 3072,
@@ -54,13 +52,10 @@ def study_leakage(
 ) -> LeakageStudy:
     """Run every attack on private samples (one per row), with public ones of the same kind to compare with.
 
-    `pictures` (n, height, width) with `labels` add the attacks on small batches, which need torch. Cost grows with
-    `victims`, 1 / `false_alarm` and `key_bits`, and with the number of features; a minute is ample for 64 of them.
+    Cost grows with `victims`, 1 / `false_alarm` and `key_bits`, and with the number of features; a minute is ample for
+    64 of them.
     """
     generator = science(random_state)
-    batches: tuple[BatchLeak, ...] = ()
-    if pictures is not None and labels is not None:
-        batches = attack_batches(pictures, labels, random_state=generator, progress=progress)
     schemes = attack_schemes(
         leaky_cases(private, random_state=generator),
         false_alarm=false_alarm,
@@ -84,7 +79,6 @@ def study_leakage(
         schemes=schemes,
         averages=attack_averages(private, victims=victims, random_state=generator, progress=progress),
         singles=tuple(singles),
-        batches=batches,
     )
 
 
