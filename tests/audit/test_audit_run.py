@@ -63,7 +63,7 @@ def learn(tmp_path_factory):
 
 
 def audited(folder, **options):
-    return audit_artefact(folder, minutes=0.06, random_state=0, **options)
+    return audit_artefact(folder, minutes=0.15, random_state=0, **options)
 
 
 def by_attack(audit, attack):
@@ -91,7 +91,9 @@ def test_sound_run_tells_no_more_than_its_statement(learn, scheme):
     assert len(views) == (2 if scheme == "block-dphe" else 1)  # with the set-up, which is played again
     assert all(row.measured.value < 0.75 for row in views)
     others = [row for row in audit.findings if row not in views]
-    assert {row.verdict for row in others} <= {"as stated", "not refuted", "at chance", "leaks"}
+    certain = [row for row in others if not row.measure.startswith("|cosine|")]  # no test that may raise a false alarm
+    wrong = {row.source for row in certain if row.verdict == "refuted"}
+    assert wrong == ({"Yonetani et al. 2017, Theorem 8"} if scheme == "block-dphe" else set())
     read = {row.attack: row.measured.value for row in others if "knows its update" in row.claim}
     assert read["all users but one"] == 1.0
     if scheme == "masks":

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from blindsight.audit.artefacts import audit_artefact
+from blindsight.audit.ofsift import SiftAudit
 from blindsight.audit.smuggling import DIGITS, search_hiding_places
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import pipeline
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.progress import silent
 from blindsight.sift.cheats import collinear_pair, low_digits
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint, picture_digests
 from blindsight.sift.lossbench import QUICK
@@ -76,7 +78,7 @@ def test_sift_that_leaks_is_found(tmp_path):
     assert "reject" in row.details["verdict of the verifier"]
     assert "not verified" in audit.subject
     (together,) = by_attack(audit, "side by side")
-    assert together.verdict == "as stated"
+    assert together.verdict == "leaks"  # the sift was not accepted by itself
     assert any("several pictures of each person" in note for note in audit.notes)
 
 
@@ -118,6 +120,17 @@ def test_frames_add_up(tmp_path):
     assert {row.attack.split(" frames")[0] for row in rows} == {"an app with 2", "an app with 5", "an app with 10"}
     single = by_attack(audit, "rows it was not made from")[0]
     assert max(row.measured.value for row in rows) > single.measured.value + 0.05
+
+
+def test_decoders_learn_from_other_persons_than_those_they_draw(tmp_path):
+    data = collection(rows=1500, per_person=5)
+    audit = SiftAudit(FittedSift.load(written(tmp_path, linear({0: 1}), data)), data, False, 0.1, 0, silent)
+    shown, others = audit._apart()
+    assert len(shown) == 24
+    assert not np.intersect1d(audit.unseen.persons[shown], audit.unseen.persons[others]).size
+    few = replace(audit, data=data.take(range(100, 200)))
+    with pytest.raises(InputError, match="24 pictures are drawn, and 24 or more of other people"):
+        few._apart()
 
 
 @pytest.mark.parametrize(("cheat", "place"), [(collinear_pair, "whitened"), (low_digits, DIGITS)])

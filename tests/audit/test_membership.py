@@ -47,7 +47,9 @@ def overfitted(dimensions, classes=2):
 
 def coin_game(X, y, *, random_state):
     """Half of the rows are members, at random."""
-    return Game(X, y, np.random.default_rng(random_state).permutation(len(X)) < len(X) // 2)
+    member = np.zeros(len(X), dtype=bool)
+    member[np.random.default_rng(random_state).permutation(len(X))[: len(X) // 2]] = True
+    return Game(X, y, member)
 
 
 @pytest.fixture(scope="module")

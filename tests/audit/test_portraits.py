@@ -1,5 +1,7 @@
 """Four pictures of one face: drawn from a plain update it is like the original, from an aggregator's view it is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,7 +54,8 @@ def test_a_plain_update_shows_the_face_and_the_aggregator_does_not(faces, scheme
 def test_an_aggregator_of_plain_rounds_is_caught(faces):
     found = verdicts(portraits(faces, **QUESTION, scheme="plain"))
     assert found["aggregator"][0] == "refuted"
-    assert found["aggregator"][1].value == pytest.approx(found["plain"][1].value, abs=0.05)
+    # Nobody tells the aggregator which reading is right: it may be wrong about one of the twelve pictures.
+    assert found["aggregator"][1].value == pytest.approx(found["plain"][1].value, abs=0.1)
 
 
 def test_rows_are_pictures_with_their_likeness_and_other_seeds_show_others(faces):
@@ -64,7 +67,56 @@ def test_rows_are_pictures_with_their_likeness_and_other_seeds_show_others(faces
         assert row.similarity[0] > row.blind
     assert (one.pictures[0].original != other.pictures[0].original).any()
     assert {found.details["view"] for found in one.findings} == {"plain", "aggregator", "sift"}
-    assert len(one.findings) == 6  # likeness and identity
+
+
+def test_every_person_has_one_probe_and_is_in_the_gallery(faces, monkeypatch):
+    seen, whole = [], drawn.four_pictures
+
+    def watched(probes, public, **named):
+        seen.append((probes, named))
+        return whole(probes, public, **named)
+
+    monkeypatch.setattr(drawn, "four_pictures", watched)
+    portraits(faces, **QUESTION, scheme="masks")
+    ((probes, named),) = seen
+    assert len(np.unique(probes.persons)) == len(probes) == 12
+    assert set(named["gallery"].persons) == set(probes.persons)
+
+
+def marked(faces):
+    """Return pictures of persons that anybody recognises: each has a shade of its own; nobody labelled them."""
+    number = np.unique(faces.persons, return_inverse=True)[1]
+    images = faces.images.copy()
+    codes = np.random.default_rng(0).integers(0, 2, (number.max() + 1, 8, 8)) * 255
+    images[:, :32, :32] = np.kron(codes, np.ones((4, 4)))[number][..., None]
+    return replace(faces, name="photographs", images=images, attributes=None, attribute_names=None)
+
+
+def test_identity_is_judged_on_photographs_where_there_are_some(faces):
+    evidence = portraits(faces, **QUESTION, scheme="masks", photographs=marked(faces))
+    identity = [row for row in evidence.findings if "right names" in row.measure]
+    assert [row.details["view"] for row in identity] == ["plain", "aggregator"]  # no labels: no sift
+    assert all(row.attack.endswith("on photographs") for row in identity)
+    assert identity[0].details["originals"] == 12
+    assert not evidence.notes
+    assert len(evidence.pictures) == SHOWN
+
+
+def test_where_the_originals_are_not_recognised_nothing_is_said_of_identity(faces):
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, faces.images.shape, dtype=np.uint8)
+    evidence = portraits(faces, **QUESTION, scheme="masks", photographs=replace(marked(faces), images=noise))
+    assert not [row for row in evidence.findings if "right names" in row.measure]
+    (note,) = evidence.notes
+    assert "does not recognise the originals either" in note
+
+
+def test_photographs_are_used_only_if_they_lie_in_the_cache(monkeypatch):
+    monkeypatch.setattr(drawn, "load", lambda name: pytest.fail("nothing may be fetched"))
+    assert drawn.cached_photographs() is None
+    monkeypatch.setattr("blindsight.data.catalogue.is_intact", lambda folder: folder.name == "orl")
+    monkeypatch.setattr(drawn, "load", lambda name: name)
+    assert drawn.cached_photographs() == "orl"
 
 
 def test_who_is_on_the_pictures_must_be_known(faces):

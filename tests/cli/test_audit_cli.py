@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blindsight.audit import papers, portraits
+from blindsight.audit import checks, papers, portraits
 from blindsight.audit.checks import Check, Evidence
 from blindsight.audit.mechanisms import SelfTest
 from blindsight.audit.publishedhashing import flipped_bit
@@ -25,6 +25,7 @@ def missing(effort: float) -> Evidence:
 @pytest.fixture
 def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The auditor, two claims of a paper, the pictures, and a check that cannot be made; all but keys is seeded."""
+    monkeypatch.setattr(checks, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(papers, "RUNS", 20_000)
     monkeypatch.setattr(papers, "_FACES", 300)
     monkeypatch.setattr(papers, "audit_subjects", partial(audit_subjects, source=seeded_bytes(1)))
@@ -52,7 +53,9 @@ def test_audit_writes_a_document_and_a_private_report(few_checks: None, tmp_path
     assert wrong["check"] == "private hashing as published"
     assert told["Random Flipping, Theorem 4: epsilon = 1 per bit"]["verdict"] == "not refuted"
     assert len(document["pictures"]) == 3
-    assert document["notes"] == ["networks could not be tried: this needs torch."]
+    unknown, untried = document["notes"]
+    assert "does not recognise the originals either" in unknown  # of 12 persons on drawn faces
+    assert untried == "networks could not be tried: this needs torch."
     assert "drawing faces" in captured.err
     page = (out / "report.html").read_text()
     for part in (
@@ -72,7 +75,13 @@ def test_people_read_a_table_per_check(few_checks: None, tmp_path: Path, capsys:
     said = capsys.readouterr().out
     for part in ("The auditor itself", "Private hashing as published", "who says so", "networks could not be tried"):
         assert part in said
-    assert "2 refuted" in said  # the planted violation, and epsilon = 0.3
+    assert "1 refuted" in said  # epsilon = 0.3; the planted violation is nobody's claim
+    assert "undecided" in said.splitlines()[-1] + said.splitlines()[-2]
+    words = " ".join(said.split())
+    assert "99.9%" in words
+    assert "refuted: measured beyond the claim, at the stated confidence." in words
+    assert "neighbouring" in said  # no column is so narrow that words break
+    assert "cryptographically" in said
     assert str(tmp_path / "report.html") in " ".join(said.split())
 
 
@@ -84,6 +93,7 @@ def test_people_read_a_table_per_check(few_checks: None, tmp_path: Path, capsys:
         (["--minutes", "soon"], 2, "'soon' is not a valid float"),
         (["--seed", "-1"], 2, "-1 is not in the range"),
         (["--data", "faces"], 2, "Leave it out."),
+        (["--path", "here"], 2, "--path says where the collection of --data lies; got no --data."),
         (["--out", "{file}/audit"], 1, "a part of the path is a file"),
     ],
 )

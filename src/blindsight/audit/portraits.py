@@ -2,8 +2,9 @@
 really holds, from a sift; and whether who is on them can be told.
 
 Likeness is measured on drawn faces, whose attributes a sift needs. Identity is measured on photographs (`orl`) where
-they lie in the cache, without a sift, since nobody labelled them; else on the drawn faces. Each person has one probe, so
-that the interval holds for further persons; where not even the originals are recognised, nothing is said of the rest.
+they lie in the cache, without a sift, since nobody labelled them; else on the drawn faces. Each person has one probe,
+so that the interval holds for further persons; where not even the originals are recognised, nothing is said of the
+rest.
 """
 
 import math

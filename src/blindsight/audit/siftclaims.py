@@ -91,6 +91,7 @@ def published_sift_findings(
     apps = [_fitted(PPLS(1, np.inf, scale=False), half, trial) for half in halves]
     pooled = pool_sifts(apps, [private], data, verifier)
     progress("many frames", 0, None)
+    assert data.persons is not None
     leaks = average_frames(sift.apply(data.features), hidden, data.persons, verifier, frames=(1, 5))
     return (_ppls_finding(stronger), pooled_finding(pooled), *frames_findings(leaks))
 

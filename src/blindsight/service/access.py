@@ -90,6 +90,7 @@ class GuardedRoute(APIRoute):
 
 def roles_of(route: APIRoute) -> frozenset[Role]:
     """Return who may use a route; it has one method."""
+    assert route.methods is not None
     (method,) = route.methods
     roles = ACCESS.get((method, route.path))
     if roles is None:
@@ -109,7 +110,7 @@ def check_routes(routes: Iterable[BaseRoute]) -> None:
 def authenticated(request: Request) -> Principal:
     """Return who asks, or refuse: no token, a wrong, expired or revoked one, too many requests."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    principal = None
+    principal: Principal | None = None
     if scheme.lower() == "bearer" and token.strip():
         principal = request.app.state.gateway.principals.authenticate(token.strip())
     if principal is None:
