@@ -87,7 +87,7 @@ BENCHMARK = Benchmark(
         "These are wall times, for a machine with nothing else to do; other work on its cores makes them longer. What "
         "the service needs of a core is the CPU time.",
         "Before an answer leaves, its release is in the hash-chained audit log and in the platform's journal, both "
-        "written through to the disk: two waits for the disk a release, one after another for all releases.",
+        "written through to the disk: two waits, which releases that arrive together share.",
         "Token, role, rate limits, body limit, grant, budget and terms are checked for every request, as in a service "
         "that `blindsight serve` starts.",
     ),

@@ -128,7 +128,7 @@ def test_decoders_learn_from_other_persons_than_those_they_draw(tmp_path):
     shown, others = audit._apart()
     assert len(shown) == 24
     assert not np.intersect1d(audit.unseen.persons[shown], audit.unseen.persons[others]).size
-    few = replace(audit, data=data.take(range(100, 200)))
+    few = replace(audit, data=data.take(range(100, 150)))
     with pytest.raises(InputError, match="24 pictures are drawn, and 24 or more of other people"):
         few._apart()
 

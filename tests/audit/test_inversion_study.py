@@ -5,8 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from blindsight.audit.inversion import aggregator_samples, four_pictures, picture_strip, split_persons, ssim
+from blindsight.audit.inversion import aggregator_samples, four_pictures, picture_strip, split_persons, ssim, study
+from blindsight.audit.inversion.convolutional import ConvolutionalInversion
+from blindsight.audit.inversion.ridge import RidgeInversion
 from blindsight.data import Dataset, PixelFeatures, faces
+from blindsight.data.features import OnnxEmbedding, pipeline
 from blindsight.errors import InputError
 from blindsight.sift import PPLS
 
@@ -125,3 +128,13 @@ def test_bad_input_is_refused_in_one_sentence(scene):
         split_persons(nameless)
     with pytest.raises(InputError, match="3 persons"):
         split_persons(faces(24, pictures_per_person=12))
+
+
+def test_embeddings_get_a_network_where_torch_is_there(monkeypatch):
+    embedding, thumbnails = object.__new__(OnnxEmbedding), pipeline("thumbnail")
+    monkeypatch.setattr(study, "find_spec", lambda name: name)
+    assert isinstance(study.inversion_for(embedding), ConvolutionalInversion)
+    assert isinstance(study.inversion_for(thumbnails), RidgeInversion)
+    assert study.seconds_to_learn(embedding) > study.seconds_to_learn(thumbnails)
+    monkeypatch.setattr(study, "find_spec", lambda name: None)
+    assert isinstance(study.inversion_for(embedding), RidgeInversion)

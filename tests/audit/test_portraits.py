@@ -8,6 +8,7 @@ import pytest
 from blindsight.audit import portraits as drawn
 from blindsight.audit.portraits import SHOWN, portraits
 from blindsight.data import load
+from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError, UnknownNameError
 
 QUESTION = {"public": "smiling", "private": "male"}
@@ -114,7 +115,7 @@ def test_where_the_originals_are_not_recognised_nothing_is_said_of_identity(face
 def test_photographs_are_used_only_if_they_lie_in_the_cache(monkeypatch):
     monkeypatch.setattr(drawn, "load", lambda name: pytest.fail("nothing may be fetched"))
     assert drawn.cached_photographs() is None
-    monkeypatch.setattr("blindsight.data.catalogue.is_intact", lambda folder: folder.name == "orl")
+    monkeypatch.setattr(CatalogueEntry, "is_here", lambda entry: entry.name == "orl")
     monkeypatch.setattr(drawn, "load", lambda name: name)
     assert drawn.cached_photographs() == "orl"
 

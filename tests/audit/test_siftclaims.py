@@ -9,6 +9,8 @@ from blindsight.audit import siftclaims
 from blindsight.audit.siftclaims import SiftTrial, cheat_findings, grey_pixels, published_sift_findings
 from blindsight.data import load
 from blindsight.sift.cheats import Cheat
+from blindsight.sift.lossbench import QUICK
+from blindsight.sift.verify import Verifier
 
 QUESTION = {"public": "smiling", "private": "male"}
 
@@ -85,6 +87,19 @@ def test_grey_pixels_are_means_of_blocks_in_whole_numbers(faces):
     assert rows[2].reshape(16, 16)[3, 5] == pytest.approx(first, abs=0.51)
 
 
+@pytest.mark.parametrize(
+    ("rows", "shown", "verdict"), [(2000, 2.0, "leaks"), (4000, 0.0, "not refuted"), (300, 0.2, "undecided")]
+)
+def test_ppls_is_judged_by_what_was_measured(rows, shown, verdict):
+    rng = np.random.default_rng(0)
+    hidden = rng.integers(0, 2, rows)
+    released = rng.normal(size=(rows, 1)) + shown * hidden[:, None]
+    row = siftclaims._ppls_finding(Verifier(QUICK[:1]).verify(released, {"male": hidden}, certified=False))
+    assert row.verdict == verdict
+    assert row.source == "after Enev et al. 2012"
+    assert "on drawn faces: attackers beyond the paper's" in row.claim
+
+
 @pytest.mark.slow
 def test_ppls_as_published_meets_stronger_attackers_two_apps_together_and_many_frames():
     """A row for the attackers, one for the apps, and two for five frames: read side by side, and averaged."""
@@ -95,8 +110,9 @@ def test_ppls_as_published_meets_stronger_attackers_two_apps_together_and_many_f
         "than 0.1 better than a blind guess"
     )
     assert stronger.source == "after Enev et al. 2012"
-    assert stronger.verdict == "leaks"  # seeded: the same faces, splits and attackers every time
-    assert stronger.measured.low > 0.1
+    # Seeded, so the same every time: the best attacker reads .075, and 1,800 faces do not tell on which side of .1.
+    assert stronger.verdict == "undecided"
+    assert 0.02 < stronger.measured.value < 0.1 < stronger.measured.high
     assert "2 sifts" in pooled.claim
     assert len(frames) == 2
     assert all("5 frames" in each.claim for each in frames)

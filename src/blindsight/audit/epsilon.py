@@ -32,8 +32,8 @@ from blindsight.audit.rates import clopper_pearson
 from blindsight.errors import InputError
 
 CONFIDENCE = 0.999
-"""The default. Of n true claims one at least is refuted with probability at most n / 1000: a tenth or so of a percent
-per row, some 3% for a table of thirty."""
+"""The default. A true claim is refuted with probability 0.1% at most; some of n true ones, with n times that: 3% for a
+table of thirty."""
 
 Draws = NDArray[Any]
 """What was released in each run, one row per run."""

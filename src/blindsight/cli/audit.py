@@ -75,15 +75,14 @@ def audit(
 
 
 def _table(title: str, findings: "Sequence[Finding]") -> "Table":
-    """Return the rows of a check; no column is so narrow that it breaks words."""
+    """Return the rows of a check: claims and figures share what the terminal has left, and no word is broken."""
     drawn = table(title, ("claim", "who says so", "proven", "measured", "verdict"), [_cells(row) for row in findings])
-    for column, width in zip(drawn.columns, _LEAST_WIDTHS, strict=True):
-        column.min_width = width
-    drawn.columns[1].max_width = _LEAST_WIDTHS[1]  # the others share what a wide terminal has left
+    for column, width in zip(drawn.columns, _WIDTHS, strict=True):
+        column.width = width
     return drawn
 
 
-_LEAST_WIDTHS = (17, 11, 18, 15, 11)  # together 80 characters with the gaps
+_WIDTHS = (None, 11, 18, None, 11)  # as wide as the longest words of these columns
 
 
 def _any(found: "Audit", verdict: "Verdict") -> bool:
