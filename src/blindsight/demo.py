@@ -200,7 +200,7 @@ def _audit(dataset: Dataset, random_state: int, progress: Progress) -> Audit:
     faces = dataset.take(range(min(len(dataset), 3000)))
     checks = glance(faces, random_state, progress)
     rest = "A glance; `blindsight audit papers` attacks encryption, coalitions and our own mechanisms as well."
-    return run_checks(PAPERS, checks, minutes=0.2, seed=random_state, notes=(rest,), progress=progress)
+    return run_checks(PAPERS, checks, minutes=10, effort=0.5, seed=random_state, notes=(rest,), progress=progress)
 
 
 def _spent_table(ledger: Ledger) -> Table:

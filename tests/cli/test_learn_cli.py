@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blindsight.cli import run
+from blindsight.learn.federation import Federation
 from blindsight.learn.model import LinearModel
+from blindsight.learn.rounds import RoundReport
+from blindsight.service.shelf import Shelf
 from blindsight.statement import PrivacyStatement
 
 Capture = pytest.CaptureFixture[str]
@@ -28,6 +32,29 @@ def test_encrypted_learning_writes_model_statement_and_report(tmp_path: Path, ca
         assert part in page
 
 
+def test_rounds_are_there_for_a_service_to_show(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, list[int]]] = []
+    tell = Federation.run
+
+    def watched(self: Any, state: Any, *, on_round: Any, **more: Any) -> Any:
+        def after(report: RoundReport) -> None:
+            on_round(report)
+            run = Shelf(tmp_path).run("digits")
+            seen.append((run.statement is not None, [one["round"] for one in run.history]))
+
+        return tell(self, state, on_round=after, **more)
+
+    monkeypatch.setattr(Federation, "run", watched)
+    out = tmp_path / "runs" / "digits"
+    assert run(["learn", "encrypted", *QUICK, "--scheme", "plain", "--out", str(out), "--json"]) == 0
+    assert seen == [(False, [1]), (False, [1, 2])]
+    finished = Shelf(tmp_path).run("digits")
+    assert finished.history == json.loads(capsys.readouterr().out)["history"]
+    assert finished.statement is not None
+
+
 def test_live_table_is_for_people(tmp_path: Path, capsys: Capture) -> None:
     assert run(["learn", "encrypted", *QUICK, "--scheme", "masks", "--out", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -43,7 +70,7 @@ def test_interrupted_run_goes_on(tmp_path: Path, capsys: Capture) -> None:
     page = (tmp_path / "report.html").read_bytes()
     assert run([*asked, "--rounds", "3"]) == 0  # nothing is left to do, and nothing is done twice
     again = json.loads(capsys.readouterr().out)
-    assert again["history"] == first["history"]
+    assert again["history"] == first["history"] == json.loads((tmp_path / "history.json").read_text())
     assert (tmp_path / "report.html").read_bytes() == page  # with the picture of who saw what
 
 

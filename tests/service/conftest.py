@@ -1,7 +1,7 @@
 """Databases for the service's tests: a new SQLite file, or a new database of a real PostgreSQL."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,18 @@ from blindsight.service.database import Database, open_database
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several test files, and the processes they kill, share
 
 
-def new_postgresql(postgres) -> str:
+@pytest.fixture(scope="session")
+def new_postgresql(postgres) -> Callable[[str], str]:
+    """What makes an empty database of a name, in place of the one that had it, and returns its URL."""
     import psycopg
 
-    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
-        connection.execute("DROP DATABASE IF EXISTS service WITH (FORCE)")
-        connection.execute("CREATE DATABASE service")
-    return f"postgresql://postgres@/service?host={postgres.folder}"
+    def make(name: str) -> str:
+        with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"postgresql://postgres@/{name}?host={postgres.folder}"
+
+    return make
 
 
 @pytest.fixture
@@ -30,7 +35,7 @@ def database_url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty database, once of each kind."""
     if request.param == "sqlite":
         return request.getfixturevalue("sqlite_url")
-    return new_postgresql(request.getfixturevalue("postgres"))
+    return request.getfixturevalue("new_postgresql")("service")
 
 
 @pytest.fixture

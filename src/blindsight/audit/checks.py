@@ -107,16 +107,19 @@ def run_checks(
     *,
     minutes: float,
     seed: int,
+    effort: float | None = None,
     notes: Iterable[str] = (),
     progress: Progress = silent,
 ) -> Audit:
     """Run the checks in their order, with as much effort as the time allows; the last are left out if it is too short.
 
     A check that cannot be done (an extra is missing, too few samples) leaves a note and does not stop the others.
+
+    With a given `effort` all checks are begun, as long as there is time.
     """
     check_minutes(minutes)
     begun, said = perf_counter(), list(notes)
-    effort, chosen = _plan(checks, 60 * minutes)
+    effort, chosen = _plan(checks, 60 * minutes) if effort is None else (effort, checks)
     said += [f"{check.name} was left out: {minutes:g} minutes are too short." for check in checks[len(chosen) :]]
     sections: dict[str, Evidence] = {}
     for number, check in enumerate(chosen):

@@ -58,10 +58,10 @@ def plan_sift(target: Target, *, random_state: int, data: Dataset | None, progre
     audit = SiftAudit(given, data, accepted, threshold, random_state, progress)
     rows = len(audit.unseen)
     checks = [
-        Check("verification", 2 + 4e-3 * rows, audit.verification),
-        Check("hiding places", 1 + 1e-3 * rows, audit.hiding_places),
-        Check("two apps together", 1 + 1e-3 * rows, audit.pooled),
-        Check("several frames of a person", 2 + 4e-3 * rows, audit.frames),
+        Check("verification", 1e-3 * rows, audit.verification, fixed=1),
+        Check("hiding places", 0, audit.hiding_places, fixed=0.2 + 1e-4 * rows),
+        Check("two apps together", 0, audit.pooled, fixed=0.2 + 5e-4 * rows),
+        Check("several frames of a person", 0, audit.frames, fixed=0.5 + 5e-4 * rows),
     ]
     if data.images is not None:
         checks.append(Check("pictures from a sift", 0, audit.drawings, fixed=5 + seconds_to_learn(given.pipeline)))

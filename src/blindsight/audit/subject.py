@@ -92,7 +92,7 @@ class EpsilonAudit:
     def finding(self) -> Finding:
         """Return the line for the table of an audit."""
         lower = self.bound.lower
-        blind = "" if lower > 0 else "; it did not tell the inputs apart at all"
+        blind = "" if lower > 0 else "; too few to tell the inputs apart"
         return Finding(
             claim=str(self.claim),
             source=self.claim.source,

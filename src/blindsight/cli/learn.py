@@ -1,6 +1,7 @@
 """`blindsight learn`: owners train together, and nobody sees their data or their updates."""
 
 import json as json_module
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -91,13 +92,22 @@ def learn_encrypted(
         record=True,
     )
     live = LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)
+    rounds_here: list[RoundReport] = []
+
+    def after_round(report: "RoundReport") -> None:
+        live.row(_cells(report))
+        rounds_here.append(report)
+        if len(rounds_here) == report.round:  # a resumed run has its earlier rounds only when it ends
+            _write_history(out, rounds_here)
+
     learner.fit(
         study.owners,
         public=study.public,
         validation=study.test,
         checkpoint=out / "checkpoint" if resume else None,
-        on_round=lambda report: live.row(_cells(report)),
+        on_round=after_round,
     )
+    _write_history(out, learner.history_)
     learner.model_.save(out / "model.npz")
     _write_statement(out, learner.statement_)
     if record and learner.recorded_ is not None:
@@ -306,6 +316,11 @@ def _write_statement(out: Path, statement: "PrivacyStatement") -> None:
     _write_json(out / "statement.json", statement.to_dict())
 
 
-def _write_json(path: Path, document: dict[str, Any]) -> None:
+def _write_history(out: Path, history: "Sequence[RoundReport]") -> None:
+    """Keep the rounds so far, whole at any time, where a service that shows the run looks for them."""
+    _write_json(out / "history.json", [report.to_dict() for report in history])
+
+
+def _write_json(path: Path, document: dict[str, Any] | list[dict[str, Any]]) -> None:
     with atomic_writer(path) as stream:
         stream.write(json_module.dumps(document, indent=2, ensure_ascii=False).encode())

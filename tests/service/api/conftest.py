@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +32,8 @@ from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 SIDE, WIDTH = 8, 64
+NewDatabase = Callable[[str], str | None]
+"""Makes a database of a name and returns its URL; None is the SQLite file that a service makes for itself."""
 LOGISTIC = Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))
 
 
@@ -114,15 +116,16 @@ class Service:
 
 
 class Services:
-    """Starts services, each in a folder of its own, and stops them all."""
+    """Starts services, each in a folder and with a database of its own, and stops them all."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, name: str, new_database: NewDatabase) -> None:
+        self._folder, self._name, self._new_database = folder, name, new_database
         self._running: list[tuple[Service, uvicorn.Server, threading.Thread, Database]] = []
 
     def start(self, **limits: Any) -> Service:
-        folder = self._folder / f"service-{len(self._running)}"
-        settings = ServiceSettings(folder, **{"requests_per_minute": 10**6} | limits)
+        name = f"{self._name}_{len(self._running)}"
+        folder = self._folder / name
+        settings = ServiceSettings(folder, self._new_database(name), **{"requests_per_minute": 10**6} | limits)
         database = open_database(settings.database_url)
         clock = [datetime.now(UTC)]
         principals = Principals(database, clock=lambda: clock[0])
@@ -151,10 +154,22 @@ class Services:
             database.close()
 
 
+@pytest.fixture(scope="module")
+def database_kind() -> str:
+    """The kind of all services' databases; a file whose tests should run on others too has such a fixture itself."""
+    return "sqlite"
+
+
+@pytest.fixture(scope="module")
+def new_database(request: pytest.FixtureRequest, database_kind: str) -> NewDatabase:
+    """What makes databases of the kind."""
+    return request.getfixturevalue("new_postgresql") if database_kind == "postgresql" else lambda name: None
+
+
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
+def services(tmp_path: Path, new_database: NewDatabase) -> Iterator[Services]:
     """What starts services with settings of their own; nobody has set anything in them yet."""
-    started = Services(tmp_path)
+    started = Services(tmp_path, "own", new_database)
     yield started
     started.stop()
 
@@ -166,9 +181,9 @@ def service(services: Services) -> Service:
 
 
 @pytest.fixture(scope="module")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def shared_service(tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase) -> Iterator[Service]:
     """Such a service for all tests of a file: they may add to it, and must not count on what others left."""
-    started = Services(tmp_path_factory.mktemp("shared"))
+    started = Services(tmp_path_factory.mktemp("shared"), "shared", new_database)
     yield _settled(started.start())
     started.stop()
 

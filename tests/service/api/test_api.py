@@ -37,6 +37,12 @@ NASTY = [
 JSON = {"Content-Type": "application/json"}
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Services on both kinds of database."""
+    return str(request.param)
+
+
 def body(value: Any) -> dict[str, Any]:
     """Send JSON as it is, lone surrogates and NaN included."""
     return {"content": json.dumps(value).encode(), "headers": JSON}
@@ -101,6 +107,7 @@ def test_nasty_text_in_addresses(shared_service: Any, path: str) -> None:
                 assert 400 <= answer.status_code < 500, (address, answer.text)
                 assert "root:" not in answer.text
                 assert "SQLite" not in answer.text
+                assert "psycopg" not in answer.text
 
 
 def test_injected_characters_in_queries(shared_service: Any) -> None:

@@ -14,6 +14,12 @@ from blindsight.service.log import verify_export
 from blindsight.service.siftjson import sift_from_json
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Services on both kinds of database."""
+    return str(request.param)
+
+
 def test_life_of_a_grant(service: Any, tmp_path: Any) -> None:
     ann, weather, operator = (service.as_(name) for name in ("ann", "weather", "operator"))
     assert weather.attributes() == ("age", "gender", "smiling")
