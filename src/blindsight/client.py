@@ -8,8 +8,8 @@
 
 What a service refuses is raised as it would be by the library: a wrong argument is an `InputError`, a broken privacy
 rule (or a token that opens nothing) a `PrivacyError`, a service that is away or too busy a `ServiceError`. A token is
-only ever sent to the address it was given for: redirects are not followed, and unless the service is on this very
-machine the connection must be encrypted. Needs the extra `service`.
+only ever sent to the address it was given for: redirects are not followed, proxies that the environment names are not
+used, and unless the service is on this very machine the connection must be encrypted. Needs the extra `service`.
 """
 
 import time
@@ -184,7 +184,11 @@ class Client:
             raise InputError("a token would travel readable over http. Use https, or a service on this machine.")
         self._httpx = require("httpx", extra="service", purpose="speaking to a service")
         self._http = self._httpx.Client(
-            base_url=url.rstrip("/"), headers={"Authorization": f"Bearer {token}"}, verify=verify, timeout=timeout
+            base_url=url.rstrip("/"),
+            headers={"Authorization": f"Bearer {token}"},
+            verify=verify,
+            timeout=timeout,
+            trust_env=False,  # a proxy that the environment names would get the token
         )
         self._me: Principal | None = None
 

@@ -2,14 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from blindsight.cli import run
-from blindsight.learn.federation import Federation
+from blindsight.cli.terminal import LiveTable
 from blindsight.learn.model import LinearModel
-from blindsight.learn.rounds import RoundReport
 from blindsight.service.shelf import Shelf
 from blindsight.statement import PrivacyStatement
 
@@ -35,24 +33,15 @@ def test_encrypted_learning_writes_model_statement_and_report(tmp_path: Path, ca
 def test_rounds_are_there_for_a_service_to_show(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[bool, list[int]]] = []
-    tell = Federation.run
-
-    def watched(self: Any, state: Any, *, on_round: Any, **more: Any) -> Any:
-        def after(report: RoundReport) -> None:
-            on_round(report)
-            run = Shelf(tmp_path).run("digits")
-            seen.append((run.statement is not None, [one["round"] for one in run.history]))
-
-        return tell(self, state, on_round=after, **more)
-
-    monkeypatch.setattr(Federation, "run", watched)
+    shelf, seen = Shelf(tmp_path), []
+    monkeypatch.setattr(LiveTable, "row", lambda *_: seen.append(shelf.run("digits")))
     out = tmp_path / "runs" / "digits"
     assert run(["learn", "encrypted", *QUICK, "--scheme", "plain", "--out", str(out), "--json"]) == 0
-    assert seen == [(False, [1]), (False, [1, 2])]
-    finished = Shelf(tmp_path).run("digits")
-    assert finished.history == json.loads(capsys.readouterr().out)["history"]
-    assert finished.statement is not None
+    history = json.loads(capsys.readouterr().out)["history"]
+    assert [one.statement for one in seen] == [None, None]  # it is not finished yet
+    assert [[report["round"] for report in one.history] for one in seen] == [[1], [1, 2]]
+    assert shelf.run("digits").history == history
+    assert shelf.run("digits").statement is not None
 
 
 def test_live_table_is_for_people(tmp_path: Path, capsys: Capture) -> None:

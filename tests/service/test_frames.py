@@ -4,13 +4,17 @@ import hashlib
 import io
 import stat
 import struct
+import threading
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
 from smallservice import Cells, frames, pictures, png, traits
 
+from blindsight.data.reading.images import decode
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.service.frames import FrameStore
 
@@ -84,6 +88,31 @@ def test_what_is_no_picture_is_refused_with_a_sentence(store, tmp_path, content,
         store.add("Ann", content)
     assert store.ids("Ann") == ()
     assert list((tmp_path / "frames").rglob("*.npz")) == []
+
+
+def test_at_most_two_pictures_are_decoded_at_once(store, monkeypatch):
+    mutex, now, most = threading.Lock(), 0, 0
+
+    def slow(content, *, size):
+        nonlocal now, most
+        with mutex:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with mutex:
+            now -= 1
+        return decode(content, size=size)
+
+    monkeypatch.setattr("blindsight.service.frames.decode", slow)
+    with ThreadPoolExecutor(6) as pool:
+        pictures = list(pool.map(store._decoded, frames(6)))
+    assert (len(pictures), most) == (6, 2)
+
+
+def test_a_bomb_is_refused_by_default(tmp_path, sqlite_database):
+    store = FrameStore(tmp_path / "frames", sqlite_database, Cells(), size=8)
+    with pytest.raises(InputError, match="more than 16,000,000 pixels"):
+        store.add("Ann", bomb(4_001, 4_000))
 
 
 def test_too_many_bytes_are_refused(tmp_path, sqlite_database):

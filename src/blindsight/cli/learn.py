@@ -92,13 +92,13 @@ def learn_encrypted(
         record=True,
     )
     live = LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)
-    rounds_here: list[RoundReport] = []
+    played: list[RoundReport] = []
 
     def after_round(report: "RoundReport") -> None:
+        played.append(report)
+        if len(played) == report.round:  # of a resumed run the rounds before are known only when it ends
+            _write_history(out, played)
         live.row(_cells(report))
-        rounds_here.append(report)
-        if len(rounds_here) == report.round:  # a resumed run has its earlier rounds only when it ends
-            _write_history(out, rounds_here)
 
     learner.fit(
         study.owners,

@@ -68,7 +68,12 @@ def create_app(settings: ServiceSettings, gateway: Gateway, showcase: "Showcase 
     Whoever opened gateway and showcase starts and closes them.
     """
     app = FastAPI(
-        title="Blindsight", version=__version__, openapi_url=f"{PREFIX}/openapi.json", docs_url=None, redoc_url=None
+        title="Blindsight",
+        version=__version__,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.gateway, app.state.shelf = gateway, Shelf(settings.folder)
     app.state.limit = RateLimit(settings.requests_per_minute)

@@ -1,7 +1,7 @@
 """Pictures of people, and the features made of them: kept for the platform, never shown to an app.
 
-*The guarantee.* A picture is decoded within bounds on its bytes and pixels before anything is allocated for it; only
-upright pixels and their features are kept, without whatever else the file said (place, camera, time). Both are in one
+*The guarantee.* A picture is decoded within bounds on its bytes and pixels before anything is allocated for it, and at
+most two at once; only upright pixels and their features are kept, without whatever else the file said (place, camera, time). Both are in one
 file of mode 0600, which is whole before its row is in the database; a file without a row, left by a kill or a deletion
 that was cut short, is removed at the next start. Names from outside never become part of a path.
 """
@@ -30,11 +30,13 @@ from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNa
 from blindsight.files import sha256_of, storage_errors
 from blindsight.service.database import Database
 from blindsight.service.schema import frames
+from blindsight.service.settings import PICTURE_PIXELS
 
 MOST_FRAMES = 10_000
 """Of one person."""
 
 _KIND = "blindsight/frame.1"
+_DECODING = threading.Semaphore(2)  # small files can be large pictures: many at once would fill the memory
 _REMEMBERED = 256  # features in memory, of the frames that were used last
 _AMONG = select(frames.c.id).where(
     frames.c.person == bindparam("person"), frames.c.id.in_(bindparam("ids", expanding=True))
@@ -59,7 +61,7 @@ class FrameStore:
         pipeline: FeaturePipeline,
         *,
         size: int = 64,
-        pixels: int = MAX_PIXELS,
+        pixels: int = PICTURE_PIXELS,
         content_bytes: int = 8_000_000,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -138,13 +140,7 @@ class FrameStore:
     def _decoded(self, content: bytes) -> NDArray[np.uint8]:
         if len(content) > self._bytes:
             raise InputError(f"a picture may have {self._bytes:,} bytes; got {len(content):,}.")
-        try:
-            pixels = _pixels_of(content)
-            if pixels > self._pixels:
-                raise DataError(f"more than {self._pixels:,} pixels")
-            return decode(content, size=self._size)
-        except DataError as reason:
-            raise InputError(f"this picture cannot be used: {reason}.") from None
+        return decode_within(content, size=self._size, pixels=self._pixels)
 
     def _row(self, person: str, id: str) -> Row:
         with self._mutex:
@@ -185,6 +181,17 @@ class FrameStore:
                 if path not in known:
                     with suppress(OSError):
                         path.unlink()
+
+
+def decode_within(content: bytes, *, size: int, pixels: int) -> NDArray[np.uint8]:
+    """Decode a stranger's picture of at most so many pixels, when fewer than two others are being decoded."""
+    try:
+        with _DECODING:
+            if _pixels_of(content) > pixels:
+                raise DataError(f"more than {pixels:,} pixels")
+            return decode(content, size=size)
+    except DataError as reason:
+        raise InputError(f"this picture cannot be used: {reason}.") from None
 
 
 def _checked(id: str) -> str:

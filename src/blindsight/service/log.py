@@ -117,8 +117,8 @@ class AuditLog:
         if not check.ok:
             raise CorruptFileError(f"the log was altered and cannot be exported: {check.reason}")
         for row in islice(self._rows(None), check.entries):
-            stream.write(json.dumps(asdict(row.entry())) + "\n")
-        stream.write(json.dumps({"entries": check.entries, "head": check.head}) + "\n")
+            stream.write(row.line())
+        stream.write(_end(check.entries, check.head))
         return check
 
     def _append(self, session: Session, drafts: Sequence[Draft], texts: Sequence[str]) -> list[Entry]:
@@ -144,11 +144,14 @@ class AuditLog:
 
 
 def verify_export(path: Path, *, known_head: str | None = None) -> LogCheck:
-    """Check an exported log as `AuditLog.verify` checks the log itself; one that was cut off lacks its last line."""
+    """Check an exported log as `AuditLog.verify` checks the log itself; one that was cut off lacks its last line.
+
+    Every line must be what `AuditLog.export` writes, byte for byte: a name that occurs twice in it says two things.
+    """
     closing: dict[str, Any] = {}
     with storage_errors("read", path), path.open("rb") as stream:
         check = _walk(_exported(stream, closing), known_head)
-    if check.ok and closing != {"entries": check.entries, "head": check.head}:
+    if check.ok and json.dumps(closing) + "\n" != _end(check.entries, check.head):
         return replace(check, ok=False, broken_at=check.entries + 1, reason="the export's end is missing.")
     return check
 
@@ -176,6 +179,15 @@ class _Row:
         except ValueError:
             raise CorruptFileError(f"the log was altered: entry {self.position} cannot be read.") from None
 
+    def line(self) -> str:
+        """Return the one line of an export that stands for this row."""
+        return json.dumps(vars(self.entry())) + "\n"
+
+
+def _end(entries: int, head: str) -> str:
+    """Return the last line of an export."""
+    return json.dumps({"entries": entries, "head": head}) + "\n"
+
 
 def _walk(rows: Iterable[_Row | None], known_head: str | None) -> LogCheck:
     """Follow the chain up to where it breaks; None is a row that cannot be read."""
@@ -196,13 +208,20 @@ def _exported(stream: IO[bytes], closing: dict[str, Any]) -> Iterator[_Row | Non
         try:
             record = json.loads(line)
             if not closing and record.keys() == {"entries", "head"}:
+                _require(line, _end(**record))
                 closing |= record
                 continue
             row = _Row(**record | {"details": _dumped(record["details"])})
+            _require(line, row.line())
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             yield None
             return
         yield None if closing else row
+
+
+def _require(line: bytes, written: str) -> None:
+    if line != written.encode():
+        raise ValueError
 
 
 def _last(session: Session) -> tuple[int, str]:

@@ -29,6 +29,7 @@ Announce = Callable[[str, Token | None], None]
 """Told where the service is and, on the very first run, the operator's token."""
 
 _PATIENCE = 5  # seconds for requests in flight; whoever watches a live run would stay for ever
+_CONNECTIONS = 500  # at once; more are told to come back
 _THREADS = 8  # requests at work at once; more would only wait for each other, as one at a time writes to the log
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -118,6 +119,7 @@ class _Server(uvicorn.Server):
                 log_level="warning",
                 server_header=False,
                 lifespan="off",
+                limit_concurrency=_CONNECTIONS,
                 ws="none",
                 timeout_graceful_shutdown=_PATIENCE,
             )

@@ -13,6 +13,9 @@ from urllib.parse import quote
 from blindsight.data.reading.images import MAX_PIXELS
 from blindsight.errors import InputError
 
+PICTURE_PIXELS = 16_000_000
+"""Of a picture that somebody sends; the decoder itself takes up to `MAX_PIXELS`."""
+
 KINDS = ("sqlite", "postgresql", "postgresql+psycopg")
 
 
@@ -27,7 +30,7 @@ class ServiceSettings:
     certificate: Path | None = None
     key: Path | None = None
     body_bytes: int = 8_000_000
-    picture_pixels: int = MAX_PIXELS
+    picture_pixels: int = PICTURE_PIXELS
     requests_per_minute: int = 600
     job_seconds: float = 900
     without_tls: bool = False

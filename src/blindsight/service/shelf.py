@@ -1,9 +1,9 @@
 """What the operator put on the shelf: finished or running learning runs, and indexes that can be asked.
 
-A folder ``runs/NAME`` is what `blindsight learn encrypted` wrote (``run.json``; ``history.json`` with the rounds so far;
-``statement.json`` at the end), ``indexes/NAME`` what `blindsight search build` wrote; either may be a link. A name from
-outside only ever picks one of the names that are there, so it cannot lead anywhere else. Of a run nothing is shown but
-how it was set up, how far it is and its statement: no model, no recorded round, no path of this machine.
+A folder ``runs/NAME`` is what `blindsight learn encrypted` wrote (``run.json``, then ``history.json`` with the rounds
+so far, at last ``statement.json``), ``indexes/NAME`` what `blindsight search build` wrote; either may be a link. A name
+from outside only ever picks one of the names that are there, so it cannot lead anywhere else. Of a run nothing is shown
+but how it was set up, how far it is and its statement: no model, no recorded round, no path of this machine.
 """
 
 import json

@@ -40,7 +40,7 @@ def sift_from_json(document: Any, *, pipeline: str, dimension: int) -> Sift:
     declared = "kind" in document
     _refuse_unknown(document, ("kind", "settings", "arrays", "name") if declared else (*_PLAIN, "name", "pipeline"))
     kind = document["kind"] if declared else LinearSift.kind
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise UnknownNameError("kind of sift", str(kind)[:_NAME_LENGTH], _KINDS)
     settings = _mapping(document.get("settings", {}), "settings") if declared else {}
     named = settings.get("pipeline", pipeline) if declared else document.get("pipeline", pipeline)

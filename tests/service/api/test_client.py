@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from blindsight.client import Client, Hit, sift_document
-from blindsight.errors import InputError, PrivacyError, ServiceError
+from blindsight.errors import InputError, PrivacyError, ServiceError, UnknownNameError
 from blindsight.service.log import verify_export
 from blindsight.service.siftjson import sift_from_json
 
@@ -76,6 +76,19 @@ def test_sifts_arrive_as_they_were_sent(service: Any) -> None:
     assert service.as_("ann").answer(job.id, "fewer").next is not None
 
 
+@pytest.mark.parametrize("kind", [[], {}, None, 1])
+def test_a_kind_that_is_no_text_is_unknown(kind: Any) -> None:
+    with pytest.raises(UnknownNameError, match="unknown kind of sift"):
+        sift_from_json({"kind": kind}, pipeline="p", dimension=1)
+
+
+def test_a_query_may_not_be_a_bomb(service: Any, local_index: np.ndarray) -> None:
+    stream = io.BytesIO()
+    Image.new("1", (4_001, 4_000)).save(stream, "PNG")
+    with pytest.raises(InputError, match="more than 16,000,000 pixels"):
+        service.as_("weather").search("noisy", stream.getvalue())
+
+
 def test_pictures_go_in_and_come_back_to_their_person(service: Any) -> None:
     ann = service.as_("ann")
     sent = service.picture(7)
@@ -139,6 +152,15 @@ def test_addresses_that_are_none(url: str) -> None:
 def test_a_token_does_not_travel_readable() -> None:
     with pytest.raises(InputError, match="Use https"):
         Client("http://example.org", "token")
+
+
+def test_a_proxy_of_the_environment_does_not_get_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+        monkeypatch.setenv(name.lower(), "http://127.0.0.1:1")
+    with Client("https://example.org", "token") as client:
+        assert not client._http.trust_env
+        assert set(client._http._mounts.values()) <= {None}
 
 
 def test_a_token_is_not_shown(service: Any) -> None:

@@ -16,6 +16,7 @@ from blindsight.service.pages.rendering import Pages
 from blindsight.service.pages.session import require
 
 _LOOK = 0.2  # seconds between two looks at a run
+_DIGITS = 9  # of the number of an event
 _QUIET = 15.0  # seconds after which a watcher is told that the line still stands
 
 
@@ -41,20 +42,21 @@ def add_routes(router: APIRouter, pages: Pages) -> None:
 
     @router.post("/learn/start")
     def start(request: Request, scheme: Annotated[str, Form()], rounds: Annotated[int, Form()]) -> Response:
-        require(pages.visitor(request))
+        require(pages.visitor(request), "owner", "operator")
         runs.start(scheme, rounds)
         return RedirectResponse("/learn#run", 303)
 
     @router.post("/learn/stop")
     def stop(request: Request) -> Response:
-        require(pages.visitor(request))
+        require(pages.visitor(request), "owner", "operator")
         runs.stop()
         return RedirectResponse("/learn#run", 303)
 
     @router.get("/learn/runs/{number}/events")
     async def events(request: Request, number: int, after: int = 0) -> Response:
         run = _run(pages, number)
-        place = int(said) if (said := request.headers.get("last-event-id", "")).isdecimal() else after
+        said = request.headers.get("last-event-id", "")[:_DIGITS]
+        place = int(said) if said.isdecimal() else after
         return StreamingResponse(_stream(run, place), media_type="text/event-stream")
 
     @router.get("/learn/runs/{number}/{file}")
@@ -82,6 +84,8 @@ async def _stream(run: LiveRun, place: int) -> AsyncIterator[str]:
             quiet = 0.0
             if event.kind == "end":
                 return
+        if run.ended and not run.since(place):
+            return
         await asyncio.sleep(_LOOK)
         quiet += _LOOK
         if quiet >= _QUIET:

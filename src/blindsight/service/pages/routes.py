@@ -10,7 +10,7 @@ from blindsight.service.errors import Refusal
 from blindsight.service.gateway import Gateway
 from blindsight.service.pages import auditpage, learnpage, ledgerpage, searchpage, siftpage
 from blindsight.service.pages.rendering import Pages, route_class
-from blindsight.service.pages.session import check_origin, forget, remember
+from blindsight.service.pages.session import check_origin, forget, is_encrypted, remember
 from blindsight.service.principals import Principals
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.showcase import Showcase
@@ -54,13 +54,13 @@ def _add_door(router: APIRouter, pages: Pages) -> None:
             problem = "This token opens nothing: it is mistyped, expired or revoked."
             return pages.render(request, "login.html", status=401, then=_inside(then), problem=problem)
         response = RedirectResponse(_inside(then), 303)
-        remember(response, token.strip(), encrypted=pages.settings.encrypted)
+        remember(response, token.strip(), encrypted=is_encrypted(request, pages.settings))
         return response
 
     @router.post("/logout")
-    def log_out() -> Response:
+    def log_out(request: Request) -> Response:
         response = RedirectResponse("/sift", 303)
-        forget(response, encrypted=pages.settings.encrypted)
+        forget(response, encrypted=is_encrypted(request, pages.settings))
         return response
 
 

@@ -2,7 +2,8 @@
 
 *The guarantee.* The cookie holds the token itself and is looked up on every request, so a token that expired or was
 revoked opens nothing, from that moment on. What changes anything is a POST that this page itself sent (`check_origin`),
-beside a cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an address or an answer.
+beside a cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an address. Browsers send
+the cookie to every port of this machine: log out on a machine whose other services you do not trust.
 """
 
 from urllib.parse import urlsplit
@@ -11,9 +12,15 @@ from fastapi import Request, Response
 
 from blindsight.service.errors import Refusal
 from blindsight.service.principals import Principal, Principals, Role
+from blindsight.service.settings import ServiceSettings
 
 COOKIE = "blindsight_token"
-_DAYS = 30
+_DAYS = 1
+
+
+def is_encrypted(request: Request, settings: ServiceSettings) -> bool:
+    """Tell whether the browser talks TLS, to this service or to a proxy on this machine before it."""
+    return settings.encrypted or request.url.scheme == "https"
 
 
 def visitor(request: Request, principals: Principals) -> Principal | None:

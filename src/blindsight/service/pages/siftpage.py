@@ -38,7 +38,7 @@ def add_routes(router: APIRouter, pages: Pages) -> None:
 
     @router.post("/sift/try")
     def try_policy(request: Request, public: Annotated[str, Form()], private: Annotated[str, Form()]) -> Response:
-        require(pages.visitor(request))
+        require(pages.visitor(request), "owner", "operator")
         pages.showcase.ask(sift_name(public, private))
         return RedirectResponse(f"/sift?public={public}&private={private}", 303)
 

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from fastapi import Query
 
-from blindsight.data.reading.images import decode
 from blindsight.errors import PrivacyError
 from blindsight.search.gallery import Gallery
 from blindsight.service.access import Caller
-from blindsight.service.endpoints import BODY, PICTURE, Picture, TheShelf, guarded_router, refusals
+from blindsight.service.endpoints import BODY, PICTURE, Picture, TheGateway, TheShelf, guarded_router, refusals
+from blindsight.service.frames import decode_within
 from blindsight.service.models import Hit, Hits, IndexList, IndexView
 
 router = guarded_router("search")
@@ -26,13 +26,19 @@ def list_indexes(shelf: TheShelf) -> IndexList:
 
 @router.post("/indexes/{name}/query", responses=refusals(404, *BODY), openapi_extra=PICTURE)
 def query_index(
-    shelf: TheShelf, principal: Caller, name: str, picture: Picture, k: Annotated[int, Query(ge=1, le=100)] = 10
+    gateway: TheGateway,
+    shelf: TheShelf,
+    principal: Caller,
+    name: str,
+    picture: Picture,
+    k: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> Hits:
     """Return the nearest pictures to the one that was sent, by their numbers."""
     gallery = shelf.index(name)
     if gallery.mode != "local" and principal.role != "operator":
         raise PrivacyError(f"the codes of a {gallery.mode} index carry no noise: only the operator may ask it.")
-    found = gallery.search(decode(picture, size=gallery.side)[None], min(k, len(gallery)))[0]
+    query = decode_within(picture, size=gallery.side, pixels=gateway.settings.picture_pixels)
+    found = gallery.search(query[None], min(k, len(gallery)))[0]
     return Hits(hits=[Hit(number=hit.number, nearness=hit.nearness) for hit in found])
 
 
