@@ -1,9 +1,10 @@
 """An app asks for something about a person, the platform verifies it, and the person answers.
 
 Asked is what stands in the log and in the queue of jobs; answered is what the platform recorded. Either can be done
-once more after a kill and comes to the same.
+once more after a kill and comes to the same. Answers are given one after the other, so that only the first counts.
 """
 
+import threading
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -30,6 +31,7 @@ class Asking:
 
     def __init__(self, platform: Platform, proposals: Proposals, jobs: Jobs, log: AuditLog) -> None:
         self._platform, self._proposals, self._jobs, self._log = platform, proposals, jobs, log
+        self._answering = threading.Lock()
 
     def propose(self, app: Principal, person: str, sift: Mapping[str, Any] | None, frames: int, then: Then) -> Job:
         """Queue the verification of what an app asks for; what is wrong with it by itself is said at once."""
@@ -51,6 +53,10 @@ class Asking:
         """Do what a person answers to a proposal, and note it with the job; the same answer again changes nothing."""
         if answer not in get_args(Answer):
             raise UnknownNameError("answer", str(answer), get_args(Answer))
+        with self._answering:
+            return self._answer(owner, self._jobs.get(job.id), answer)
+
+    def _answer(self, owner: Principal, job: Job, answer: Answer) -> Job:
         result = job.result or {}
         given = result.get("answer")
         if job.state != "done" or given not in (None, answer):

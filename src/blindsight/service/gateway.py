@@ -10,6 +10,7 @@ SensorSift (Enev et al., ACSAC 2012, section 3 and Figure 1) draws this service 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Self
 
@@ -42,6 +43,9 @@ from blindsight.sift.verify import Verifier
 
 MOST_WAITING = 5
 """Jobs that one principal may have waiting."""
+
+FOR_APPS = ("status", "mechanism", "who_sees")
+"""What an app may read of a statement about a person."""
 
 
 class Gateway:
@@ -122,8 +126,11 @@ class Gateway:
         return gateway
 
     def recover(self) -> None:
-        """Take up what the last process left: jobs that were running, and grants that wait for their review."""
+        """Take up what the last process left: jobs that were running, and grants that should have ended or wait for their review."""
         self.jobs.recover()
+        for gone in self.principals.list():
+            if gone.revoked is not None:
+                self._end_grants_about(gone, None)
         self._reviews.of_suspended(PLATFORM)
 
     def start(self) -> None:
@@ -148,16 +155,18 @@ class Gateway:
     ) -> tuple[Principal, Token]:
         """Add an owner, an app or another operator; the token is not to be had again."""
         _only(operator, "operator")
-        made, token = self.principals.create(name, role, expires=expires)
-        self.audit.append(operator.id, "create principal", {"principal": made.id, "name": name, "role": role})
+        with self.principals.database.session():  # both or neither
+            made, token = self.principals.create(name, role, expires=expires)
+            self.audit.append(operator.id, "create principal", {"principal": made.id, "name": name, "role": role})
         return made, token
 
     def revoke_principal(self, operator: Principal, id: str) -> None:
-        """Make somebody's token worthless for ever."""
+        """Make somebody's token worthless for ever; grants about an owner end, whom nobody could answer for."""
         _only(operator, "operator")
         gone = self.principals.get(id)
         self.audit.append(operator.id, "revoke principal", {"principal": id, "name": gone.name})
         self.principals.revoke(id)
+        self._end_grants_about(gone, operator)
 
     def rotate_token(self, operator: Principal, id: str, *, expires: datetime | None = None) -> Token:
         """Replace somebody's token."""
@@ -348,15 +357,25 @@ class Gateway:
         return self.audit.verify()
 
     def statements(self, principal: Principal) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        """Return what may be said about the privacy of each live grant that concerns somebody, and its subject."""
+        """Return what may be said about the privacy of each live grant that concerns somebody, and its subject.
+
+        An app gets the parts that do not tell what the person hides, nor how well it can be guessed.
+        """
         live = (grant for grant in self.platform.grants() if grant.live and _concerns(principal, grant))
-        silenced = {"evidence": ""} if principal.role == "app" else {}
-        return tuple(
-            (f"grant {grant.number}: {grant.app} about {grant.person}", {**grant.report["statement"], **silenced})
-            for grant in live
-        )
+        said = ((grant, grant.report["statement"]) for grant in live)
+        if principal.role == "app":
+            said = ((grant, {part: whole[part] for part in FOR_APPS}) for grant, whole in said)
+        return tuple((f"grant {grant.number}: {grant.app} about {grant.person}", parts) for grant, parts in said)
 
     # --- inside ---
+
+    def _end_grants_about(self, gone: Principal, operator: Principal | None) -> None:
+        """End what an owner granted whose token was revoked; doing it again changes nothing."""
+        mine = self.platform.grants() if gone.role == "owner" else ()
+        for grant in mine:
+            if grant.live and grant.person == gone.name:
+                with acting(operator, person=grant.person, app=grant.app), suppress(InputError):  # just ended by others
+                    self.platform.revoke(grant.number, "the owner's token was revoked")
 
     def _proposal(self, principal: Principal, id: str) -> Job:
         job = self._job(principal, id)

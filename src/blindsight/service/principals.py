@@ -78,6 +78,11 @@ class Principals:
         self._clock = clock
         self._source = source
 
+    @property
+    def database(self) -> Database:
+        """Where they are kept: in a `session` block of it, what is done here is part of that transaction."""
+        return self._database
+
     def create(self, name: str, role: Role, *, expires: datetime | None = None) -> tuple[Principal, Token]:
         """Add someone; the token returned is not to be had again. Names are unique and stay taken."""
         check_name(name)

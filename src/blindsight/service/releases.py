@@ -7,7 +7,7 @@ whether a frame, or a picture at all, exists.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blindsight.errors import InputError, PrivacyError
+from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.service.frames import FrameStore
 from blindsight.service.groupcommit import GroupCommit
 from blindsight.service.log import AuditLog
@@ -32,7 +32,7 @@ class Release:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A release that somebody waits for: some frames by their ids, or the `latest` few."""
+    """A release that somebody waits for: some frames by their ids, or the `latest` few; `latest` counts them either way."""
 
     app: Principal
     person: str
@@ -49,15 +49,18 @@ class Releases:
 
     def give(self, app: Principal, person: str, frames: Sequence[str] | None, latest: int | None) -> Release:
         """Release some frames, by their ids or the latest few; a refusal is logged, and gives nothing."""
-        if (frames is None) == (latest is None):
-            raise InputError("name frames, or how many of the latest: one of the two.")
         asked = (latest or 0) if frames is None else len(frames)
-        if not 1 <= asked <= MOST_FRAMES:
-            raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
         try:
+            if (frames is None) == (latest is None):
+                raise InputError("name frames, or how many of the latest: one of the two.")
+            if not 1 <= asked <= MOST_FRAMES:
+                raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
             released = self._released(_Asked(app, person, frames, asked))
-        except PrivacyError as error:
-            self._log.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": str(error)})
+        except BlindsightError as error:
+            reason = (
+                f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
+            )  # not what was sent
+            self._log.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": reason})
             raise
         grant = released.grant
         return Release(grant.number, released.rows.tolist(), grant.public if grant.mode == "included" else None)
@@ -69,8 +72,11 @@ class Releases:
 
     def _wanted(self, asked: _Asked) -> Wanted:
         def features() -> Features:
-            if asked.frames is None:
+            if asked.frames is not None:
+                return self._frames.features(asked.person, asked.frames)
+            try:
                 return self._frames.latest(asked.person, asked.latest)
-            return self._frames.features(asked.person, asked.frames)
+            except InputError:  # whose sentence would tell how many there are
+                raise InputError("there are not so many frames of this person. Ask for fewer.") from None
 
-        return Wanted(asked.person, asked.app.name, features, self._frames.pipeline)
+        return Wanted(asked.person, asked.app.name, features, self._frames.pipeline, asked.latest)

@@ -22,12 +22,16 @@ from blindsight.sift.watch import Watch
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """What an app wants: frames (n, d) of a person, features of a `pipeline`; looked at only if there is a grant."""
+    """What an app wants: frames (n, d) of a person, features of a `pipeline`; looked at only if there is a grant.
+
+    Where it is known beforehand how many frames these are (`count`), only if the budget allows them, too.
+    """
 
     person: str
     app: str
     frames: Callable[[], Features]
     pipeline: str = ""
+    count: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +71,11 @@ def _decided(watch: Watch, wanted: Wanted, taken: int) -> tuple[Released, dict[s
             f"these features come from pipeline {wanted.pipeline!r}; sifts here are verified for "
             f"{watch.data.pipeline!r}."
         )
+    used = watch.register.frames_to(wanted.person, wanted.app) + taken
+    if wanted.count is not None:
+        grant.budget.fresh(used, wanted.count)  # or it is refused here
     rows = check_shape(wanted.frames(), watch.data.dimension)
     asked = int(rows.shape[0])
-    used = watch.register.frames_to(wanted.person, wanted.app) + taken
     fresh = grant.budget.fresh(used, asked)
     released = _sifted(watch.store, grant, rows, fresh, last=used + fresh >= grant.budget.frames)
     told = {"grant": grant.number, "person": wanted.person, "app": wanted.app, "sift": grant.sift}

@@ -241,6 +241,14 @@ def test_a_rejected_sift_tells_its_app_the_verdict_alone(service: Any) -> None:
 # --- what an app can ever see ---
 
 
+def test_statements_tell_no_app_what_a_person_hides(service: Any) -> None:
+    service.grant()
+    told = service.call("weather", "GET", "/v1/statements")
+    assert len(told.json()["statements"]) == 1
+    assert "smiling" not in told.text
+    assert "smiling" in service.call("ann", "GET", "/v1/statements").text
+
+
 def every_number(value: Any) -> list[float]:
     if isinstance(value, dict):
         return [number for part in value.values() for number in every_number(part)]
@@ -336,6 +344,7 @@ def test_runs_are_shown_without_paths_or_models(service: Any) -> None:
     (folder / "statement.json").write_text(statement.to_json())
     assert service.as_("ann").run("digits").finished
     assert service.as_("ann").statements()["run digits"]["headline"] == "Nothing is proven"
+    assert "run digits" not in service.as_("weather").statements()
     (folder / "run.json").write_text("{")
     damaged = service.call("ann", "GET", "/v1/runs/digits")
     assert damaged.status_code == 503

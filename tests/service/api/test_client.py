@@ -1,6 +1,7 @@
 """The typed client goes through the whole life of a grant; what a service refuses are the library's own errors."""
 
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ from PIL import Image
 from blindsight.client import Client, Hit, sift_document
 from blindsight.errors import InputError, PrivacyError, ServiceError, UnknownNameError
 from blindsight.service.log import verify_export
+from blindsight.service.shelf import Shelf
 from blindsight.service.siftjson import sift_from_json
 
 
@@ -82,7 +84,8 @@ def test_a_kind_that_is_no_text_is_unknown(kind: Any) -> None:
         sift_from_json({"kind": kind}, pipeline="p", dimension=1)
 
 
-def test_a_query_may_not_be_a_bomb(service: Any, local_index: np.ndarray) -> None:
+def test_a_query_may_not_be_a_bomb(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shelf, "index", lambda self, name: SimpleNamespace(mode="local", side=8))
     stream = io.BytesIO()
     Image.new("1", (4_001, 4_000)).save(stream, "PNG")
     with pytest.raises(InputError, match="more than 16,000,000 pixels"):
