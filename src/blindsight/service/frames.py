@@ -3,7 +3,8 @@
 *The guarantee.* A picture is decoded within bounds on its bytes and pixels before anything is allocated for it, and at
 most two at once; only upright pixels and their features are kept, without whatever else the file said (place, camera,
 time). Both are in one file of mode 0600, which is whole before its row is in the database; a file without a row, left
-by a kill or a deletion that was cut short, is removed at the next start. Names from outside never become part of a path.
+by a kill or a deletion that was cut short, is removed at the next start. Names from outside never become part of a
+path.
 """
 
 import hashlib

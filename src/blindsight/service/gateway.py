@@ -126,7 +126,7 @@ class Gateway:
         return gateway
 
     def recover(self) -> None:
-        """Take up what the last process left: jobs that were running, and grants that should have ended or wait for their review."""
+        """Take up what the last process left: jobs that ran, and grants that must end or wait for their review."""
         self.jobs.recover()
         for gone in self.principals.list():
             if gone.revoked is not None:

@@ -32,7 +32,7 @@ class Release:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A release that somebody waits for: some frames by their ids, or the `latest` few; `latest` counts them either way."""
+    """A release that somebody waits for: frames by their ids, or the latest few; `latest` is how many, either way."""
 
     app: Principal
     person: str
@@ -57,9 +57,8 @@ class Releases:
                 raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
             released = self._released(_Asked(app, person, frames, asked))
         except BlindsightError as error:
-            reason = (
-                f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
-            )  # not what was sent
+            # A name that is not known is whatever was sent, which the log might have to refuse.
+            reason = f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
             self._log.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": reason})
             raise
         grant = released.grant
