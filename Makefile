@@ -20,12 +20,12 @@ demo: $(VENV)/.base  ## set up, run the whole story on bundled data, write out/r
 test: $(VENV)/.all  ## set up with every extra; lint, types, import contract, fast tests
 	@$(MAKE) --no-print-directory check
 	@tools/browser.sh
-	$(BIN)/python -m pytest
+	@tools/test.sh $(BIN)/python
 
 test-all: $(VENV)/.all  ## the same with the slow tests
 	@$(MAKE) --no-print-directory check
 	@tools/browser.sh
-	$(BIN)/python -m pytest -m "slow or not slow"
+	@tools/test.sh $(BIN)/python -m "slow or not slow"
 
 check: $(VENV)/.all  ## lint, types, import contract, lock file, generated reference
 	$(BIN)/ruff check .

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Run the tests in two processes side by side, one for each core: tools/test.sh PYTHON [options of pytest].
+# The output of the one that runs in the background comes whole when both have ended.
+python=$1
+shift
+log=$(mktemp)
+trap 'kill $! 2>/dev/null; rm -f "$log"' EXIT
+"$python" -m pytest "$@" src tests/audit tests/learn tests/search tests/sift >"$log" 2>&1 &
+"$python" -m pytest "$@" tests --ignore=tests/audit --ignore=tests/learn --ignore=tests/search --ignore=tests/sift
+status=$?
+wait $! || status=1
+cat "$log"
+exit $status
