@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.contest import ContestRow
     from blindsight.learn.rounds import RoundReport
+    from blindsight.learn.runs import OnRound
     from blindsight.learn.study import Sharing, Study
     from blindsight.statement import PrivacyStatement
 
@@ -91,21 +92,12 @@ def learn_encrypted(
         random_state=seed,
         record=True,
     )
-    live = LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)
-    played: list[RoundReport] = []
-
-    def after_round(report: "RoundReport") -> None:
-        played.append(report)
-        if len(played) == report.round:  # of a resumed run the rounds before are known only when it ends
-            _write_history(out, played)
-        live.row(_cells(report))
-
     learner.fit(
         study.owners,
         public=study.public,
         validation=study.test,
         checkpoint=out / "checkpoint" if resume else None,
-        on_round=after_round,
+        on_round=_told_and_kept(out, LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)),
     )
     _write_history(out, learner.history_)
     learner.model_.save(out / "model.npz")
@@ -228,6 +220,19 @@ def learn_compare(
     cells = [(row.method, f"{row.score:.3f}", f"{row.seconds:.1f}", _megabytes(row), _privacy(row)) for row in rows]
     document = {"methods": [_contest_document(row) for row in rows]}
     show(document, table(f"Learning {data}", columns, cells, numbers=columns[1:4]))
+
+
+def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
+    """Return what shows every round and keeps it for whoever watches the folder."""
+    played: list[RoundReport] = []
+
+    def after_round(report: "RoundReport") -> None:
+        played.append(report)
+        if len(played) == report.round:  # of a resumed run the rounds before are known only when it ends
+            _write_history(out, played)
+        live.row(_cells(report))
+
+    return after_round
 
 
 def _prepare(out: Path, scheme: str, key_bits: int, sparsity: float) -> None:
