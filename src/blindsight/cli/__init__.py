@@ -12,7 +12,7 @@ from typing import Annotated
 import click
 import typer
 
-from blindsight.cli import audit, data, demo, learn, ledger, search, serve, sift
+from blindsight.cli import audit, data, demo, federation, learn, ledger, search, serve, sift
 from blindsight.cli.terminal import Settings, show_error, show_version, show_warning
 from blindsight.errors import BlindsightError, InputError
 
@@ -33,6 +33,7 @@ app.add_typer(search.app, name="search")
 app.add_typer(sift.app, name="sift")
 app.command("audit")(audit.audit)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(federation.app, name="federation")
 app.command("serve")(serve.serve)
 app.command("verify-log")(serve.verify_log)
 app.add_typer(serve.tokens, name="token")

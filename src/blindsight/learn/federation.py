@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
@@ -191,26 +192,35 @@ class Federation:
         proposals, absent = {}, {}
         for place, name in enumerate(self.owners):
             progress(f"round {number}: training", place, len(self.owners))
-            seed = int(np.random.SeedSequence((state.seed, number, place)).generate_state(1, np.uint64)[0])
+            seed = owner_seed(state.seed, number, place)
             try:
-                proposals[name] = _checked(self.learner.propose(name, state.shared, state.memories[name], seed))
+                proposals[name] = finite(self.learner.propose(name, state.shared, state.memories[name], seed))
             except (BlindsightError, OSError, MemoryError) as error:
                 absent[name] = str(error) or type(error).__name__
         progress(f"round {number}: adding up", len(self.owners), len(self.owners))
         return proposals, absent
 
     def _remembered(self, proposal: Proposal, sent: Array, name: str, result: RoundResult) -> Memory:
-        """Return what an owner remembers: to what it held back comes all that did not arrive in the sum."""
-        if proposal.memory.held is None:
-            return proposal.memory
-        arrived = np.zeros_like(sent)
-        if name in result.contributors:
-            arrived = self.session.terms.values(self.session.terms.integers(sent))
-            arrived[result.withheld] = 0
-        return replace(proposal.memory, held=proposal.memory.held + (proposal.sent - arrived))
+        entered = np.full(sent.shape, name in result.contributors)
+        entered[result.withheld] = False
+        return remembered(proposal, self.session.terms.values(self.session.terms.integers(sent)), entered)
 
 
-def _checked(proposal: Proposal) -> Proposal:
+def owner_seed(seed: int, round: int, place: int) -> int:
+    """Return the seed of one owner, by its place among the users, in one round of a run."""
+    return int(np.random.SeedSequence((seed, round, place)).generate_state(1, np.uint64)[0])
+
+
+def finite(proposal: Proposal) -> Proposal:
+    """Return a proposal that can be sent; one with NaN or infinity raises."""
     if not np.isfinite(proposal.sent).all():
         raise InputError("its update is not finite. Look for extreme values among its features.")
     return proposal
+
+
+def remembered(proposal: Proposal, rounded: Array, entered: NDArray[np.bool_]) -> Memory:
+    """Return what an owner remembers: to what it held back comes all that did not enter the sum as `rounded`."""
+    if proposal.memory.held is None:
+        return proposal.memory
+    arrived = np.where(entered, rounded, 0.0)
+    return replace(proposal.memory, held=proposal.memory.held + (proposal.sent - arrived))

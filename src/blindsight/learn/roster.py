@@ -7,7 +7,7 @@ so whoever carries the messages can lose them, but not change them, swap them or
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Annotated, TypeVar
 
@@ -60,10 +60,26 @@ class Roster:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of everything agreed."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+    def to_bytes(self) -> bytes:
+        """Return the roster as a message; it holds no secret."""
         parties = sorted(self.keys)
         keys = [self.keys[party] for party in parties]
-        message = _RosterMessage(**asdict(self.terms), parties=tuple(parties), keys=tuple(keys))
-        return hashlib.sha256(encode(message)).digest()
+        return encode(_RosterMessage(**asdict(self.terms), parties=tuple(parties), keys=tuple(keys)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Roster":
+        """Read what `to_bytes` wrote; `MessageError` on anything else. Nothing in it proves that it can be trusted."""
+        message = decode(data, _RosterMessage)
+        try:
+            terms = SumTerms(**{field.name: getattr(message, field.name) for field in fields(SumTerms)})
+            roster = cls(terms, dict(zip(message.parties, message.keys, strict=False)))
+        except InputError as error:
+            raise MessageError(f"the roster is not one: {error}") from error
+        if roster.to_bytes() != data:
+            raise MessageError("the roster is not one: it has not one key for each party, in the order of names.")
+        return roster
 
     def open(
         self,

@@ -116,12 +116,13 @@ def test_rounding_and_range_of_the_sum_are_remembered(begin: Callable[..., Run])
     session = opened("plain", fraction_bits=6, slot_bits=8)  # at most 31 / 64, in steps of 1/64
     server, participants, turns = begin(session=session, batches=1, random_state=0)
     for participant in participants:
-        participant._residual = np.linspace(-2, 2, SIZE, dtype=np.float32)
+        residual = np.linspace(-2, 2, SIZE, dtype=np.float32)
+        participant._state = replace(participant._state, residual=residual)
     start = server.parameters
     before = [participant.parameters for participant in participants]
     turns.turn()
     wanted = sum(p.parameters - b + np.linspace(-2, 2, SIZE) for p, b in zip(participants, before, strict=True))
-    held = sum(participant._residual for participant in participants)
+    held = sum(participant._state.residual for participant in participants)
     np.testing.assert_allclose(server.parameters - start + held, wanted, atol=1e-5)
     assert np.abs(server.parameters - start).max() == pytest.approx(4 * turns.limit)
 
@@ -135,7 +136,7 @@ def test_places_that_were_withheld_are_remembered(begin: Callable[..., Run]) -> 
     assert 0 < result.withheld.size < SIZE
     assert (server.parameters[result.withheld] == start[result.withheld]).all()
     wanted = sum(p.parameters - b for p, b in zip(participants, before, strict=True))
-    held = sum(participant._residual for participant in participants)
+    held = sum(participant._state.residual for participant in participants)
     np.testing.assert_allclose(server.parameters - start + held, wanted, atol=1e-5)
 
 
@@ -163,7 +164,7 @@ def test_shared_noise_needs_as_many_contributors(begin: Callable[..., Run]) -> N
         begin(sharing=shared(), together=4)
     session = opened("masks", minimum=4, fraction_bits=22)
     server, participants, turns = begin(sharing=shared(), together=4, session=session)
-    participants[0].spent = True
+    participants[0]._state = replace(participants[0]._state, spent=True)
     with pytest.raises(PrivacyError, match="a sum needs 4"):
         turns.turn()
     assert server.version == 0
@@ -181,7 +182,7 @@ def test_if_too_few_contributions_arrive_nothing_is_opened(begin: Callable[..., 
         turns.turn()
     np.testing.assert_array_equal(server.parameters, start)
     assert all(participant.ready for participant in participants)  # their contributions were withdrawn
-    held = [participant._residual for participant in participants]
+    held = [participant._state.residual for participant in participants]
     assert all(residual is not None and residual.any() for residual in held)
     lost.clear()
     turns.turn()

@@ -180,7 +180,7 @@ def test_with_residuals_all_is_sent_in_the_end(make_server: Make, join: Join) ->
         total += ann.parameters - before
         ann.settle(server.receive(upload))
         moved = server.parameters - start
-        held = ann._residual
+        held = ann._state.residual
         assert held is not None
         np.testing.assert_allclose(moved + held, total, atol=1e-5)
     assert np.abs(held).max() > 0.01  # the bound mattered
@@ -219,8 +219,8 @@ def test_noise_is_not_taken_back(make_server: Make, join: Join) -> None:
     upload = ann.train()
     assert np.abs(sent(upload).values - (ann.parameters - before)).max() > 10
     ann.settle(server.receive(upload))
-    assert ann._residual is not None
-    np.testing.assert_allclose(ann._residual, 0, atol=1e-6)
+    assert ann._state.residual is not None
+    np.testing.assert_allclose(ann._state.residual, 0, atol=1e-6)
 
 
 # --- uploads under way ---
@@ -250,7 +250,7 @@ def test_a_lost_receipt_is_had_by_sending_again(make_server: Make, join: Join) -
     server.receive(ann.train())  # and its receipt is lost
     ann.settle(server.receive(ann.resend()))
     assert server.version == 2
-    np.testing.assert_array_equal(ann._residual, told._residual)  # nothing is sent twice
+    np.testing.assert_array_equal(ann._state.residual, told._state.residual)  # nothing is sent twice
 
 
 def test_a_lost_upload_stays_under_way_and_can_be_sent_again(make_server: Make, join: Join) -> None:
@@ -524,6 +524,6 @@ def test_a_participant_keeps_its_secrets(make_server: Make, join: Join) -> None:
     ann = join(make_server())
     ann.train()
     assert repr(ann) == "<Participant, hidden>"
-    assert repr(ann._under_way) == "<_UnderWay, hidden>"
+    assert repr(ann._state.under_way) == "<UnderWay, hidden>"
     with pytest.raises(PrivacyError, match="cannot be pickled"):
         pickle.dumps(ann)

@@ -158,8 +158,8 @@ def test_after_a_damaged_receipt_the_next_download_tells(make_server: Make, join
         assert [exchange.refused for exchange in exchanges] == [None] * 3
         assert [exchange.staleness for exchange in exchanges] == [None if garbled else 0] * 3
         assert server.version == 3
-        assert ann._residual is not None
-        found.append((server.parameters.tobytes(), ann._residual.tobytes()))
+        assert ann._state.residual is not None
+        found.append((server.parameters.tobytes(), ann._state.residual.tobytes()))
     assert found[0] == found[1]  # nothing is sent twice
 
 

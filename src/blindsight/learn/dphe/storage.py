@@ -8,11 +8,11 @@ was never acknowledged and is cut off when the journal is opened.
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from blindsight.crypto.wire import HEADER_BYTES, M, Message, announced_bytes, decode, encode
+from blindsight.crypto.wire import HEADER_BYTES, MAX_BYTES, M, Message, announced_bytes, decode, encode
 from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.files import atomic_writer, storage_errors
 
@@ -25,8 +25,13 @@ def refuse_to_overwrite(path: Path | None) -> None:
 
 def write_state(path: Path, state: Message) -> None:
     """Replace the state file by one that holds `state`."""
+    blob = encode(state)
+    if len(blob) > MAX_BYTES:
+        raise StorageError(
+            f"a state of {len(blob)} bytes is too long for {path}: at most {MAX_BYTES} can be read again."
+        )
     with atomic_writer(path, private=True) as stream:
-        stream.write(encode(state))
+        stream.write(blob)
 
 
 def read_state(path: Path, kind: type[M]) -> M:
@@ -34,9 +39,16 @@ def read_state(path: Path, kind: type[M]) -> M:
     with storage_errors("read", path), path.open("rb") as stream:
         _refuse_if_public(path, stream.fileno())
         data = stream.read()
-    try:
+    with state_errors(path):
         return decode(data, kind)
-    except MessageError as error:
+
+
+@contextmanager
+def state_errors(path: Path) -> Iterator[None]:
+    """Turn what is wrong with the content of a state file into one sentence that names the file."""
+    try:
+        yield
+    except (MessageError, ValueError) as error:
         raise CorruptFileError(f"{path} does not hold what was saved there: {error}") from error
 
 

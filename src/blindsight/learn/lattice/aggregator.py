@@ -1,10 +1,12 @@
 """The aggregator of sums under BFV: adds up vectors that it cannot read, one at a time as they come.
 
 A message that is damaged, forged, late, different from an earlier one, for another round or from a stranger is refused
-with a sentence and changes nothing. Memory is for one encrypted vector, and a receipt per user.
+with a sentence and changes nothing. Memory is for one encrypted vector, and a receipt per user; a journal on disk takes
+the contributions of one round.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from blindsight.crypto.bfv import EncryptedVector, PublicKey, add_all
 from blindsight.crypto.secret import Secret
@@ -12,11 +14,13 @@ from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.answers import Total
+from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite, state_errors
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.lattice.answers import read_answer, read_setup
 from blindsight.learn.lattice.messages import Request, Vouched, checksum
 from blindsight.learn.lattice.receipts import read_receipt
+from blindsight.learn.lattice.states import RoundBegun, RoundClosed
 from blindsight.learn.roster import Roster
 
 
@@ -29,27 +33,60 @@ class _Round:
 
 
 class LatticeAggregator(Secret):
-    """The aggregator."""
+    """The aggregator. With a `path`, a journal holds each accepted contribution before it is acknowledged."""
 
-    def __init__(self, roster: Roster, key: SigningKey, *, record: Record = forget) -> None:
+    def __init__(self, roster: Roster, key: SigningKey, *, path: Path | None = None, record: Record = forget) -> None:
         """Make the aggregator of a run that the roster knows by this signing key."""
         roster.check_identity(AGGREGATOR, key)
+        refuse_to_overwrite(path)
         self.roster = roster
         self.refused = 0
         self._key, self._record = key, record
         self._public: PublicKey | None = None
         self._round: _Round | None = None
+        self._journal = MessageJournal(path) if path else None
+        self._restart_journal(self._public, -1)
+
+    @classmethod
+    def load(cls, path: Path, *, record: Record = forget) -> "LatticeAggregator":
+        """Go on where the aggregator that kept its journal at `path` stopped, in the middle of a round or not."""
+        journal = MessageJournal(path)
+        messages = journal.messages()
+        with state_errors(path):
+            begun = decode(next(messages, b""), RoundBegun)
+            aggregator = cls(Roster.from_bytes(begun.roster), SigningKey(begun.seed))
+            if begun.public_key:
+                aggregator._public = PublicKey.from_bytes(begun.public_key)
+            if begun.round >= 0:
+                aggregator.open(begun.round)
+            for message in messages:
+                aggregator._replay(message)
+        aggregator._journal, aggregator._record = journal, record
+        return aggregator
+
+    @property
+    def round(self) -> int:
+        """The number of the round that was opened last; -1 if none was."""
+        return -1 if self._round is None else self._round.number
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Whose contributions are in this round's sum."""
+        return () if self._round is None else tuple(sorted(self._round.receipts))
 
     def accept(self, setup: bytes) -> None:
         """Receive the encryption key from the key generator."""
         self._record(setup)
-        self._public = read_setup(self.roster, setup, known=self._public)
+        public = read_setup(self.roster, setup, known=self._public)
+        if self._public is None:
+            self._restart_journal(public, self.round)
+            self._public = public
 
     def open(self, round: int) -> None:
         """Begin a round, which must have a higher number than all before; an unfinished one is given up."""
-        last = -1 if self._round is None else self._round.number
-        if round <= last:
-            raise InputError(f"rounds count up from 0: after round {last} there is no round {round}.")
+        if round <= self.round:
+            raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
+        self._restart_journal(self._public, round)
         self._round = _Round(round)
 
     def receive(self, message: bytes) -> None:
@@ -62,15 +99,20 @@ class LatticeAggregator(Secret):
             raise
 
     def close(self) -> bytes:
-        """End the round and return the request to the key generator; with too few users the round stays open."""
+        """End the round and return the request to the key generator; with too few users the round stays open.
+
+        Called again, also after a restart, it asks for the same sum.
+        """
         current, needed = self._started(), self.roster.terms.minimum
         if current.sum is None or len(current.receipts) < needed:
             raise PrivacyError(
                 f"round {current.number} has contributions of {len(current.receipts)} users; a sum needs {needed}. "
                 "Wait for more, or begin a new round."
             )
-        current.closed = True
-        receipts = tuple(current.receipts[user] for user in sorted(current.receipts))
+        if not current.closed:
+            self._append(encode(RoundClosed(current.number)))
+            current.closed = True
+        receipts = tuple(current.receipts[user] for user in self.users)
         vector = current.sum.to_bytes()
         request = Request(self.roster.digest, current.number, checksum(vector), receipts)
         return encode(Vouched(self._key.sign(encode(request), author=AGGREGATOR), vector))
@@ -80,7 +122,7 @@ class LatticeAggregator(Secret):
         self._record(answer)
         current = self._started()
         total = read_answer(self.roster, answer, round=current.number)
-        if not current.closed or total.users != tuple(sorted(current.receipts)):
+        if not current.closed or total.users != self.users:
             raise MessageError("the answer names other users than the request did.")
         return total
 
@@ -103,8 +145,25 @@ class LatticeAggregator(Secret):
         vector = public.read_vector(contribution.vector)
         if vector.terms != 1 or len(vector) != self.roster.terms.dimension:
             raise MessageError(f"the vector of {user!r} has the wrong length, or is a sum already.")
-        current.sum = vector if current.sum is None else add_all([current.sum, vector])
-        current.receipts[user] = contribution.envelope
+        total = vector if current.sum is None else add_all([current.sum, vector])
+        self._append(message)
+        current.sum, current.receipts[user] = total, contribution.envelope
+
+    def _replay(self, message: bytes) -> None:
+        """Do again what a record of the journal stands for."""
+        if isinstance(decode(message, RoundClosed, Vouched), RoundClosed):
+            self._started().closed = True
+        else:
+            self._take_in(message)
+
+    def _restart_journal(self, public: PublicKey | None, round: int) -> None:
+        if self._journal is not None:
+            key = public.to_bytes() if public else b""
+            self._journal.restart(RoundBegun(self.roster.to_bytes(), self._key.secret_bytes(), key, round))
+
+    def _append(self, message: bytes) -> None:
+        if self._journal is not None:
+            self._journal.append(message)
 
     def _started(self) -> _Round:
         if self._round is None:

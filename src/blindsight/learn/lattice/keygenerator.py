@@ -1,41 +1,80 @@
 """The key generator of sums under BFV: reads one sum a round, for users it can name.
 
 It could decrypt anything, so it answers the aggregator alone, once a round, for the signed receipts of at least
-`SumTerms.minimum` users, and on record. The same users' request, repeated, gets the same answer, whatever ciphertext
-comes with it; another request for that round is refused, and so is every earlier round. A sum that these users cannot
-have is not released, and uses up the round, because an error also tells something about what was decrypted.
+`SumTerms.minimum` users, and on record; with a `path`, the record is on disk before the answer leaves. The same users'
+request, repeated, gets the same answer, whatever ciphertext comes with it; another request for that round is refused,
+and so is every earlier round. A sum that these users cannot have is not released, and uses up the round, because an
+error also tells something about what was decrypted.
 """
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from blindsight.crypto.bfv import SecretKey, generate_keys
+from blindsight.crypto.bfv import EncryptedVector, SecretKey, generate_keys
 from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
+from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.lattice.answers import SETUP_ROUND
 from blindsight.learn.lattice.messages import Answer, Request, Setup, Vouched, checksum
 from blindsight.learn.lattice.receipts import contributors
+from blindsight.learn.lattice.states import GeneratorState
 from blindsight.learn.residues import to_residues
 from blindsight.learn.roster import Roster, RoundMessage
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _Memory:
+    round: int = -1
+    request: bytes = b""  # digest of the receipts that were answered
+    answer: bytes = b""
+    log: tuple[str, ...] = ()
+
+
 class LatticeKeyGenerator(Secret):
-    """The key generator."""
+    """The key generator. With a `path`, its state is on disk before anything that depends on it is returned."""
 
     def __init__(
-        self, roster: Roster, key: SigningKey, *, secret: SecretKey | None = None, record: Record = forget
+        self,
+        roster: Roster,
+        key: SigningKey,
+        *,
+        secret: SecretKey | None = None,
+        path: Path | None = None,
+        record: Record = forget,
     ) -> None:
         """Generate the keys of a run; an existing pair may be given."""
         roster.check_identity(KEY_GENERATOR, key)
+        refuse_to_overwrite(path)
         self.roster = roster
-        self.log: tuple[str, ...] = ()
-        self._key, self._record = key, record
+        self._key, self._path, self._record = key, path, record
         terms = roster.terms
         self._secret = secret or generate_keys(max_sum=terms.max_integer * len(terms.users))
-        self._round, self._receipts, self._answer = -1, frozenset[bytes](), b""
+        self._memory = _Memory()
+        self._remember()
+
+    @classmethod
+    def load(cls, path: Path, *, record: Record = forget) -> "LatticeKeyGenerator":
+        """Go on where the key generator that kept its state at `path` stopped."""
+        state = read_state(path, GeneratorState)
+        with state_errors(path):
+            secret = SecretKey.from_secret_bytes(state.secret_key)
+            generator = cls(Roster.from_bytes(state.roster), SigningKey(state.seed), secret=secret, record=record)
+        generator._memory = _Memory(state.round, state.request, state.answer, state.log)
+        generator._path = path
+        return generator
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """A sentence for every round that was decrypted."""
+        return self._memory.log
 
     @property
     def degree(self) -> int:
@@ -49,34 +88,54 @@ class LatticeKeyGenerator(Secret):
     def answer(self, request: bytes) -> bytes:
         """Decrypt the sum that the aggregator asks for and return the answer, for everyone."""
         self._record(request)
-        vouched = decode(request, Vouched)
+        vouched, memory = decode(request, Vouched), self._memory
         _, message = self.roster.open(vouched.envelope, Request, round=None, authors=[AGGREGATOR])
         round = message.round
         key = bytes.fromhex(self._secret.public.fingerprint)
         users = contributors(self.roster, message.receipts, key=key, round=round)
-        receipts = frozenset(message.receipts)
-        if round == self._round and receipts == self._receipts and self._answer:
-            return self._answer
-        if round <= self._round:
+        receipts = hashlib.sha256(b"".join(sorted(message.receipts))).digest()
+        if round == memory.round and receipts == memory.request and memory.answer:
+            return memory.answer
+        if round <= memory.round:
             raise PrivacyError(
-                f"round {round} is over: a round is decrypted once, and the last was round {self._round}. "
+                f"round {round} is over: a round is decrypted once, and the last was round {memory.round}. "
                 "Begin a new round."
             )
-        if checksum(vouched.vector) != message.checksum:
-            raise MessageError("the request is for another vector than it came with.")
-        vector = self._secret.public.read_vector(vouched.vector)
-        if vector.terms != len(users) or len(vector) != self.roster.terms.dimension:
-            raise MessageError("the encrypted sum has another length, or another number of terms than receipts.")
-        self._round, self._receipts, self._answer = round, receipts, b""
-        sums = self._secret.decrypt(vector)
+        sums = self._secret.decrypt(self._encrypted_sum(vouched.vector, message.checksum, len(users)))
         if (np.abs(sums) > len(users) * self.roster.terms.max_integer).any():
-            self.log += (f"round {round}: nothing was released",)
+            entry = f"round {round}: nothing was released"
+            self._remember(round=round, request=receipts, answer=b"", log=(*memory.log, entry))
             raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
-        self._answer = self._signed(
-            Answer(self.roster.digest, round, users, to_residues(sums, self.roster.terms).tobytes())
-        )
-        self.log += (f"round {round}: the sum of {', '.join(users)} was released",)
-        return self._answer
+        residues = to_residues(sums, self.roster.terms).tobytes()
+        answer = self._signed(Answer(self.roster.digest, round, users, residues))
+        entry = f"round {round}: the sum of {', '.join(users)} was released"
+        self._remember(round=round, request=receipts, answer=answer, log=(*memory.log, entry))
+        return answer
+
+    def _encrypted_sum(self, data: bytes, signed: bytes, terms: int) -> EncryptedVector:
+        """Read the vector of a request, which must be the one whose checksum was signed and have so many terms."""
+        if checksum(data) != signed:
+            raise MessageError("the request is for another vector than it came with.")
+        vector = self._secret.public.read_vector(data)
+        if vector.terms != terms or len(vector) != self.roster.terms.dimension:
+            raise MessageError("the encrypted sum has another length, or another number of terms than receipts.")
+        return vector
 
     def _signed(self, message: RoundMessage) -> bytes:
         return self._key.sign(encode(message), author=KEY_GENERATOR)
+
+    def _remember(self, **changes: Any) -> None:
+        """Adopt a new state once it is on disk."""
+        memory = replace(self._memory, **changes)
+        if self._path is not None:
+            state = GeneratorState(
+                roster=self.roster.to_bytes(),
+                seed=self._key.secret_bytes(),
+                secret_key=self._secret.secret_bytes(),
+                round=memory.round,
+                request=memory.request,
+                answer=memory.answer,
+                log=memory.log,
+            )
+            write_state(self._path, state)
+        self._memory = memory

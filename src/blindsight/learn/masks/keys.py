@@ -6,13 +6,14 @@ All are drawn afresh for every round, because the secrets of one that drops out 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.crypto.secret import Secret
 from blindsight.crypto.wire import encode
-from blindsight.errors import MessageError
+from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe.sealing import seal, unseal
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.masks.expansion import agree, expand, public_half
@@ -85,6 +86,17 @@ class RoundKeys(Secret):
         """Draw new ones."""
         self._name, self._roster, self._round = name, roster, round
         self._channel, self._mask, self._seed = (source(SECRET_BYTES) for _ in range(3))
+
+    def secret_bytes(self) -> bytes:
+        """Return all three, for the owner's own storage (mode 0600)."""
+        return self._channel + self._mask + self._seed
+
+    @classmethod
+    def from_secret_bytes(cls, data: bytes, name: str, roster: Roster, round: int) -> "RoundKeys":
+        """Take what `secret_bytes` returned."""
+        if len(data) != 3 * SECRET_BYTES:
+            raise InputError(f"the secrets of a round have {3 * SECRET_BYTES} bytes; got {len(data)}.")
+        return cls(name, roster, round, BytesIO(data).read)
 
     def advertisement(self) -> Advertisement:
         """Return the public side."""

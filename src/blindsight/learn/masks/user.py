@@ -3,12 +3,13 @@
 It trusts the server with nothing but to add: keys come signed from their owners, shares are sealed for their receivers,
 and it opens one lock of each upload, once, and only for a sum of enough users. Each step of a round is done once: asked
 again in the same words it answers the same, asked in others it refuses (two requests could open both locks; two updates
-under one mask would tell their difference).
+under one mask would tell their difference). With a `path` that holds whenever it is killed and loaded again.
 """
 
 import hashlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,31 +19,22 @@ from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.answers import Total
+from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
-from blindsight.learn.masks.keys import Peers, RoundKeys, Shares, read_directory
+from blindsight.learn.masks.keys import Peers, RoundKeys, read_directory
 from blindsight.learn.masks.messages import Delivery, Result, Reveal, SealedShares, UnmaskRequest, Upload
+from blindsight.learn.masks.userstate import STEPS, Round, UserState, round_of, state_of
 from blindsight.learn.residues import read_residues, to_integers
 from blindsight.learn.roster import Roster, RoundMessage, RoundMessageT
 from blindsight.rng import ByteSource, system_bytes
 
-_STEPS = ("advertise", "share", "mask", "unmask")
-
-
-@dataclass(eq=False, repr=False)
-class _Round:
-    """What a user remembers of the round it is in."""
-
-    number: int
-    keys: RoundKeys
-    done: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)  # step: digest of what was asked, answer
-    held: dict[str, Shares] = field(default_factory=dict)  # by whose they are
-    survivors: tuple[str, ...] = ()
-    peers: Peers | None = None
+_Answer = tuple[RoundMessage, Round]
+"""What a user sends at a step, and the round as it is after that step."""
 
 
 class MaskUser(Secret):
-    """One user."""
+    """One user. With a `path`, its state is on disk before anything that depends on it is returned."""
 
     def __init__(
         self,
@@ -50,30 +42,45 @@ class MaskUser(Secret):
         roster: Roster,
         key: SigningKey,
         *,
+        path: Path | None = None,
         source: ByteSource = system_bytes,
         record: Record = forget,
     ) -> None:
         """Make the user of a run that the roster knows by this signing key."""
         roster.check_identity(name, key)
+        refuse_to_overwrite(path)
         self.name, self.roster = name, roster
-        self._key, self._source, self._record = key, source, record
-        self._round: _Round | None = None
+        self._key, self._path, self._source, self._record = key, path, source, record
+        self._round: Round | None = None
+        self._keep(None)
+
+    @classmethod
+    def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "MaskUser":
+        """Go on where the user that kept its state at `path` stopped, in the middle of a round or not."""
+        state = read_state(path, UserState)
+        with state_errors(path):
+            roster = Roster.from_bytes(state.roster)
+            user = cls(state.user, roster, SigningKey(state.seed), source=source, record=record)
+            user._round = round_of(state, roster)
+        user._path = path
+        return user
 
     def advertise(self, round: int) -> bytes:
         """Begin a round with new keys (step 0); an unfinished round is given up."""
         last = -1 if self._round is None else self._round.number
         if round < max(last, 0):
             raise InputError(f"rounds count up from 0: after round {last} there is no round {round}.")
-        if self._round is None or round > last:
-            self._round = _Round(round, RoundKeys(self.name, self.roster, round, self._source))
-        return self._once("advertise", b"", self._round.keys.advertisement)
+        current = self._round
+        if current is None or round > last:
+            current = Round(round, RoundKeys(self.name, self.roster, round, self._source))
+        return self._once(current, "advertise", b"", lambda: (current.keys.advertisement(), current))
 
     def share(self, directory: bytes) -> bytes:
         """Seal a share of this round's secrets for everyone in the directory (step 1)."""
         self._record(directory)
         current = self._started()
 
-        def answer() -> RoundMessage:
+        def answer() -> _Answer:
             peers = read_directory(self.roster, directory, round=current.number)
             if peers.keys.get(self.name) != current.keys.advertisement():
                 raise MessageError(f"the directory has other keys for {self.name!r} than its own.")
@@ -81,10 +88,10 @@ class MaskUser(Secret):
             shares = current.keys.shares(peers, self._source)
             others = [name for name in peers.keys if name != self.name]
             sealed = [current.keys.seal(shares[name], name, peers, self._source) for name in others]
-            current.peers, current.held = peers, {self.name: shares[self.name]}
-            return SealedShares(self.roster.digest, current.number, tuple(others), tuple(sealed))
+            after = replace(current, directory=directory, peers=peers, held={self.name: shares[self.name]})
+            return SealedShares(self.roster.digest, current.number, tuple(others), tuple(sealed)), after
 
-        return self._once("share", directory, answer)
+        return self._once(current, "share", directory, answer)
 
     def mask(self, update: ArrayLike, delivery: bytes) -> bytes:
         """Mask this round's update, encoded in fixed point (step 2)."""
@@ -96,7 +103,7 @@ class MaskUser(Secret):
         integers = self.roster.terms.checked(integers)
         current = self._started()
 
-        def answer() -> RoundMessage:
+        def answer() -> _Answer:
             message, peers = self._from_server(delivery, Delivery), self._peers()
             sealed = dict(zip(message.senders, message.sealed, strict=False))
             if not len(sealed) == len(message.senders) == len(message.sealed):
@@ -106,18 +113,18 @@ class MaskUser(Secret):
             members = tuple(sorted([*sealed, self.name]))
             self._check_enough(members, max(self.roster.terms.minimum, peers.threshold))
             held = {sender: current.keys.unseal(share, sender, peers) for sender, share in sealed.items()}
-            current.held = {self.name: current.held[self.name], **held}
+            after = replace(current, held={self.name: current.held[self.name], **held})
             masked = current.keys.masked(integers, members, peers)
-            return Upload(self.roster.digest, current.number, members, masked.tobytes())
+            return Upload(self.roster.digest, current.number, members, masked.tobytes()), after
 
-        return self._once("mask", hashlib.sha256(delivery).digest() + integers.tobytes(), answer)
+        return self._once(current, "mask", hashlib.sha256(delivery).digest() + integers.tobytes(), answer)
 
     def unmask(self, request: bytes) -> bytes:
         """Reveal a share of one secret of each user (step 4): of its seed if it uploaded, of its mask key if not."""
         self._record(request)
         current = self._started()
 
-        def answer() -> RoundMessage:
+        def answer() -> _Answer:
             message, peers = self._from_server(request, UnmaskRequest), self._peers()
             survivors = set(message.survivors)
             if len(survivors) != len(message.survivors) or not survivors <= set(current.held):
@@ -127,10 +134,10 @@ class MaskUser(Secret):
             self._check_enough(survivors, max(self.roster.terms.minimum, peers.threshold))
             owners = tuple(sorted(current.held))
             shares = [current.held[owner][1 if owner in survivors else 0] for owner in owners]
-            current.survivors = tuple(sorted(survivors))
-            return Reveal(self.roster.digest, current.number, owners, tuple(shares))
+            after = replace(current, survivors=tuple(sorted(survivors)))
+            return Reveal(self.roster.digest, current.number, owners, tuple(shares)), after
 
-        return self._once("unmask", request, answer)
+        return self._once(current, "unmask", request, answer)
 
     def read(self, result: bytes) -> Total:
         """Read the sum of the round."""
@@ -142,19 +149,26 @@ class MaskUser(Secret):
         sums = to_integers(read_residues(message.sums, terms))
         return Total(current.number, message.users, sums, terms.values(sums))
 
-    def _once(self, step: str, asked: bytes, answer: Callable[[], RoundMessage]) -> bytes:
+    def _once(self, current: Round, step: str, asked: bytes, answer: Callable[[], _Answer]) -> bytes:
         """Return the signed answer to what was asked at a step; a step that raises has not been done."""
-        current, digest = self._started(), hashlib.sha256(asked).digest()
+        digest = hashlib.sha256(asked).digest()
         if step in current.done:
             known, sent = current.done[step]
             if known != digest:
                 raise PrivacyError(f"{self.name!r} has done this step of round {current.number} already: {step}.")
             return sent
-        if len(current.done) != _STEPS.index(step):
-            raise InputError(f"the step before comes first: {_STEPS[_STEPS.index(step) - 1]}.")
-        sent = self._key.sign(encode(answer()), author=self.name)
-        current.done[step] = digest, sent
+        if len(current.done) != STEPS.index(step):
+            raise InputError(f"the step before comes first: {STEPS[STEPS.index(step) - 1]}.")
+        message, after = answer()
+        sent = self._key.sign(encode(message), author=self.name)
+        self._keep(replace(after, done={**after.done, step: (digest, sent)}))
         return sent
+
+    def _keep(self, current: Round | None) -> None:
+        """Adopt what is to be remembered once it is on disk."""
+        if self._path is not None:
+            write_state(self._path, state_of(self.name, self.roster, self._key, current))
+        self._round = current
 
     def _from_server(self, envelope: bytes, kind: type[RoundMessageT]) -> RoundMessageT:
         return self.roster.open(envelope, kind, round=self._started().number, authors=[AGGREGATOR])[1]
@@ -163,7 +177,7 @@ class MaskUser(Secret):
         if len(users) < needed:
             raise PrivacyError(f"the round is down to {len(users)} users; {self.name!r} goes on with {needed} or more.")
 
-    def _started(self) -> _Round:
+    def _started(self) -> Round:
         if self._round is None:
             raise InputError("no round has begun. Advertise first.")
         return self._round

@@ -10,45 +10,39 @@ was refused (`withdraw`). Until then it can be sent again, and no other takes it
 With residuals (error feedback), all that was not sent, or was in a withdrawn upload, is added to the next change.
 Without, it stays in the participant's own copy until a download overwrites it, as in the paper.
 
+With a `path`, all it knows is on disk before anything that depends on it leaves it (`participantfile`).
+
 Shokri and Shmatikov 2015, section 5; Bu 2019, section 6. theta_u and gamma are in `Sharing`, theta_d and the batch size
 in `SelectiveTerms`, the learning rate alpha is the trainer's.
 """
 
-import hashlib
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from blindsight.crypto.secret import Secret
 from blindsight.crypto.wire import decode, encode
 from blindsight.dp.ledger import Ledger
-from blindsight.dp.losses import Loss
-from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.learn.selective.accounting import neighbouring, protected_unit, upload_loss
+from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
+from blindsight.learn.selective.accounting import neighbouring, protected_unit
 from blindsight.learn.selective.change import change_between
+from blindsight.learn.selective.joining import check_joining, loss_of_an_upload
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Upload
-from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
-from blindsight.learn.selective.protection import Sharing, protect, remainder
+from blindsight.learn.selective.noise import ParticipantGaussian
+from blindsight.learn.selective.participantfile import Membership, ParticipantFile
+from blindsight.learn.selective.participantstate import ParticipantState, UnderWay
+from blindsight.learn.selective.protection import Sharing, protect
 from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.learn.selective.terms import SelectiveTerms
-from blindsight.learn.selective.trainer import Trainer, check_labels
+from blindsight.learn.selective.trainer import Trainer, check_labels, check_photos
 from blindsight.rng import ByteSource, science, system_bytes
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _UnderWay(Secret):
-    """What is not settled: what there was to send, what of it was sent, and in which upload (none: into a sum)."""
-
-    wanted: Vector
-    update: SparseUpdate
-    upload: bytes = b""
-
-
 class Participant(Secret):
-    """One participant of a run. `spent` tells that the ledger allowed no further upload."""
+    """One participant of a run."""
 
     def __init__(
         self,
@@ -60,62 +54,67 @@ class Participant(Secret):
         ledger: Ledger | None = None,
         random_state: int | np.random.Generator | None = None,
         source: ByteSource = system_bytes,
+        path: Path | None = None,
     ) -> None:
-        """Join a run; the `ledger` is charged for each upload under `scope`, on which the caller sets the budget."""
-        if name not in terms.participants:
-            raise UnknownNameError("participant", name, terms.participants)
-        if trainer.layout.digest != terms.layout:
-            raise InputError(
-                f"{name!r} trains a network of {trainer.layout.dimension} parameters whose names or shapes are not "
-                f"those of the run's, which has {terms.dimension}. Use the same network and version as the server."
-            )
+        """Join a run; the `ledger` is charged for each upload under `scope`, on which the caller sets the budget.
+
+        With a `path`, where no file must be yet, everything the participant knows is kept there (`load`).
+        """
+        check_joining(name, terms, trainer, sharing)
         self.name, self.terms, self.sharing = name, terms, sharing
-        self.spent = False
         self._trainer, self._ledger, self._source = trainer, ledger, source
         self._rng = science(random_state)
-        self._inputs: list[NDArray[Any]] = []
-        self._labels: list[np.int64] = []
-        self._local: Vector | None = None
-        self._version = -1
-        self._sequence = 0  # of the last upload that the server added
-        self._residual: Vector | None = None
-        self._under_way: _UnderWay | None = None
-        self._charged = False  # for the batch trained on last, and all went well
-        self._check_sharing()
-        self._loss = self._loss_of_an_upload()
+        self._loss = loss_of_an_upload(terms, trainer, sharing, counted=ledger is not None)
+        self._state = ParticipantState()
+        self._file: ParticipantFile | None = None
+        if path is not None:
+            self._file = ParticipantFile(path, new=True)
+            try:
+                self._keep(self._state)
+            except BaseException:
+                self._file.close()
+                raise
 
-    def _check_sharing(self) -> None:
-        noise = self.sharing.noise
-        if self.sharing.count(self.terms.dimension) > self.terms.most_values:
-            raise InputError(
-                f"the terms allow {self.terms.most_values} values in an upload; a share of {self.sharing.share} of "
-                f"{self.terms.dimension} parameters is more. Share less."
-            )
-        if isinstance(noise, ParticipantGaussian) and noise.among > self.terms.together:
-            raise PrivacyError(
-                f"noise shared among {noise.among} protects only sums of as many uploads; by the terms sums of "
-                f"{self.terms.together} may be opened. Agree on together={noise.among}."
-            )
-        if isinstance(noise, RecordGaussian):
-            if getattr(self._trainer, "record_noise", None) != noise:
-                raise PrivacyError(
-                    "noise per record is added inside training; this trainer adds none, or another. Give it the same."
-                )
-            if not isinstance(getattr(self._trainer, "epochs", None), int):
-                raise PrivacyError(
-                    "noise per record is counted by how often a training uses a photo, which this trainer does not "
-                    "tell. Give it `epochs`, a whole number."
-                )
+    @classmethod
+    def load(
+        cls,
+        path: Path,
+        *,
+        trainer: Trainer,
+        sharing: Sharing,
+        ledger: Ledger | None = None,
+        source: ByteSource = system_bytes,
+    ) -> "Participant":
+        """Go on where the participant that kept its state at `path` stopped or was killed."""
+        file = ParticipantFile(path, new=False)
+        try:
+            member, state, rng = file.read()
+            itself = cls(member.name, member.terms, trainer, sharing, ledger=ledger, random_state=rng, source=source)
+            if member.counted and ledger is None:
+                raise PrivacyError(f"what {itself.name!r} shares is counted by a ledger. Give it the same one again.")
+            if itself._member.manner != member.manner:
+                raise InputError(f"{itself.name!r} shared in another way so far. Give it the same sharing and trainer.")
+        except BaseException:
+            file.close()
+            raise
+        itself._state, itself._file = state, file
+        return itself
 
-    def _loss_of_an_upload(self) -> Loss | None:
-        steps = self._trainer.epochs if isinstance(self.sharing.noise, RecordGaussian) else 1
-        loss = upload_loss(self.sharing, dimension=self.terms.dimension, steps=steps)
-        if loss is None and self._ledger is not None:
-            raise PrivacyError(
-                "nothing is proven of what is shared this way, so a ledger cannot count it. Use Gaussian noise, or no "
-                "ledger."
-            )
-        return loss
+    def close(self) -> None:
+        """Let another process work with the file; this participant changes no more."""
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def _member(self) -> Membership:
+        manner = f"{self.sharing!r}, {self._loss!r}"  # the same loss, or batches would be charged too little for
+        return Membership(self.name, self.terms, manner, counted=self._ledger is not None)
+
+    def _keep(self, state: ParticipantState) -> None:
+        """Go on to another state, which is on disk then; if it cannot be written, stay in this one."""
+        if self._file is not None:
+            self._file.write(self._member, state, self._rng)
+        self._state = state
 
     @property
     def scope(self) -> str:
@@ -130,53 +129,57 @@ class Participant(Secret):
     @property
     def version(self) -> int:
         """The server's version that was downloaded last; -1 if none was."""
-        return self._version
+        return self._state.version
+
+    @property
+    def gathered(self) -> int:
+        """How many photos it was given in all: where to go on in a collection after a restart."""
+        return self._state.gathered
 
     @property
     def waiting(self) -> int:
-        """How many photos have gathered."""
-        return len(self._labels)
+        """How many of them were not trained on yet."""
+        return len(self._state.labels)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the ledger allowed no further upload."""
+        return self._state.spent
+
+    @property
+    def under_way(self) -> bytes:
+        """The upload of unknown fate; empty if there is none."""
+        return b"" if self._state.under_way is None else self._state.under_way.upload
 
     @property
     def ready(self) -> bool:
-        """Whether it can train now: enough photos, budget left, and no upload of unknown fate."""
-        return self.waiting >= self.terms.batch and not self.spent and self._under_way is None
+        """Whether it can train now: enough photos, budget left, and nothing of unknown fate."""
+        return self.waiting >= self.terms.batch and not self.spent and self._state.under_way is None
 
     def gather(self, inputs: ArrayLike, labels: ArrayLike) -> None:
         """Take in new photos and their classes, counted from 0; each is trained on once, in the order of arrival."""
-        try:
-            rows = np.asarray(inputs)
-        except ValueError:
-            raise InputError("photos must all have one shape; got different ones.") from None
-        if rows.ndim < 2 or rows.dtype.kind not in "biuf":
-            raise InputError(f"photos must be rows of numbers, one for each; got {rows.dtype} {rows.shape}.")
-        marks = check_labels(labels, len(rows))
-        if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-            raise InputError("photos must be finite; got NaN or infinity.")
-        if self._inputs and len(rows) and rows.shape[1:] != self._inputs[0].shape:
-            raise InputError(f"photos must have the shape {self._inputs[0].shape} as before; got {rows.shape[1:]}.")
-        self._inputs += list(rows.copy())
-        self._labels += list(marks)
+        state = self._state
+        rows = check_photos(inputs, state.inputs[0].shape if state.inputs else None)
+        self._keep(state.with_photos(rows, check_labels(labels, len(rows))))
 
     def request(self) -> bytes:
         """Ask the server for its most updated parameters; for all at first."""
-        return encode(Request(self.terms.digest, self.name, self._version))
+        return encode(Request(self.terms.digest, self.name, self.version))
 
     def take(self, answer: bytes) -> None:
         """Overwrite its own parameters by the downloaded ones, and settle an upload that the answer speaks of."""
         message = decode(answer, Answer)
         self._check_addressee(message.terms, message.participant)
-        if message.version < self._version:
-            raise MessageError(f"the answer is of version {message.version}; {self._version} is here already.")
-        if self._local is not None and not 0 <= message.sequence - self._sequence <= 1:
-            raise MessageError(f"the answer speaks of upload {message.sequence}; {self._sequence} was the last.")
+        state = self._state
+        if message.version < state.version:
+            raise MessageError(f"the answer is of version {message.version}; {state.version} is here already.")
+        if state.local is not None and not 0 <= message.sequence - state.sequence <= 1:
+            raise MessageError(f"the answer speaks of upload {message.sequence}; {state.sequence} was the last.")
         news = decode_sparse(message.body, self.terms.dimension, max_values=self.terms.dimension)
-        if self._local is None and news.indices.size < self.terms.dimension:
+        if state.local is None and news.indices.size < self.terms.dimension:
             raise MessageError("the first answer must hold all parameters.")
-        self._local, self._version = self._overwritten(news), message.version
-        if message.sequence != self._sequence:
-            self._sequence = message.sequence
-            self._learn_fate(message.upload)
+        state = state.added(message.sequence, message.upload, self.sharing)
+        self._keep(replace(state, local=self._overwritten(news), version=message.version))
 
     def _overwritten(self, news: SparseUpdate) -> Vector:
         """Return its own parameters with the downloaded ones in their places."""
@@ -186,14 +189,6 @@ class Participant(Secret):
         local[news.indices] = news.values
         return local
 
-    def _learn_fate(self, digest: bytes) -> None:
-        """Settle the upload under way if it was added; if a withdrawn one of its number was instead, it cannot be."""
-        if self._under_way is not None and self._under_way.upload:
-            if hashlib.sha256(self._under_way.upload).digest() == digest:
-                self._settle(self._under_way.update)
-            else:
-                self.withdraw()
-
     def train(self) -> bytes:
         """Train on a batch of gathered photos and return the upload; `BudgetExceededError` stops all training."""
         if self.terms.together > 1:
@@ -202,7 +197,7 @@ class Participant(Secret):
             )
         under_way, after = self._prepared(self._rng)
         body = encode_sparse(under_way.update, half=self.sharing.half)
-        upload = encode(Upload(self.terms.digest, self.name, self._sequence + 1, self._version, body))
+        upload = encode(Upload(self.terms.digest, self.name, self._state.sequence + 1, self.version, body))
         self._commit(replace(under_way, upload=upload), after)
         return upload
 
@@ -217,35 +212,33 @@ class Participant(Secret):
 
     def resend(self) -> bytes:
         """Return the upload that is under way, to be sent once more."""
-        if self._under_way is None or not self._under_way.upload:
+        if not self.under_way:
             raise InputError(f"no upload of {self.name!r} is under way.")
-        return self._under_way.upload
+        return self.under_way
 
     def settle(self, receipt: bytes) -> None:
         """Note that the upload under way was added."""
-        message = decode(receipt, Receipt)
+        message, sent = decode(receipt, Receipt), self._state.under_way
         self._check_addressee(message.terms, message.participant)
-        if self._under_way is None or message.upload != hashlib.sha256(self._under_way.upload).digest():
+        if sent is None or not sent.is_the_one_of(message.upload):
             raise MessageError(f"the receipt is for another upload than the one of {self.name!r} under way.")
-        self._sequence += 1
-        self._settle(self._under_way.update)
+        self._keep(self._state.added(self._state.sequence + 1, message.upload, self.sharing))
 
     def entered(self, arrived: SparseUpdate) -> None:
         """Note that a contribution entered its sum, as `arrived`: rounded or cut by the scheme that adds."""
-        if self._under_way is None or self._under_way.upload:
+        sent = self._state.under_way
+        if sent is None or sent.upload:
             raise InputError(f"no contribution of {self.name!r} is under way.")
-        self._settle(arrived)
+        self._keep(self._state.settled(arrived, self.sharing))
 
     def withdraw(self) -> None:
         """Give up the upload under way because it was refused; with residuals, its content goes into the next."""
-        if self._under_way is not None and self.sharing.residual:
-            self._residual = self._under_way.wanted
-        self._under_way = None
+        self._keep(self._state.withdrawn(self.sharing))
 
-    def _prepared(self, rng: np.random.Generator) -> tuple[_UnderWay, Vector]:
+    def _prepared(self, rng: np.random.Generator) -> tuple[UnderWay, Vector]:
         """Return what to upload and the own parameters after training; nothing but the ledger has changed yet."""
         before = self._downloaded()
-        if self._under_way is not None:
+        if self._state.under_way is not None:
             raise InputError(f"an upload of {self.name!r} is under way. Settle, resend or withdraw it first.")
         if self.spent:
             raise BudgetExceededError(f"the budget of {self.scope!r} is spent: it trains no more.")
@@ -253,16 +246,17 @@ class Participant(Secret):
         if self.waiting < batch:
             raise InputError(f"{self.name!r} has gathered {self.waiting} photos; it trains on {batch}. Gather more.")
         self._charge()
-        self._charged = False  # should anything fail from here on, the same photos are charged for once more
+        if self._state.charged:  # should anything fail from here on, the same photos are charged for once more
+            self._keep(replace(self._state, charged=False))
         after = self._trained(before)
         wanted = change_between(before, after)
-        if self._residual is not None:
-            wanted = wanted + self._residual
-        return _UnderWay(wanted, protect(wanted, self.sharing, rng=rng, source=self._source)), after
+        if self._state.residual is not None:
+            wanted = wanted + self._state.residual
+        return UnderWay(wanted, protect(wanted, self.sharing, rng=rng, source=self._source)), after
 
     def _trained(self, before: Vector) -> Vector:
         """Return what the trainer makes of these parameters and the next batch."""
-        inputs, labels = (np.stack(photos[: self.terms.batch]) for photos in (self._inputs, self._labels))
+        inputs, labels = (np.stack(photos[: self.terms.batch]) for photos in (self._state.inputs, self._state.labels))
         after = self._trainer.train(before.copy(), inputs, labels, int(self._rng.integers(2**63)))
         if after.shape != before.shape or after.dtype != np.float32:
             raise InputError(f"a trainer returns {before.size} float32 parameters; got {after.dtype} {after.shape}.")
@@ -277,7 +271,7 @@ class Participant(Secret):
         than its own does (parallel composition; a photo that does not count leaves its place in the batch empty).
         """
         unit = protected_unit(self.sharing)
-        if self._ledger is None or self._loss is None or (unit == "record" and self._charged):
+        if self._ledger is None or self._loss is None or (unit == "record" and self._state.charged):
             return
         try:
             self._ledger.spend(
@@ -286,26 +280,20 @@ class Participant(Secret):
                 unit=unit,
                 neighbours=neighbouring(self.sharing),
                 mechanism=str(self.sharing.noise),
-                purpose=f"upload {self._sequence + 1}",
+                purpose=f"upload {self._state.sequence + 1}",
             )
         except BudgetExceededError:
-            self.spent = True
+            self._keep(replace(self._state, spent=True))
             raise
 
-    def _commit(self, under_way: _UnderWay, after: Vector) -> None:
-        self._under_way, self._local, self._charged = under_way, after, True
-        del self._inputs[: self.terms.batch], self._labels[: self.terms.batch]
-
-    def _settle(self, arrived: SparseUpdate) -> None:
-        assert self._under_way is not None
-        if self.sharing.residual:
-            self._residual = remainder(self._under_way.wanted, arrived, self.sharing)
-        self._under_way = None
+    def _commit(self, under_way: UnderWay, after: Vector) -> None:
+        """Note what was trained on, and what is to be sent, before any of it leaves."""
+        self._keep(self._state.trained(self.terms.batch, after, under_way, charged=self._ledger is not None))
 
     def _downloaded(self) -> Vector:
-        if self._local is None:
+        if self._state.local is None:
             raise InputError(f"{self.name!r} has no parameters yet. Let it take an answer of the server first.")
-        return self._local
+        return self._state.local
 
     def _check_addressee(self, terms: bytes, name: str) -> None:
         if terms != self.terms.digest or name != self.name:

@@ -45,6 +45,21 @@ def check_passes(epochs: int, batch: int) -> None:
             raise InputError(f"{name} must be at least 1; got {number}.")
 
 
+def check_photos(inputs: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
+    """Return photos as rows of finite numbers, each of this `shape` if one is given, or say what is wrong."""
+    try:
+        rows = np.asarray(inputs)
+    except ValueError:
+        raise InputError("photos must all have one shape; got different ones.") from None
+    if rows.ndim < 2 or rows.dtype.kind not in "biuf":
+        raise InputError(f"photos must be rows of numbers, one for each; got {rows.dtype} {rows.shape}.")
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise InputError("photos must be finite; got NaN or infinity.")
+    if shape is not None and len(rows) and rows.shape[1:] != shape:
+        raise InputError(f"photos must have the shape {shape} as before; got {rows.shape[1:]}.")
+    return rows
+
+
 def check_labels(labels: ArrayLike, count: int, classes: int | None = None) -> NDArray[np.int64]:
     """Return the classes of `count` photos, whole numbers from 0 (and below `classes`), or say what is wrong."""
     try:

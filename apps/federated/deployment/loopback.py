@@ -1,0 +1,327 @@
+"""A whole federation on one machine: a Flower SuperLink and one SuperNode for each party, as real processes over TLS.
+
+What runs is what would run on several machines; only the addresses differ. The SuperLink shows a certificate of the
+federation's own authority, keeps its state in a database on disk and admits no node whose key is not registered. Every
+node has a folder, a key and a port of its own. Telemetry, update checks and the installation of dependencies at run time
+are off. Nothing keeps running when the `with` block ends, however it ends.
+
+    FOLDER/certificates/     the authority's and the server's (blindsight.federated.certificates)
+    FOLDER/superlink/        the SuperLink's database, and Flower's home of the server's side
+    FOLDER/operator/         Flower's home of whoever types `flwr run`
+    FOLDER/nodes/NAME/       a node's key, its id at the SuperLink, and its own Flower home
+    FOLDER/logs/             what each process wrote
+"""
+
+import json
+import os
+import re
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from apps.federated.deployment.processes import Service, check_port, free_ports
+from apps.federated.deployment.signoff import sign_off
+
+from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
+from blindsight.extras import require
+from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
+from blindsight.files import check_writable
+
+HOST = "127.0.0.1"
+CONNECTION = "federation"
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "OMP_NUM_THREADS": "1",
+}
+_FINISHED = "finished"
+
+ConfigValue = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One party's node: its name, what its operator tells it (`--node-config`), and its environment."""
+
+    name: str
+    node_config: Mapping[str, ConfigValue] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Loopback:
+    """A SuperLink and its SuperNodes on this machine; use it in a `with` statement."""
+
+    def __init__(
+        self,
+        app: Path,
+        nodes: Sequence[NodeSpec],
+        folder: Path,
+        *,
+        port: int | None = None,
+        certificates: Path | None = None,
+        timeout: float = 120.0,
+    ) -> None:
+        """Name the app, the nodes and where all files go; certificates are made unless a folder with some is named."""
+        self.app = app.resolve()
+        self.nodes = {node.name: node for node in nodes}
+        self.folder = folder.resolve()
+        self.timeout = timeout
+        self.node_ids: dict[str, int] = {}
+        self._port = port
+        self._certificates = None if certificates is None else Certificates(certificates.resolve())
+        self._services: dict[str, Service] = {}
+        _check_nodes(nodes)
+
+    def __enter__(self) -> Self:
+        try:
+            self._prepare()
+            self.restart_superlink()
+            for name in self.nodes:
+                self._register(name)
+            for name in self.nodes:
+                self._service(name).start()
+            for name in self.nodes:
+                self._await_node(name)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the nodes, then the SuperLink."""
+        for service in reversed(list(self._services.values())):
+            service.stop()
+
+    # ---- runs
+
+    def run(self, run_config: Mapping[str, ConfigValue] | None = None) -> int:
+        """Submit the app and return the run's number; the run goes on by itself."""
+        options = ["--run-config", configuration(run_config)] if run_config else []
+        answer = self._flwr_json("run", str(self.app), CONNECTION, *options)
+        return int(answer["run-id"])
+
+    def status(self, run_id: int) -> str:
+        """Return where a run stands: pending, starting, running, or finished:completed, :failed, :stopped."""
+        answer = self._flwr_json("list", CONNECTION, "--run-id", str(run_id))
+        return str(answer["runs"][0]["status"])
+
+    def wait(self, run_id: int, timeout: float) -> str:
+        """Wait until a run has finished and return how; a SuperLink that is away for a while is waited for, too."""
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                self._flwr("log", str(run_id), CONNECTION, "--stream", timeout=left)  # ends with the run
+                if (status := self.status(run_id)).startswith(_FINISHED):
+                    return status
+            except ServiceError:
+                pass
+            time.sleep(min(1.0, left))
+        raise ServiceError(f"run {run_id} has not finished within {timeout:g} s; the logs are in {self.folder / 'logs'}.")
+
+    def log(self, run_id: int) -> str:
+        """Return what the run's server side wrote so far."""
+        return self._flwr("log", str(run_id), CONNECTION, "--show")
+
+    def stop_run(self, run_id: int) -> None:
+        """Stop a run that has not finished."""
+        self._flwr("stop", str(run_id), CONNECTION)
+
+    # ---- faults
+
+    def kill(self, name: str) -> None:
+        """Kill a node and all it started (SIGKILL), as if its machine had lost its power."""
+        self._service(name).kill()
+
+    def start(self, name: str) -> None:
+        """Start a node again with the same key, and wait until the SuperLink accepted it.
+
+        The SuperLink refuses a key that is online, and believes for up to a minute that a killed node is; so the node
+        is signed off before.
+        """
+        service = self._service(name)
+        if service.running:
+            raise InputError(f"node {name} is running already.")
+        assert self._certificates is not None  # checked before anything is started
+        key = self.folder / "nodes" / name / "node.key"
+        sign_off(f"{HOST}:{self.port}", authority=self._certificates.authority, key=key, node_id=self.node_ids[name])
+        service.start()
+        self._await_node(name)
+
+    def kill_superlink(self) -> None:
+        """Kill the SuperLink and the server's side of every run (SIGKILL)."""
+        self._services["superlink"].kill()
+
+    def restart_superlink(self) -> None:
+        """Start the SuperLink on the same port, with the database it left, and wait until it answers."""
+        check_port(self.port)
+        service = self._services["superlink"]
+        service.start()
+        service.wait_until(self._superlink_answers, timeout=self.timeout)
+
+    # ---- how it is done
+
+    @property
+    def port(self) -> int:
+        """The one port of the SuperLink."""
+        assert self._port is not None  # chosen before anything is started
+        return self._port
+
+    def _prepare(self) -> None:
+        """Check all that can be checked, and make the files, before any process starts."""
+        require("flwr", extra="federated", purpose="running a federation")
+        if not (self.app / "pyproject.toml").is_file():
+            raise StorageError(f"{self.app} is not a Flower app: it has no pyproject.toml.")
+        ports = free_ports(len(self.nodes) + 1)
+        self._port = self._port or ports[-1]
+        check_port(self._port)
+        check_writable(self.folder)
+        self.folder.chmod(0o700)
+        if self._certificates is None:
+            self._certificates = Certificates(self.folder / "certificates")
+            if not self._certificates.folder.exists():
+                make_certificates(self._certificates.folder)
+        self._certificates.check()
+        self._write_connection(self._certificates.authority)
+        self._services["superlink"] = self._superlink(self._certificates)
+        for node, port in zip(self.nodes.values(), ports, strict=False):
+            self._services[_label(node.name)] = self._supernode(node, port, self._certificates.authority)
+
+    def _superlink(self, certificates: Certificates) -> Service:
+        home = self.folder / "superlink"
+        home.mkdir(exist_ok=True)
+        command = [_program("flower-superlink"), "--host", HOST, "--port", str(self.port)]
+        command += ["--ssl-ca-certfile", str(certificates.authority)]
+        command += ["--ssl-certfile", str(certificates.server), "--ssl-keyfile", str(certificates.server_key)]
+        command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+        command += ["--database", str(home / "state.db")]
+        return Service("superlink", command, log=self._log_file("superlink"), environment=_environment(home))
+
+    def _supernode(self, node: NodeSpec, port: int, authority: Path) -> Service:
+        home = self.folder / "nodes" / node.name
+        if not (home / "node.key").exists():
+            make_node_key(home / "node.key")
+        command = [_program("flower-supernode"), "--superlink", f"{HOST}:{self.port}"]
+        command += ["--root-certificates", str(authority), "--auth-supernode-private-key", str(home / "node.key")]
+        command += ["--host", HOST, "--port", str(port)]
+        if node.node_config:
+            command += ["--node-config", configuration(node.node_config)]
+        environment = _environment(home / "flower") | node.env
+        return Service(_label(node.name), command, log=self._log_file(node.name), environment=environment)
+
+    def _register(self, name: str) -> None:
+        """Tell the SuperLink the node's public key, once, and keep the id it gave the node."""
+        home = self.folder / "nodes" / name
+        identifier = home / "node-id"
+        if not identifier.exists():
+            answer = self._flwr_json("supernode", "register", str(home / "node.key.pub"), CONNECTION, "--name", name)
+            identifier.write_text(f"{answer['node-id']}\n")
+        self.node_ids[name] = int(identifier.read_text())
+
+    def _await_node(self, name: str) -> None:
+        service = self._service(name)
+        service.wait_until(lambda: "SuperNode ID:" in service.output(), timeout=self.timeout)
+
+    def _superlink_answers(self) -> bool:
+        assert self._certificates is not None  # checked before anything is started
+        trust = ssl.create_default_context(cafile=str(self._certificates.authority))
+        try:
+            with urlopen(f"https://{HOST}:{self.port}/health", timeout=5, context=trust) as answer:  # noqa: S310
+                return bool(answer.status == 200)
+        except (URLError, ConnectionError, TimeoutError):
+            return False
+
+    def _write_connection(self, authority: Path) -> None:
+        home = self.folder / "operator"
+        home.mkdir(exist_ok=True)
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
+            f'address = "{HOST}:{self.port}"\nroot-certificates = {json.dumps(str(authority))}\n'
+        )
+
+    def _flwr_json(self, *arguments: str) -> Any:
+        output = self._flwr(*arguments, "--format", "json")
+        answer = json.loads(output[output.index("{") :])
+        if not answer.get("success"):
+            raise ServiceError(f"flwr {arguments[0]} failed: {answer.get('error-message', output)}")
+        return answer
+
+    def _flwr(self, *arguments: str, timeout: float = 60.0) -> str:
+        try:
+            done = subprocess.run(  # noqa: S603
+                [_program("flwr"), *arguments],
+                env=_environment(self.folder / "operator"),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ServiceError(f"flwr {arguments[0]} did not answer within {timeout:.0f} s.") from None
+        if done.returncode:
+            said = " / ".join(line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip())
+            raise ServiceError(f"flwr {arguments[0]} failed: {said}")
+        return done.stdout
+
+    def _service(self, name: str) -> Service:
+        if name not in self.nodes:
+            raise UnknownNameError("node", name, self.nodes)
+        return self._services[_label(name)]
+
+    def _log_file(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+
+def configuration(values: Mapping[str, ConfigValue]) -> str:
+    """Write settings the way Flower's `--node-config` and `--run-config` read them.
+
+    >>> configuration({"role": "user", "rounds": 3, "noise": False})
+    'role="user" rounds=3 noise=false'
+    """
+    return " ".join(f"{key}={_value(key, value)}" for key, value in values.items())
+
+
+def _value(key: str, value: ConfigValue) -> str:
+    if isinstance(value, str) and re.search(r'["\\\x00-\x1f\x7f]', value):
+        raise InputError(f"the setting {key!r} must not contain quotation marks, backslashes or control characters.")
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+
+
+def _check_nodes(nodes: Sequence[NodeSpec]) -> None:
+    names = [node.name for node in nodes]
+    if not names:
+        raise InputError("a federation needs at least one node; got none.")
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", name) or name == "superlink":
+            raise InputError(f"a node's name consists of up to 31 letters, digits, dots, dashes, _; got {name!r}.")
+    if len(set(names)) < len(names):
+        raise InputError(f"every node needs a name of its own; got {', '.join(sorted(names))}.")
+
+
+def _label(name: str) -> str:
+    return f"node {name}"
+
+
+def _program(name: str) -> str:
+    """Return the program that was installed beside the running Python."""
+    return str(Path(sys.executable).parent / name)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home)}

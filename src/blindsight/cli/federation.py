@@ -1,0 +1,132 @@
+"""`blindsight federation`: what every party of a federation needs before a run, made on its own machine."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from blindsight.cli.terminal import DebugOption, JsonOption, Settings, show, table
+from blindsight.errors import InputError
+from blindsight.files import atomic_writer
+
+if TYPE_CHECKING:
+    from blindsight.federated.identity import Identity
+
+app = typer.Typer(help="Keys, fingerprints and certificates for learning across machines.", no_args_is_help=True)
+
+HomeOption = Annotated[Path, typer.Option("--home", help="The party's own folder, which nobody else may read.")]
+
+
+@app.command("identity")
+def make_identity(
+    home: HomeOption,
+    name: Annotated[str, typer.Option("--name", help='A user\'s name, or "aggregator", or "key generator".')],
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make a party's keys, or show those that are there; nothing is ever overwritten."""
+    from blindsight.federated.identity import IDENTITY_FILE, Identity
+
+    path = home / IDENTITY_FILE
+    there = path.exists()
+    identity = Identity.load(path) if there else Identity.create(path, name)
+    if identity.name != name:
+        raise InputError(f"{home} is the home of {identity.name!r}; got --name {name!r}. Name another --home.")
+    _show_identity(identity, path, made=not there)
+
+
+@app.command("show")
+def show_identity(home: HomeOption, json: JsonOption = False, debug: DebugOption = False) -> None:
+    """Show the name and the fingerprint of a party; its secrets are never shown."""
+    from blindsight.federated.identity import IDENTITY_FILE, Identity
+
+    path = home / IDENTITY_FILE
+    _show_identity(Identity.load(path), path, made=False)
+
+
+@app.command("members")
+def list_members(
+    members: Annotated[
+        list[str], typer.Argument(metavar="NAME=FINGERPRINT...", help="Everybody, as each has told you in person.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", help="Write the file here instead of printing it.")] = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Print or write the members file, which says who takes part."""
+    from blindsight.federated.members import Members
+
+    listed = Members(_fingerprints(members))
+    if out is not None:
+        with atomic_writer(out) as stream:
+            stream.write(listed.to_toml().encode("utf-8"))
+    elif not Settings.json:
+        sys.stdout.write(listed.to_toml())  # as it is: it may go straight into a file
+        return
+    document = {"members": dict(listed.fingerprints), "users": list(listed.users), "path": out and str(out)}
+    show(document, f"{len(listed.fingerprints)} members, {len(listed.users)} of them users: {escape(str(out))}")
+
+
+@app.command("certificates")
+def certificates(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the four files.")],
+    host: Annotated[list[str], typer.Option("--host", help="Name or address of the server; may be given repeatedly.")],
+    days: Annotated[int, typer.Option("--days", help="How long they are valid.", min=1, max=3650)] = 365,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make a certificate authority of one's own and the server's TLS certificate; nothing is ever overwritten."""
+    from blindsight.federated.certificates import make_certificates
+
+    made = make_certificates(out, host, days=days)
+    rows = [
+        ("authority", str(made.authority), "every node"),
+        ("authority_key", str(made.authority_key), "whoever renews it: secret"),
+        ("server", str(made.server), "the server"),
+        ("server_key", str(made.server_key), "the server alone: secret"),
+    ]
+    document = {name: path for name, path, _ in rows} | {"hosts": host, "days": days}
+    show(document, table(f"TLS for {escape(', '.join(host))}, {days} days", ("what", "file", "for"), rows))
+
+
+@app.command("node-key")
+def node_key(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the two files, such as the node's home.")],
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make the key by which the server knows one node; nothing is ever overwritten."""
+    from blindsight.federated.certificates import make_node_key
+
+    private = out / "node.key"
+    public = make_node_key(private)
+    rows = [
+        ("private", str(private), "the node alone: secret"),
+        ("public", str(public), "the server"),
+    ]
+    document = {name: path for name, path, _ in rows}
+    show(document, table("Key of a node", ("what", "file", "for"), rows))
+
+
+def _show_identity(identity: "Identity", path: Path, *, made: bool) -> None:
+    fingerprint = identity.public.fingerprint
+    document = {"name": identity.name, "fingerprint": fingerprint, "path": str(path), "made": made}
+    lines = [f"{escape(identity.name)}  {fingerprint}"]
+    if made:
+        lines += [f"Its keys are in {escape(str(path))}: keep them. Tell the others the fingerprint, in person."]
+    show(document, *lines)
+
+
+def _fingerprints(words: list[str]) -> dict[str, str]:
+    """Return what NAME=FINGERPRINT says, each name once; a name may have an equals sign, a fingerprint has none."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, fingerprint = word.rpartition("=")
+        if not equals:
+            raise InputError(f"a member is given as NAME=FINGERPRINT; got {word!r}.")
+        if name in found:
+            raise InputError(f"{name!r} is named twice; every member has one fingerprint.")
+        found[name] = fingerprint
+    return found

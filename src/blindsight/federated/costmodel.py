@@ -1,0 +1,237 @@
+"""What a round takes when there are more owners than anyone has at hand: a cost model, calibrated on this machine.
+
+Nothing here is typed in. `calibrate` plays four small rounds with the real roles (`crowd`) and fits to each figure the
+quantities it must depend on, with costs that are never negative; `predict` applies them to a round of any size.
+`benchmarks/suites/scale_owners` sets predictions beside measurements.
+
+    encryption, a contribution's bytes     1, ciphertexts an owner sends
+    reading the answer, its bytes          1, weights; the bytes also owners, whom it names
+    aggregation                            1, owners, owners x ciphertexts, ciphertexts of the sum
+    decryption, the request's bytes        1, owners (each has a receipt), ciphertexts of the sum
+    a set-up message                       1, owners (it tells everyone's key; a lattice key does not)
+
+*Where it holds.* The window table with which an owner encrypts grows in steps (`crypto.randomiser`): an owner's
+encryption is calibrated on 16 to 800 ciphertexts, and predicted too high beyond. Seconds are CPU seconds of one core of
+the machine that was calibrated. Wall time (`Network`) is arithmetic about a network that nobody measured.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from blindsight.crypto import bfv, privatekey
+from blindsight.crypto.encoding import SlotPacking
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.federated.crowd import CrowdRound, lattice_round, sparse_round
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.schemes.paillier import sparse_terms
+from blindsight.learn.sumterms import SumTerms
+
+Scheme = Literal["block-dphe", "bfv"]
+Figure = Literal["encrypt", "read", "aggregate", "decrypt", "contribution", "request", "answer", "set-up message"]
+Figures = Mapping[Figure, float]
+"""CPU seconds of one owner ("encrypt", "read"), of the aggregator and the key generator; bytes of the messages."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A round, as far as its cost goes: `sent` ciphertexts by each owner, `opened` ones in the sum."""
+
+    owners: int
+    weights: int
+    sent: float
+    opened: float
+
+
+_TERMS: dict[Figure, Callable[[Size], tuple[float, ...]]] = {
+    "encrypt": lambda size: (1, size.sent),
+    "read": lambda size: (1, size.weights),
+    "aggregate": lambda size: (1, size.owners, size.owners * size.sent, size.opened),
+    "decrypt": lambda size: (1, size.owners, size.opened),
+    "contribution": lambda size: (1, size.sent),
+    "request": lambda size: (1, size.owners, size.opened),
+    "answer": lambda size: (1, size.owners, size.weights),
+    "set-up message": lambda size: (1, size.owners),
+}
+FIGURES: tuple[Figure, ...] = get_args(Figure)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is calibrated: a scheme with its parameters, and the share of the weights that owners change at most."""
+
+    scheme: Scheme
+    key_bits: int = 3072
+    slot_bits: int = 32
+    density: float = 0.1
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scheme not in get_args(Scheme):
+            raise UnknownNameError("scheme with a cost model", self.scheme, get_args(Scheme))
+        if not 0 < self.density <= 1:
+            raise InputError(f"density must be in (0, 1]; got {self.density}.")
+
+    @property
+    def per_ciphertext(self) -> int:
+        """How many weights share a ciphertext."""
+        if self.scheme == "bfv":
+            return bfv.PARAMETERS[0 if self.slot_bits <= 32 else 1].degree
+        return SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots
+
+    def size(self, owners: int, weights: int) -> Size:
+        """Return the round of so many owners; supports are independent, so that the sum covers what chance leaves."""
+        if owners < 3 or weights < 1:
+            raise InputError(f"a round has at least 3 owners and one weight; got {owners} and {weights}.")
+        blocks = -(-weights // self.per_ciphertext)
+        if self.scheme == "bfv":
+            return Size(owners, weights, blocks, blocks)
+        sent = -(-math.ceil(self.density * weights) // self.per_ciphertext)
+        return Size(owners, weights, sent, blocks * (1 - (1 - sent / blocks) ** owners))
+
+
+@dataclass(frozen=True, eq=False)
+class CostModel:
+    """The calibrated constants: by figure, one for each quantity that it depends on."""
+
+    terms: Terms
+    constants: Mapping[Figure, tuple[float, ...]]
+
+    def at(self, size: Size) -> dict[Figure, float]:
+        """Return all figures of a round of this size."""
+        return {
+            figure: sum(constant * term for constant, term in zip(constants, _TERMS[figure](size), strict=True))
+            for figure, constants in self.constants.items()
+        }
+
+    def predict(self, owners: int, weights: int) -> dict[Figure, float]:
+        """Return all figures of a round with one aggregator and one key generator."""
+        return self.at(self.terms.size(owners, weights))
+
+
+def calibrate(terms: Terms, *, weights: int = 100_000) -> CostModel:
+    """Play small rounds of up to 60 owners and `weights` weights, and fit the constants: seconds, not minutes."""
+    small = terms.per_ciphertext
+    probes = [(3, small), (60, small), (3, weights), (9, weights // 4)]
+    key = _key(terms)
+    played = [measure(terms, _play(terms, key, owners, size)) for owners, size in probes]
+    constants = {}
+    for figure in FIGURES:
+        # The window table of an owner is that of the large rounds: a single ciphertext is made without one.
+        chosen = played[2:] if figure == "encrypt" else played
+        constants[figure] = fit([(_TERMS[figure](size), found[figure]) for size, found in chosen])
+    return CostModel(terms, constants)
+
+
+def measure(terms: Terms, crowd: CrowdRound) -> tuple[Size, dict[Figure, float]]:
+    """Return the size of a round that was played, and its figures as `CostModel.predict` would name them."""
+    cost, setup, owners = crowd.cost, crowd.setup, crowd.cost.users
+    size = Size(len(owners), crowd.integers.size, crowd.ciphertexts, crowd.opened)
+    some = owners[0]
+    return size, {
+        "encrypt": sum(cost.seconds("encrypt", party=owner) for owner in owners) / len(owners),
+        "read": sum(cost.seconds("read", party=owner) for owner in crowd.readers) / len(crowd.readers),
+        "aggregate": cost.seconds(party=AGGREGATOR),
+        "decrypt": cost.seconds(party=KEY_GENERATOR),
+        "contribution": sum(map(cost.sent, owners)) / len(owners),
+        "request": cost.sent(AGGREGATOR),
+        "answer": cost.received(crowd.readers[0]),
+        "set-up message": setup.received(some),
+    }
+
+
+def fit(rounds: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
+    """Return constants >= 0 that explain what was found by its terms, in the least squares of relative errors.
+
+    >>> [round(constant, 9) for constant in fit([((1, 10), 7.0), ((1, 30), 17.0)])]
+    [2.0, 0.5]
+    """
+    matrix = np.array([terms for terms, _ in rounds], dtype=np.float64)
+    found = np.array([value for _, value in rounds])
+    scale = matrix.max(axis=0)
+    constants, _ = nnls(matrix / scale / found[:, None], np.ones(len(found)))
+    return tuple((constants / scale).tolist())
+
+
+def _key(terms: Terms) -> privatekey.PrivateKey | bfv.SecretKey:
+    if terms.scheme == "bfv":
+        return bfv.generate_keys(max_sum=(1 << (terms.slot_bits - 1)) - 1)
+    return privatekey.generate_keys(terms.key_bits, insecure=terms.insecure)
+
+
+def _play(terms: Terms, key: privatekey.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> CrowdRound:
+    """Play a round in which every owner changes as much as it may, at places of its own."""
+    names = tuple(f"owner-{number}" for number in range(owners))
+    sums = SumTerms(run="calibration", users=names, dimension=weights, fraction_bits=8, slot_bits=terms.slot_bits)
+    capacity = math.ceil(terms.density * weights)
+    if isinstance(key, bfv.SecretKey):
+        return lattice_round(sums, lambda name: np.ones(weights), key=key)
+    sparse = sparse_terms(
+        sums, blocks=True, capacity=capacity, key_bits=terms.key_bits, minimum_per_position=1, insecure=terms.insecure
+    )
+
+    def update(name: str) -> NDArray[np.float64]:
+        rng, values = np.random.default_rng(names.index(name)), np.zeros((sparse.blocks, sparse.slots))
+        values[rng.choice(sparse.blocks, sparse.capacity, replace=False)] = 1.0
+        return values.ravel()[:weights]
+
+    return sparse_round(sparse, update, key=key)
+
+
+@dataclass(frozen=True)
+class Network:
+    """The machines of a deployment: cores that work, bytes a second, seconds of a round trip, how often nodes ask."""
+
+    cores: int = 8
+    owner_bytes: float = 1.25e6
+    server_bytes: float = 1.25e8
+    latency: float = 0.05
+    poll: float = 3.0
+
+    def seconds(self, figures: Figures, owners: int, *, starts: int = 2) -> float:
+        """Return the wall seconds of a round, one step after another: nothing is assumed to overlap.
+
+        Owners work side by side; the server's line carries what all of them send and receive, its cores share the
+        additions, and the key generator's the decryption. Each of the `starts` messages to a node waits for its poll.
+        """
+        up, down = figures["contribution"], figures["answer"]
+        owner = figures["encrypt"] + figures["read"] + (up + down) / self.owner_bytes
+        server = owners * (up + down) / self.server_bytes + figures["aggregate"] / self.cores
+        generator = (figures["request"] + down) / self.server_bytes + figures["decrypt"] / self.cores
+        return owner + server + generator + (starts + 1) * (self.poll + self.latency)
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Regional aggregators below a root, and a key service in shards (see `hierarchy`)."""
+
+    regions: int
+    shards: int
+
+    def figures(self, model: CostModel, owners: int, weights: int) -> dict[str, float]:
+        """Return CPU seconds and bytes of each kind of machine: a region, the root, one shard of the key service.
+
+        The root adds, for each region, as many ciphertexts as a region's sum has. A shard opens its part of the model
+        and checks everyone's receipt. An owner's costs are those of `CostModel.predict`.
+        """
+        if not (1 <= self.regions <= owners // 3 and 1 <= self.shards <= weights):
+            raise InputError(f"a hierarchy has regions of at least 3 of the owners; got {self}.")
+        local = model.terms.size(-(-owners // self.regions), weights)
+        everyone = model.terms.size(owners, weights)
+        region, whole = model.at(local), model.at(everyone)
+        root = model.at(replace(everyone, owners=self.regions, sent=local.opened))
+        shard = model.at(replace(everyone, opened=everyone.opened / self.shards))
+        return {
+            "region seconds": region["aggregate"],
+            "region bytes in": local.owners * region["contribution"],
+            "root seconds": root["aggregate"],
+            "root bytes in": self.regions * region["request"],
+            "shard seconds": shard["decrypt"],
+            "shard bytes in": shard["request"],
+            "bytes out": owners * whole["answer"],
+        }

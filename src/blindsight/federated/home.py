@@ -1,0 +1,36 @@
+"""A party's home: a folder of its own, which nobody else can read, with its identity and its part of every run."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from blindsight.errors import StorageError
+from blindsight.federated.identity import IDENTITY_FILE, Identity
+from blindsight.files import storage_errors
+
+
+@dataclass(frozen=True)
+class Home:
+    """The home at `path`, which must hold an identity already (`blindsight federation identity` makes one)."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        """Refuse a home into which others can look."""
+        with storage_errors("use", self.path, "Make it with: blindsight federation identity"):
+            mode = self.path.stat().st_mode
+        if mode & 0o077:
+            raise StorageError(f"others can look into {self.path}. Run: chmod 700 {self.path}")
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The party's keys."""
+        return Identity.load(self.path / IDENTITY_FILE)
+
+    def run(self, name: str) -> Path:
+        """Return the folder of a run; its name was chosen by somebody else, so it is not used as a path."""
+        folder = self.path / "runs" / hashlib.sha256(name.encode()).hexdigest()[:32]
+        with storage_errors("make", folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder

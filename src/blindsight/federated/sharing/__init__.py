@@ -1,0 +1,7 @@
+"""Selective sharing across machines: the roles of `blindsight.learn.selective`, with a courier between them."""
+
+from blindsight.federated.sharing.participantside import step
+from blindsight.federated.sharing.rounds import Turn, play_asynchronous, play_synchronous
+from blindsight.federated.sharing.serverside import SharingServer, Taken
+
+__all__ = ["SharingServer", "Taken", "Turn", "play_asynchronous", "play_synchronous", "step"]

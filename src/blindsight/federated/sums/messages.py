@@ -1,0 +1,117 @@
+"""The messages of a run across machines, around those of the schemes (`learn.dphe`, `learn.lattice`, `learn.masks`).
+
+::
+
+    server -> everyone         Hello            who are you? (a fresh challenge)
+    node -> server             Greeting         signed with the node's identity
+    server -> user             RunTerms         will you take part? -> a letter to the key generator: Enrolment
+    server -> key generator    Opening          the terms, and everybody's letter -> a letter to each party: its set-up
+    server -> user             a letter         the set-up, from the key generator
+    server -> user             Call             contribute to this round -> Contribution
+    server -> key generator    the request for decryption of the scheme -> its answer
+
+Letters (`identity`) are signed by their author and sealed for their reader: the server carries them unread.
+"""
+
+from typing import Annotated
+
+from blindsight.crypto.wire import Limit, Message
+
+PROTOCOL = 1
+"""Raised whenever a message changes its meaning: nodes of different protocols refuse each other with a sentence."""
+
+Name = Annotated[str, Limit(256)]
+Key = Annotated[bytes, Limit(32)]
+
+
+class RunTermsMessage(Message, name="federated/run-terms.1"):
+    """See `runterms.RunTerms`."""
+
+    scheme: Name
+    run: Name
+    users: tuple[str, ...]
+    dimension: int
+    fraction_bits: int
+    slot_bits: int
+    minimum: int
+    capacity: int
+    key_bits: int
+    minimum_per_position: int
+    insecure: bool
+
+
+class Hello(Message, name="federated/hello"):
+    """The server wants to know who a node is; the name has no version, so that all versions can refuse each other."""
+
+    protocol: int
+    software: Name
+    challenge: Key
+
+
+class Greeting(Message, name="federated/greeting"):
+    """Who a node is, signed (`identity`)."""
+
+    protocol: int
+    software: Name
+    challenge: Key
+    role: Name
+    identity: Annotated[bytes, Limit(4096)]
+
+
+class Enrolment(Message, name="federated/enrolment.1"):
+    """How a party signs in this run; for DPHE's users, their own message to the key generator."""
+
+    content: bytes
+
+
+class Opening(Message, name="federated/opening.1"):
+    """A run to be opened: its terms, who asks for it, and the identities and letters of all who take part."""
+
+    terms: bytes
+    parties: tuple[str, ...]
+    identities: tuple[bytes, ...]
+    letters: tuple[bytes, ...]
+
+
+class Letters(Message, name="federated/letters.1"):
+    """The key generator's letters, in the order of the parties of the `Opening`."""
+
+    letters: tuple[bytes, ...]
+
+
+class RosterSetup(Message, name="federated/roster-setup.1"):
+    """The set-up of schemes with a roster: everybody's signing key, and the scheme's own message, if it has one."""
+
+    roster: bytes
+    setup: bytes
+
+
+class Call(Message, name="federated/call.1"):
+    """Contribute to this attempt at a round of learning.
+
+    `settles` is the attempt whose `answer` comes with it, -1 if none does: the last one in which the user's
+    contribution was counted. `note` is what the scheme has to tell before (masks: what others sealed for this user).
+    """
+
+    run: Name
+    round: int
+    attempt: int
+    seed: int
+    settles: int
+    answer: bytes
+    note: bytes
+
+
+class Contribution(Message, name="federated/contribution.1"):
+    """What a user adds, as the scheme encrypts it."""
+
+    attempt: int
+    messages: tuple[bytes, ...]
+
+
+class Step(Message, name="federated/step.1"):
+    """A step of a round besides contributing: what the scheme's message is about."""
+
+    run: Name
+    attempt: int
+    message: bytes

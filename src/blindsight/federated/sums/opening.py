@@ -1,0 +1,124 @@
+"""How a run across machines begins: users are waited for and enrol, the key generator opens the run, letters go out.
+
+Whoever refuses the terms or does not answer is left out, and the rest begin anew under another name: keys are made for
+those who take part and nobody else.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import MessageError, PrivacyError
+from blindsight.federated.courier import Courier
+from blindsight.federated.home import Home
+from blindsight.federated.identity import PublicIdentity
+from blindsight.federated.sums.aggregatorend import AGGREGATOR_ENDS
+from blindsight.federated.sums.messages import Letters, Opening
+from blindsight.federated.sums.runterms import RunTerms
+from blindsight.federated.sums.server import Patience
+from blindsight.federated.sums.serverrun import ServerRun, only_run
+from blindsight.federated.sums.userdesk import ENROLMENT, SETUP
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+
+MakeTerms = Callable[[str, tuple[str, ...]], RunTerms]
+"""Return the terms of a run with this name and these users."""
+
+Identities = Callable[[], Mapping[str, PublicIdentity]]
+"""Return the members that can be reached now, by name, with the keys they have shown."""
+
+_LEAST_USERS = 3
+
+
+def find_run(home: Home) -> ServerRun | None:
+    """Return the run that this home's server has set up before; None if it has none."""
+    folder = only_run(home.path / "runs")
+    return None if folder is None else ServerRun.load(folder)
+
+
+def wait_for_users(
+    identities: Identities, *, wanted: int, seconds: float, keyed: bool = True, complaints: Callable[[], str] = str
+) -> tuple[str, ...]:
+    """Wait until `wanted` users and the key generator are there; with fewer after so many seconds, it raises."""
+    until = time.monotonic() + seconds
+    while True:
+        here = identities()
+        users = tuple(sorted(name for name in here if name not in (AGGREGATOR, KEY_GENERATOR)))
+        if len(users) >= wanted and (KEY_GENERATOR in here or not keyed):
+            return users
+        if time.monotonic() > until:
+            missing = "" if KEY_GENERATOR in here or not keyed else " The key generator is not there."
+            raise PrivacyError(
+                f"{len(users)} of {wanted} users are there after {seconds:g} seconds.{missing}{complaints()}"
+            )
+
+
+def open_run(
+    home: Home, courier: Courier, identities: Mapping[str, PublicIdentity], make_terms: MakeTerms, patience: Patience
+) -> tuple[ServerRun, dict[str, str]]:
+    """Set up a run with all users among `identities` who agree; return it, and why others do not take part."""
+    users = tuple(sorted(name for name in identities if name not in (AGGREGATOR, KEY_GENERATOR)))
+    refused: dict[str, str] = {}
+    while len(users) >= _LEAST_USERS:
+        terms = make_terms(secrets.token_hex(8), users)
+        generator = identities[KEY_GENERATOR].to_bytes() if KEY_GENERATOR in identities else b""
+        enrolments, complaints = _enrol(courier, terms, generator, patience)
+        if len(enrolments) == len(users):
+            if terms.scheme == "plain":
+                return ServerRun.create(home.run(terms.run), terms, b"", b"", enrolments), refused
+            return _opened(home, courier, identities, terms, enrolments, patience), refused
+        refused |= complaints
+        users = tuple(user for user in users if user in enrolments)
+    reasons = "".join(f" {user}: {sentence}" for user, sentence in sorted(refused.items()))
+    raise PrivacyError(f"{len(users)} users take part; a run needs {_LEAST_USERS}.{reasons}")
+
+
+def _enrol(
+    courier: Courier, terms: RunTerms, generator: bytes, patience: Patience
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Ask users to take part: return the letters of those who do, and why others do not."""
+    tickets = {courier.send(user, "enrol", (terms.to_bytes(), generator)): user for user in terms.users}
+    letters, complaints = {}, dict.fromkeys(terms.users, "it did not answer in time.")
+    for ticket, reply in courier.collect(tickets, seconds=patience.step):
+        user = tickets[ticket]
+        if reply.error:
+            complaints[user] = reply.error
+        elif len(reply.parts) == 1:
+            letters[user] = reply.parts[0]
+    return letters, {user: sentence for user, sentence in complaints.items() if user not in letters}
+
+
+def _opened(
+    home: Home,
+    courier: Courier,
+    identities: Mapping[str, PublicIdentity],
+    terms: RunTerms,
+    enrolments: Mapping[str, bytes],
+    patience: Patience,
+) -> ServerRun:
+    """Let the key generator open the run, and keep its letters."""
+    generator, own, folder = identities[KEY_GENERATOR], home.identity, home.run(terms.run)
+    end = AGGREGATOR_ENDS[terms.scheme](terms, folder)
+    letter = own.write(end.enrolment(), to=generator, purpose=ENROLMENT, run=terms.run)
+    parties = (AGGREGATOR, *terms.users)
+    shown = {**identities, AGGREGATOR: own.public}
+    opening = Opening(
+        terms.to_bytes(),
+        parties,
+        tuple(shown[party].to_bytes() for party in parties),
+        (letter, *(enrolments[user] for user in terms.users)),
+    )
+    ticket = courier.send(KEY_GENERATOR, "open", (encode(opening),))
+    replies = dict(courier.collect([ticket], seconds=patience.generator))
+    if ticket not in replies:
+        raise MessageError("the key generator did not answer.")
+    if replies[ticket].error or len(replies[ticket].parts) != 1:
+        raise MessageError(f"the key generator refused to open the run: {replies[ticket].error}")
+    letters = decode(replies[ticket].parts[0], Letters).letters
+    if len(letters) != len(parties):
+        raise MessageError("the key generator did not write to everybody.")
+    setup = own.read(letters[0], sender=generator, purpose=SETUP, run=terms.run)
+    end.accept(setup)
+    return ServerRun.create(
+        folder, terms, generator.to_bytes(), setup, dict(zip(terms.users, letters[1:], strict=True))
+    )

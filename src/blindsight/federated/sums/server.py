@@ -1,0 +1,196 @@
+"""The server of a run across machines: it sets everybody up, calls for contributions, and finds out their sum.
+
+*The guarantee.* What it adds up are the exact integers of those whose contributions counted, whatever is lost, doubled,
+late, forged or garbage on the way, and whoever is killed. A round ends with those who came before its deadline, if
+they are at least `minimum`. A server that was killed goes on with the attempt it had begun (DPHE, BFV) or begins
+another (masks), and users answer an attempt in one way only.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.federated.courier import Courier, Reply
+from blindsight.federated.sums.aggregatorend import AGGREGATOR_ENDS, UnansweredError
+from blindsight.federated.sums.messages import Call, Contribution, Step
+from blindsight.federated.sums.serverrun import ServerRun
+from blindsight.learn.costs import Cost
+from blindsight.learn.dphe.answers import Total
+from blindsight.learn.dphe.terms import KEY_GENERATOR
+from blindsight.learn.session import RoundResult
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How many seconds to wait: for users in a round, for any step besides, and for a key generator that is away."""
+
+    round: float = 120.0
+    step: float = 60.0
+    generator: float = 600.0
+    attempts: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuse not to wait at all."""
+        if not min(self.round, self.step, self.generator) > 0 or self.attempts < 1:
+            raise InputError("every deadline must be above 0 seconds, and attempts at least 1.")
+
+
+class SumServer:
+    """The server of one run that has been set up (`opening.open_run`)."""
+
+    def __init__(self, run: ServerRun, courier: Courier, patience: Patience, *, seed: int = 0) -> None:
+        """Go on where the run stands."""
+        self.run, self.terms = run, run.terms
+        self._courier, self._patience, self._seed = courier, patience, seed
+        self._end = AGGREGATOR_ENDS[self.terms.scheme](self.terms, run.folder)
+        self._end.accept(run.own_setup)
+        self._ready: set[str] = set()
+        self.refused: dict[str, str] = {}
+
+    def begin(self, round: int) -> dict[str, bytes]:
+        """Begin a round of learning, or go on with it; return the `Call` for each user that is there."""
+        self._number(round)
+        present = self._prepared([user for user in self.terms.users if user in self._courier.present()])
+        notes = self._end.begin(self.run.progress.attempt, present, self._ask)
+        return {user: self._call(user, note) for user, note in notes.items() if user in present}
+
+    def receive(self, user: str, reply: bytes) -> None:
+        """Take in a user's `Contribution`; whatever is wrong with it is noted and changes nothing."""
+        try:
+            contribution = decode(reply, Contribution)
+            if contribution.attempt != self.run.progress.attempt:
+                raise MessageError(f"{user!r} contributes to attempt {contribution.attempt}, which is not the present.")
+            for message in contribution.messages:
+                self._end.receive(user, message)
+        except (MessageError, PrivacyError) as error:
+            self.refused[user] = str(error)
+
+    @property
+    def contributors(self) -> tuple[str, ...]:
+        """Whose contributions have come."""
+        return self._end.contributors
+
+    def finish(self) -> RoundResult:
+        """End the round and return its sum; `MessageError` if this attempt is spoilt, and another may be begun."""
+        answer, total = self._answer()
+        now = self.run.progress
+        now.open = False
+        now.counted |= dict.fromkeys(total.users, now.attempt)
+        self.run.keep_answer(now.attempt, answer)
+        self.run.keep_progress()
+        nowhere = np.empty(0, dtype=np.int64)  # only users know which blocks were withheld
+        cost = Cost(self.terms.users, (), ())
+        return RoundResult(now.round, total.users, total.integers, total.values, nowhere, dict(self.refused), cost)
+
+    def play(
+        self, round: int, payload: Sequence[bytes], on_reply: Callable[[str], object] | None = None
+    ) -> RoundResult:
+        """Play one round: call for contributions, with what is to be learned from, and add up what comes in time."""
+        last = ""
+        for _ in range(self._patience.attempts):
+            try:
+                self._gather(round, payload, on_reply)
+                return self.finish()
+            except UnansweredError:
+                raise
+            except MessageError as error:
+                last = str(error)
+                self.give_up()
+        raise MessageError(f"round {round} failed {self._patience.attempts} times, at last because {last}")
+
+    def give_up(self) -> None:
+        """Let the next `begin` be another attempt."""
+        self.run.progress.open = False
+        self.run.keep_progress()
+
+    def _gather(self, round: int, payload: Sequence[bytes], on_reply: Callable[[str], object] | None) -> None:
+        """Take in contributions until all have come, or the deadline has passed and there are enough."""
+        self.refused = {}
+        until = time.monotonic() + self._patience.generator
+        while True:
+            calls = {user: call for user, call in self.begin(round).items() if user not in self.contributors}
+            tickets = {self._courier.send(user, "contribute", (call, *payload)): user for user, call in calls.items()}
+            for ticket, reply in self._courier.collect(tickets, seconds=self._patience.round):
+                self._take(tickets[ticket], reply)
+                if on_reply is not None:
+                    on_reply(tickets[ticket])
+            if len(self.contributors) >= self.terms.minimum:
+                return
+            if time.monotonic() > until or self.terms.scheme == "masks":
+                raise PrivacyError(
+                    f"round {round} has contributions of {len(self.contributors)} users; a sum needs "
+                    f"{self.terms.minimum}.{self._complaints()}"
+                )
+
+    def _take(self, user: str, reply: Reply) -> None:
+        if reply.error:
+            self.refused[user] = reply.error
+        elif len(reply.parts) != 1:
+            self.refused[user] = "it sent something that is no contribution."
+        else:
+            self.receive(user, reply.parts[0])
+
+    def _number(self, round: int) -> None:
+        """Begin another attempt, unless one at this round is open and can go on."""
+        now = self.run.progress
+        if round < now.round:
+            raise InputError(f"the run is at round {now.round}; there is no way back to round {round}.")
+        resumable = self.terms.scheme != "masks"
+        if not (now.open and now.round == round and resumable):
+            now.round, now.attempt, now.open = round, now.attempt + 1, True
+            self.run.keep_progress()
+
+    def _prepared(self, present: Collection[str]) -> list[str]:
+        """Give the key generator's letter to those who may not have it; return those who are ready."""
+        missing = [user for user in present if user not in self._ready and self.run.letters[user]]
+        tickets = {
+            self._courier.send(user, "set-up", (self.terms.run.encode(), self.run.letters[user])): user
+            for user in missing
+        }
+        for ticket, reply in self._courier.collect(tickets, seconds=self._patience.step):
+            if reply.error:
+                self.refused[tickets[ticket]] = reply.error
+            else:
+                self._ready.add(tickets[ticket])
+        return [user for user in present if user in self._ready or not self.run.letters[user]]
+
+    def _call(self, user: str, note: bytes) -> bytes:
+        now = self.run.progress
+        settles = now.counted.get(user, -1)
+        answer = self.run.answer(settles) if settles >= 0 else b""
+        return encode(Call(self.terms.run, now.round, now.attempt, self._seed, settles, answer, note))
+
+    def _answer(self) -> tuple[bytes, Total]:
+        """Find out the sum; a key generator that is away is waited for, and asked for the same again."""
+        until = time.monotonic() + self._patience.generator
+        while True:
+            try:
+                return self._end.finish(self._ask)
+            except UnansweredError:
+                if time.monotonic() > until:
+                    raise
+
+    def _ask(self, kind: str, messages: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Ask parties for a step of the present attempt; a key generator's refusal ends the attempt."""
+        step = self.run.progress.attempt
+        tickets = {
+            self._courier.send(party, kind, (encode(Step(self.terms.run, step, message)),)): party
+            for party, message in messages.items()
+        }
+        answers = {}
+        for ticket, reply in self._courier.collect(tickets, seconds=self._patience.step):
+            party = tickets[ticket]
+            if reply.error and party == KEY_GENERATOR:
+                raise MessageError(f"the key generator refused: {reply.error}")
+            if reply.error:
+                self.refused[party] = reply.error
+            elif len(reply.parts) == 1:
+                answers[party] = reply.parts[0]
+        return answers
+
+    def _complaints(self) -> str:
+        return "".join(f" {user}: {sentence}" for user, sentence in sorted(self.refused.items()))

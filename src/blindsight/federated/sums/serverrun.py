@@ -1,0 +1,118 @@
+"""What the server of a run remembers on disk: the terms, the letters it carries, where the run stands, the answers.
+
+A *round* is one step of learning; it may take several *attempts*, numbers that the schemes never use twice. The number
+of an attempt is on disk before anybody hears of it.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from blindsight.crypto.wire import Limit, Message
+from blindsight.errors import StorageError
+from blindsight.federated.sums.runterms import RunTerms
+from blindsight.files import atomic_writer, storage_errors
+from blindsight.learn.dphe.storage import read_state, write_state
+
+
+class _RunState(Message, name="federated/server-run.1"):
+    terms: bytes
+    generator: Annotated[bytes, Limit(4096)]
+    own_setup: bytes
+    letters: tuple[bytes, ...]
+
+
+class _ProgressState(Message, name="federated/server-progress.1"):
+    round: int
+    attempt: int
+    open: bool
+    names: tuple[str, ...]
+    counted: tuple[str, ...]
+
+
+@dataclass
+class Progress:
+    """Where a run stands: `attempt` at `round` is the last that was begun, `open` until its sum is known.
+
+    `counted` tells by user the last attempt whose sum holds its contribution and of which it has not been told.
+    """
+
+    round: int = 0
+    attempt: int = -1
+    open: bool = False
+    counted: dict[str, int] = field(default_factory=dict)
+
+
+class ServerRun:
+    """The folder of one run on the server."""
+
+    def __init__(self, folder: Path, terms: RunTerms, own_setup: bytes, letters: dict[str, bytes]) -> None:
+        """Know what is kept there; `create` and `load` make one."""
+        self.folder, self.terms = folder, terms
+        self.own_setup, self.letters = own_setup, letters
+        self.progress = Progress()
+
+    @classmethod
+    def exists(cls, folder: Path) -> bool:
+        """Tell whether a run was set up in this folder."""
+        return (folder / "run").exists()
+
+    @classmethod
+    def create(
+        cls, folder: Path, terms: RunTerms, generator: bytes, own_setup: bytes, letters: dict[str, bytes]
+    ) -> "ServerRun":
+        """Keep a run that has been set up."""
+        ordered = tuple(letters[user] for user in terms.users)
+        write_state(folder / "run", _RunState(terms.to_bytes(), generator, own_setup, ordered))
+        return cls(folder, terms, own_setup, letters)
+
+    @classmethod
+    def load(cls, folder: Path) -> "ServerRun":
+        """Go on with a run."""
+        state = read_state(folder / "run", _RunState)
+        terms = RunTerms.from_bytes(state.terms)
+        run = cls(folder, terms, state.own_setup, dict(zip(terms.users, state.letters, strict=True)))
+        if run._progress_path.exists():
+            kept = read_state(run._progress_path, _ProgressState)
+            counted = dict(zip(kept.names, map(int, kept.counted), strict=True))
+            run.progress = Progress(kept.round, kept.attempt, kept.open, counted)
+        return run
+
+    @property
+    def _progress_path(self) -> Path:
+        return self.folder / "progress"
+
+    def keep_progress(self) -> None:
+        """Write where the run stands through to the disk."""
+        now = self.progress
+        names, attempts = tuple(now.counted), tuple(map(str, now.counted.values()))
+        write_state(self._progress_path, _ProgressState(now.round, now.attempt, now.open, names, attempts))
+
+    def keep_answer(self, attempt: int, answer: bytes) -> None:
+        """Keep an answer for users that will read it later; delete those that nobody needs any more."""
+        with atomic_writer(self._answer_path(attempt), private=True) as stream:
+            stream.write(answer)
+        needed = {attempt, *self.progress.counted.values()}
+        with storage_errors("clean", self.folder):
+            for path in self.folder.glob("answer-*"):
+                if int(path.name.removeprefix("answer-")) not in needed:
+                    path.unlink()
+
+    def answer(self, attempt: int) -> bytes:
+        """Return a kept answer; nothing if there is none."""
+        path = self._answer_path(attempt)
+        if not path.exists():
+            return b""
+        with storage_errors("read", path):
+            return path.read_bytes()
+
+    def _answer_path(self, attempt: int) -> Path:
+        return self.folder / f"answer-{attempt}"
+
+
+def only_run(folder: Path) -> Path | None:
+    """Return the folder of the one run kept below `folder`, None if there is none."""
+    found = [path.parent for path in folder.glob("*/run")]
+    if len(found) > 1:
+        raise StorageError(f"{folder} holds {len(found)} runs. Give each run of the server a home of its own.")
+    return found[0] if found else None

@@ -1,0 +1,291 @@
+"""What a federation on one machine needs: certificates and keys that fit Flower, processes that leave nothing behind."""
+
+import os
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from apps.federated.deployment.loopback import Loopback, NodeSpec, configuration
+from apps.federated.deployment.processes import Service, check_port, free_ports
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
+from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
+
+ROOT = Path(__file__).resolve().parents[2]
+# A child, a grandchild in a session of its own and an orphan, all of which ignore SIGTERM; each writes its process id.
+FAMILY = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+generation = int(sys.argv[2])
+if generation < 3:
+    subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[1], str(generation + 1)], start_new_session=True)
+print("pid", os.getpid(), flush=True)
+if generation != 2:
+    time.sleep(600)
+"""
+
+
+# ---- certificates
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return make_certificates(tmp_path / "certificates", ["localhost", "127.0.0.1", "learn.example.org"])
+
+
+def handshake(certificates: Certificates, trust: ssl.SSLContext, host: str) -> None:
+    """Let a server with these certificates and a client that trusts `trust` shake hands over a pair of sockets."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.server, certificates.server_key)
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        try:
+            server.wrap_socket(theirs, server_side=True).close()
+        except OSError:
+            theirs.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with trust.wrap_socket(ours, server_hostname=host):
+            pass
+    finally:
+        ours.close()
+        thread.join()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "learn.example.org"])
+def test_the_server_is_believed_by_those_who_hold_the_authority(certificates, host):
+    trust = ssl.create_default_context(cafile=str(certificates.authority))
+    trust.verify_flags |= ssl.VERIFY_X509_STRICT
+    handshake(certificates, trust, host)
+
+
+def test_the_server_is_not_believed_under_another_name(certificates):
+    trust = ssl.create_default_context(cafile=str(certificates.authority))
+    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+        handshake(certificates, trust, "other.example.org")
+
+
+def test_another_federations_authority_does_not_believe_the_server(certificates, tmp_path):
+    other = make_certificates(tmp_path / "other")
+    with pytest.raises(ssl.SSLCertVerificationError, match="signature|issuer"):
+        handshake(certificates, ssl.create_default_context(cafile=str(other.authority)), "localhost")
+
+
+def test_the_servers_key_cannot_sign_certificates(certificates):
+    server = x509.load_pem_x509_certificate(certificates.server.read_bytes())
+    assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert not server.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+
+
+def test_private_keys_are_readable_by_their_owner_alone(certificates, tmp_path):
+    public = make_node_key(tmp_path / "node.key")
+    for path in (certificates.authority_key, certificates.server_key, tmp_path / "node.key"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert b"PRIVATE" not in public.read_bytes()
+
+
+def test_a_node_key_is_of_the_kind_flower_reads(tmp_path):
+    public = make_node_key(tmp_path / "node.key")
+    private = load_ssh_private_key((tmp_path / "node.key").read_bytes(), None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    assert private.curve.name == "secp384r1"
+    assert load_ssh_public_key(public.read_bytes()) == private.public_key()
+
+
+def test_nothing_is_overwritten(certificates, tmp_path):
+    before = {path: path.read_bytes() for path in certificates.folder.iterdir()}
+    with pytest.raises(StorageError, match=r"authority\.crt exists and is never overwritten"):
+        make_certificates(certificates.folder)
+    assert {path: path.read_bytes() for path in certificates.folder.iterdir()} == before
+    make_node_key(tmp_path / "node.key")
+    (tmp_path / "node.key").unlink()
+    with pytest.raises(StorageError, match=r"node\.key\.pub exists"):
+        make_node_key(tmp_path / "node.key")
+    assert not (tmp_path / "node.key").exists()
+
+
+@pytest.mark.parametrize("hosts", [[], [""], ["learn.example.org:9092"], ["two words"]])
+def test_a_host_that_is_none_is_refused_and_nothing_written(hosts, tmp_path):
+    with pytest.raises(InputError):
+        make_certificates(tmp_path / "certificates", hosts)
+    assert not (tmp_path / "certificates").exists()
+
+
+# ---- processes
+
+
+def service(tmp_path: Path, *command: str, grace: float = 5.0) -> Service:
+    return Service("the service", command, log=tmp_path / "log", environment=os.environ, grace=grace)
+
+
+def family(tmp_path: Path) -> Service:
+    return service(tmp_path, sys.executable, "-c", FAMILY, FAMILY, "1", grace=0.2)
+
+
+def pids(text: str) -> list[int]:
+    return [int(line.split()[1]) for line in text.splitlines() if line.startswith("pid")]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("end", [Service.stop, Service.kill])
+def test_no_descendant_outlives_a_service(tmp_path, end):
+    parent = family(tmp_path)
+    parent.start()
+    try:
+        parent.wait_until(lambda: len(pids(parent.output())) == 3, timeout=30)
+        first, orphaning, last = pids(parent.output())
+        assert alive(first) or alive(orphaning)
+        assert alive(last)
+    finally:
+        end(parent)
+    assert not any(alive(pid) for pid in (first, orphaning, last))
+    assert not parent.running
+
+
+def test_no_descendant_outlives_an_owner_that_was_killed(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from apps.federated.deployment.processes import Service; import os\n"
+        "s = Service('s', [sys.executable, '-c', sys.argv[1], sys.argv[1], '1'], log=Path(sys.argv[2]),"
+        " environment=os.environ, grace=0.2)\n"
+        "s.start(); time.sleep(600)"
+    )
+    log = tmp_path / "log"
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    owner = subprocess.Popen([sys.executable, "-c", code, FAMILY, str(log)], env=os.environ | {"PYTHONPATH": path})
+    try:
+        eventually(lambda: log.exists() and len(pids(log.read_text())) == 3)
+    finally:
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+    eventually(lambda: not any(alive(pid) for pid in pids(log.read_text())))
+
+
+def eventually(condition, timeout=30.0):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_service_is_asked_to_stop_before_it_is_killed(tmp_path):
+    polite = service(tmp_path, "sh", "-c", "trap 'echo farewell; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    polite.start()
+    polite.wait_until(lambda: "ready" in polite.output(), timeout=30)
+    polite.stop()
+    assert "farewell" in polite.output()
+
+
+def test_a_service_that_ends_before_it_is_ready_is_quoted(tmp_path):
+    broken = service(tmp_path, "sh", "-c", "echo no such key; exit 3")
+    broken.start()
+    with pytest.raises(ServiceError, match="stopped before it was ready; it said: no such key"):
+        broken.wait_until(lambda: False, timeout=30)
+    broken.stop()
+
+
+def test_a_service_starts_again_and_its_output_anew(tmp_path):
+    again = service(tmp_path, "sh", "-c", "echo once; sleep 600")
+    for _ in range(2):
+        again.start()
+        again.wait_until(lambda: "once" in again.output(), timeout=30)
+        assert again.output().count("once") == 1
+        with pytest.raises(InputError, match="running already"):
+            again.start()
+        again.kill()
+    assert again.log.read_text().count("once") == 2
+
+
+def test_a_port_in_use_is_named():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ServiceError, match=f"port {port} on 127.0.0.1 is in use by another program"):
+            check_port(port)
+    check_port(port)
+
+
+def test_free_ports_are_different_and_free():
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    for port in ports:
+        check_port(port)
+
+
+# ---- the federation, before anything is started
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "pyproject.toml").write_text("")
+    return tmp_path / "app"
+
+
+def refused(loopback: Loopback) -> None:
+    with loopback:
+        raise AssertionError("it started")
+
+
+def test_a_port_in_use_is_refused_before_anything_is_written(app, tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ServiceError, match=f"port {port} on 127.0.0.1 is in use"):
+            refused(Loopback(app, [NodeSpec("user-1")], tmp_path / "folder", port=port))
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_missing_certificate_is_named(app, tmp_path, certificates):
+    certificates.server_key.unlink()
+    with pytest.raises(StorageError, match=r"server\.key does not exist. Make the files with: blindsight federation"):
+        refused(Loopback(app, [NodeSpec("user-1")], tmp_path / "folder", certificates=certificates.folder))
+    assert not (tmp_path / "folder" / "logs").exists()
+
+
+def test_a_folder_without_an_app_is_refused(tmp_path):
+    with pytest.raises(StorageError, match=r"is not a Flower app: it has no pyproject\.toml"):
+        refused(Loopback(tmp_path / "nowhere", [NodeSpec("user-1")], tmp_path / "folder"))
+
+
+@pytest.mark.parametrize("names", [[], ["user-1", "user-1"], ["../user"], ["superlink"], [""]])
+def test_names_that_cannot_be_told_apart_are_refused(names, app, tmp_path):
+    with pytest.raises(InputError):
+        Loopback(app, [NodeSpec(name) for name in names], tmp_path / "folder")
+
+
+def test_an_unknown_node_is_refused(app, tmp_path):
+    with pytest.raises(UnknownNameError, match="Did you mean 'user-1'"):
+        Loopback(app, [NodeSpec("user-1")], tmp_path / "folder").kill("user-2")
+
+
+def test_settings_are_read_by_flower_as_they_were_written():
+    read = pytest.importorskip("flwr.common.config").parse_config_args
+    settings = {"role": "key generator", "pin": "SHA256:ab+/c", "home": "/x/members.toml", "n": 3, "eps": 0.5, "on": True}
+    assert read([configuration(settings)]) == settings
+
+
+@pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb"])
+def test_a_setting_flower_would_misread_is_refused(value):
+    with pytest.raises(InputError, match="'role' must not contain"):
+        configuration({"role": value})

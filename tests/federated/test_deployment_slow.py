@@ -1,0 +1,136 @@
+"""A federation of real processes over TLS: who is admitted, who is refused, and who comes back after a kill."""
+
+import re
+from pathlib import Path
+
+import pytest
+from apps.federated.deployment.loopback import Loopback, NodeSpec
+from apps.federated.deployment.processes import Service
+
+from blindsight.errors import InputError, ServiceError
+from blindsight.federated.certificates import make_node_key
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("flwr")
+
+PYPROJECT = """
+[project]
+name = "hello"
+version = "1.0.0"
+description = "Every node says its name."
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "blindsight"
+
+[tool.flwr.app.components]
+serverapp = "hello.server:app"
+clientapp = "hello.client:app"
+
+[tool.flwr.app.config]
+greeting = "hello"
+wait = false
+"""
+
+SERVER = """
+import time
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import ServerApp
+
+app = ServerApp()
+
+@app.main()
+def main(grid, context):
+    content = RecordDict({"word": ConfigRecord({"greeting": context.run_config["greeting"]})})
+    sent = {node: Message(content, dst_node_id=node, message_type="query") for node in grid.get_node_ids()}
+    waiting = set(grid.push_messages(list(sent.values())))
+    while waiting:
+        for reply in grid.pull_messages(waiting):
+            waiting.discard(reply.metadata.reply_to_message_id)
+            print("ANSWER", reply.error.reason if reply.has_error() else reply.content["word"]["name"], flush=True)
+        time.sleep(0.2)
+    while context.run_config["wait"]:
+        time.sleep(0.2)
+"""
+
+CLIENT = """
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+@app.query()
+def hello(message, context):
+    words = f"{message.content['word']['greeting']} from {context.node_config['name']}"
+    return Message(RecordDict({"word": ConfigRecord({"name": words})}), reply_to=message)
+"""
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("federation")
+    package = folder / "app" / "hello"
+    package.mkdir(parents=True)
+    (folder / "app" / "pyproject.toml").write_text(PYPROJECT)
+    for name, text in {"__init__": "", "server": SERVER, "client": CLIENT}.items():
+        (package / f"{name}.py").write_text(text)
+    nodes = [NodeSpec(name, {"name": name}) for name in ("ada", "ben")]
+    with Loopback(folder / "app", nodes, folder / "loopback") as loopback:
+        yield loopback
+
+
+def answers(federation: Loopback, run_id: int) -> set[str]:
+    return set(re.findall("ANSWER (.*)", federation.log(run_id)))
+
+
+def another_node(federation: Loopback, like: str, key: Path) -> Service:
+    """Return a node that is started as the node `like` is, on a port of its own and with `key`."""
+    spec = NodeSpec(f"{like}-too", {"name": like})
+    home = federation.folder / "nodes" / spec.name
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "node.key").write_bytes(key.read_bytes())
+    (home / "node.key").chmod(0o600)
+    return federation.supernode(spec)
+
+
+def refusal(service: Service) -> str:
+    service.start()
+    try:
+        with pytest.raises(ServiceError, match="stopped before it was ready") as error:
+            service.wait_until(lambda: "SuperNode ID:" in service.output(), timeout=60)
+        return str(error.value)
+    finally:
+        service.stop()
+
+
+def test_every_node_answers(federation):
+    run = federation.run({"greeting": "good day"})
+    assert federation.wait(run, 60) == "finished:completed"
+    assert answers(federation, run) == {"good day from ada", "good day from ben"}
+
+
+def test_a_node_with_a_key_nobody_registered_is_refused(federation, tmp_path):
+    make_node_key(tmp_path / "stranger.key")
+    assert "Failed to activate SuperNode" in refusal(another_node(federation, "ada", tmp_path / "stranger.key"))
+
+
+def test_a_second_node_with_the_same_key_is_refused_and_the_first_keeps_running(federation):
+    key = federation.folder / "nodes" / "ben" / "node.key"
+    assert "Failed to activate SuperNode" in refusal(another_node(federation, "ben", key))
+    with pytest.raises(InputError, match="ben is running already"):
+        federation.start("ben")
+
+
+def test_after_kills_of_a_node_and_the_superlink_all_are_back_under_their_old_ids(federation):
+    run = federation.run({"wait": True})
+    federation.kill("ada")
+    federation.kill_superlink()
+    federation.restart_superlink()
+    federation.start("ada")
+    assert federation.node_id("ada") == federation.node_ids["ada"]
+    assert federation.status(run) in ("pending", "starting", "running")  # the database is the one it left
+    federation.stop_run(run)
+    again = federation.run()
+    assert federation.wait(again, 90) == "finished:completed"
+    assert answers(federation, again) == {"hello from ada", "hello from ben"}

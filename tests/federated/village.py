@@ -1,0 +1,103 @@
+"""A whole federation in one process: every party in a home of its own, and a courier between them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from blindsight.crypto.wire import decode
+from blindsight.federated.courier import LocalCourier, Transit
+from blindsight.federated.home import Home
+from blindsight.federated.identity import IDENTITY_FILE, Identity, PublicIdentity
+from blindsight.federated.members import Members
+from blindsight.federated.sums.generatordesk import GeneratorDesk
+from blindsight.federated.sums.messages import Call
+from blindsight.federated.sums.opening import open_run
+from blindsight.federated.sums.ownerpart import OwnerPart
+from blindsight.federated.sums.runterms import RunTerms
+from blindsight.federated.sums.server import Patience, SumServer
+from blindsight.federated.sums.userdesk import UserDesk
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.federation import Memory, Proposal
+
+USERS = ("ann", "bob", "cem", "dan")
+DIMENSION = 120
+PATIENCE = Patience(round=0.05, step=0.05, generator=0.05)
+
+Propose = Callable[[str, Memory, int], Proposal]
+
+
+def make_home(folder: Path, name: str) -> Home:
+    path = folder / name.replace(" ", "-")
+    path.mkdir(mode=0o700, parents=True)
+    Identity.create(path / IDENTITY_FILE, name)
+    return Home(path)
+
+
+@dataclass
+class Village:
+    """Homes, members and a courier; `updates` are what users send, by name."""
+
+    folder: Path
+    users: tuple[str, ...] = USERS
+    transit: Transit | None = None
+    updates: dict[str, np.ndarray] = field(default_factory=dict)
+    held: bool = False
+
+    def __post_init__(self) -> None:
+        everyone = (*self.users, AGGREGATOR, KEY_GENERATOR)
+        self.homes = {name: make_home(self.folder, name) for name in everyone}
+        self.members = Members({name: home.identity.public.fingerprint for name, home in self.homes.items()})
+        self.pin = self.members.fingerprints[KEY_GENERATOR]
+        self.handlers = {name: self.user_handler(name) for name in self.users}
+        self.handlers[KEY_GENERATOR] = lambda kind, parts: self.generator_desk().handle(kind, parts)
+        self.courier = LocalCourier(self.handlers, self.transit)
+
+    @property
+    def identities(self) -> Mapping[str, PublicIdentity]:
+        return {name: home.identity.public for name, home in self.homes.items() if name != AGGREGATOR}
+
+    def user_desk(self, name: str, **policy) -> UserDesk:
+        policy = {"schemes": ("plain", "dphe", "block-dphe", "bfv", "masks"), "insecure": True} | policy
+        return UserDesk(Home(self.homes[name].path), self.pin, **policy)
+
+    def generator_desk(self) -> GeneratorDesk:
+        return GeneratorDesk(Home(self.homes[KEY_GENERATOR].path), self.members, insecure=True)
+
+    def user_handler(self, name: str):
+        def handle(kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
+            desk = self.user_desk(name)  # every message meets a fresh process
+            if kind != "contribute":
+                return desk.handle(kind, parts)
+            call = decode(parts[0], Call)
+            return [OwnerPart(desk.end(call.run)).contribute(call, lambda memory, seed: self.propose(name, memory))]
+
+        return handle
+
+    def propose(self, name: str, memory: Memory) -> Proposal:
+        held = np.zeros(DIMENSION) if memory.held is None else memory.held
+        wanted = self.updates[name] + held
+        return Proposal(wanted, Memory(np.zeros(DIMENSION) if self.held else None, None))
+
+    def make_terms(self, scheme: str, **others) -> Callable[[str, tuple[str, ...]], RunTerms]:
+        settings = {"fraction_bits": 16, "capacity": 40, "key_bits": 1024, "insecure": True} | others
+        return lambda run, users: RunTerms(scheme=scheme, run=run, users=users, dimension=DIMENSION, **settings)
+
+    def open(self, scheme: str, **others) -> SumServer:
+        run, self.refused = open_run(
+            self.homes[AGGREGATOR], self.courier, self.identities, self.make_terms(scheme, **others), PATIENCE
+        )
+        return SumServer(run, self.courier, PATIENCE)
+
+    def draw(self, seed: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        for name in self.users:
+            update = rng.normal(size=DIMENSION)
+            update[rng.permutation(DIMENSION)[: DIMENSION // 2]] = 0
+            self.updates[name] = update
+        return dict(self.updates)
+
+    def plain_sum(self, server: SumServer, names, updates: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
+        terms = server.terms.sums
+        return sum(terms.integers((updates or self.updates)[name]) for name in names)
