@@ -1,4 +1,4 @@
-"""What a federation on one machine needs: certificates and keys that fit Flower, processes that leave nothing behind."""
+"""What a federation on one machine needs: certificates, keys that fit Flower, processes that leave nothing behind."""
 
 import os
 import signal
@@ -80,7 +80,7 @@ def test_the_server_is_not_believed_under_another_name(certificates):
 
 def test_another_federations_authority_does_not_believe_the_server(certificates, tmp_path):
     other = make_certificates(tmp_path / "other")
-    with pytest.raises(ssl.SSLCertVerificationError, match="signature|issuer"):
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"signature|issuer"):
         handshake(certificates, ssl.create_default_context(cafile=str(other.authority)), "localhost")
 
 
@@ -152,18 +152,17 @@ def test_no_descendant_outlives_a_service(tmp_path, end):
     parent.start()
     try:
         parent.wait_until(lambda: len(pids(parent.output())) == 3, timeout=30)
-        first, orphaning, last = pids(parent.output())
-        assert alive(first) or alive(orphaning)
-        assert alive(last)
+        everyone = pids(parent.output())
+        assert sum(map(alive, everyone)) >= 2
     finally:
         end(parent)
-    assert not any(alive(pid) for pid in (first, orphaning, last))
+    assert not any(map(alive, everyone))
     assert not parent.running
 
 
 def test_no_descendant_outlives_an_owner_that_was_killed(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from apps.federated.deployment.processes import Service; import os\n"
+        "import os, sys, time\nfrom pathlib import Path\nfrom apps.federated.deployment.processes import Service\n"
         "s = Service('s', [sys.executable, '-c', sys.argv[1], sys.argv[1], '1'], log=Path(sys.argv[2]),"
         " environment=os.environ, grace=0.2)\n"
         "s.start(); time.sleep(600)"
@@ -187,7 +186,9 @@ def eventually(condition, timeout=30.0):
 
 
 def test_a_service_is_asked_to_stop_before_it_is_killed(tmp_path):
-    polite = service(tmp_path, "sh", "-c", "trap 'echo farewell; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    polite = service(
+        tmp_path, "sh", "-c", "trap 'echo farewell; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    )
     polite.start()
     polite.wait_until(lambda: "ready" in polite.output(), timeout=30)
     polite.stop()
@@ -281,7 +282,14 @@ def test_an_unknown_node_is_refused(app, tmp_path):
 
 def test_settings_are_read_by_flower_as_they_were_written():
     read = pytest.importorskip("flwr.common.config").parse_config_args
-    settings = {"role": "key generator", "pin": "SHA256:ab+/c", "home": "/x/members.toml", "n": 3, "eps": 0.5, "on": True}
+    settings = {
+        "role": "key generator",
+        "pin": "SHA256:ab+/c",
+        "home": "/x/members.toml",
+        "n": 3,
+        "eps": 0.5,
+        "on": True,
+    }
     assert read([configuration(settings)]) == settings
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from blindsight.federated.sums.opening import find_run
+from blindsight.federated.sums.opening import find_run, label_run
 from blindsight.federated.sums.server import SumServer
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import AGGREGATOR
@@ -35,9 +35,13 @@ def test_a_user_that_is_gone_and_comes_back(tmp_path, scheme):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_server_killed_between_rounds_goes_on(tmp_path, scheme):
     village = Village(tmp_path)
-    village.open(scheme).play(1, ()) if village.draw(1) else None
-    run = find_run(village.homes[AGGREGATOR])
-    server = SumServer(run, village.courier, PATIENCE)
+    first = village.open(scheme)
+    village.draw(1)
+    first.play(1, ())
+    label_run(village.homes[AGGREGATOR], "digits", first.run)
+    found = find_run(village.homes[AGGREGATOR], "digits")
+    assert found is not None
+    server = SumServer(found, village.courier, PATIENCE)
     village.draw(2)
     result = server.play(2, ())
     assert np.array_equal(result.total, village.plain_sum(server, village.users))

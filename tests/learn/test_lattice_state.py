@@ -281,6 +281,16 @@ def test_nothing_counts_before_it_is_on_disk(disk: Disk, monkeypatch: pytest.Mon
     assert np.array_equal(aggregator.read(answer).integers, disk.sum(*USERS))
 
 
+def test_a_state_too_long_to_be_read_again_is_not_written(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann, before = disk.user("ann"), (disk.folder / "ann").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("blindsight.learn.dphe.storage.MAX_BYTES", len(before) + 1000)
+        with pytest.raises(StorageError, match="too long for"):
+            ann.contribute_integers(disk.updates["ann"], 0)
+    assert (disk.folder / "ann").read_bytes() == before
+    assert ann.contribute_integers(disk.updates["ann"], 0) == disk.user("ann").sent(0)
+
+
 def test_state_is_private_and_not_overwritten(disk: Disk) -> None:
     makes: dict[str, Callable[[Path], object]] = {
         "generator": lambda path: LatticeKeyGenerator(disk.roster, disk.identities["key generator"], path=path),

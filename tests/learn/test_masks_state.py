@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
-from blindsight.errors import CorruptFileError, InputError, PrivacyError, StorageError
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.learn.masks.keys import threshold
-from blindsight.learn.masks.messages import Directory, UnmaskRequest
+from blindsight.learn.masks.messages import Directory, Result, UnmaskRequest
 from blindsight.learn.masks.server import MaskServer
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.masks.userstate import UserState
@@ -137,6 +137,8 @@ def test_a_loaded_user_does_no_step_in_two_ways(run: Run) -> None:
     run.user("ann").unmask(run.request)
     with pytest.raises(PrivacyError, match="already: unmask"):
         run.user("ann").unmask(run.by_server(UnmaskRequest(digest, 0, USERS[:4])))
+    with pytest.raises(MessageError, match="other users than were asked to unmask"):
+        run.user("ann").read(run.by_server(Result(digest, 0, USERS[:4], bytes(4 * SIZE))))
     assert np.array_equal(run.finish(), run.sum())
 
 

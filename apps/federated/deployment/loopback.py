@@ -2,8 +2,8 @@
 
 What runs is what would run on several machines; only the addresses differ. The SuperLink shows a certificate of the
 federation's own authority, keeps its state in a database on disk and admits no node whose key is not registered. Every
-node has a folder, a key and a port of its own. Telemetry, update checks and the installation of dependencies at run time
-are off. Nothing keeps running when the `with` block ends, however it ends.
+node has a folder, a key and a port of its own. Telemetry, update checks and the installation of dependencies at run
+time are off. Nothing keeps running when the `with` block ends, however it ends.
 
     FOLDER/certificates/     the authority's and the server's (blindsight.federated.certificates)
     FOLDER/superlink/        the SuperLink's database, and Flower's home of the server's side
@@ -45,6 +45,7 @@ QUIET = {
     "OMP_NUM_THREADS": "1",
 }
 _FINISHED = "finished"
+_NODE_ID = re.compile(r"SuperNode ID: (\d+)\b")
 
 ConfigValue = str | int | float | bool
 
@@ -78,7 +79,8 @@ class Loopback:
         self.timeout = timeout
         self.node_ids: dict[str, int] = {}
         self._port = port
-        self._certificates = None if certificates is None else Certificates(certificates.resolve())
+        self.certificates = Certificates((certificates or folder / "certificates").resolve())
+        self._own_certificates = certificates is None
         self._services: dict[str, Service] = {}
         _check_nodes(nodes)
 
@@ -131,7 +133,7 @@ class Loopback:
             except ServiceError:
                 pass
             time.sleep(min(1.0, left))
-        raise ServiceError(f"run {run_id} has not finished within {timeout:g} s; the logs are in {self.folder / 'logs'}.")
+        raise ServiceError(f"run {run_id} has not finished within {timeout:g} s. Logs: {self.folder / 'logs'}")
 
     def log(self, run_id: int) -> str:
         """Return what the run's server side wrote so far."""
@@ -156,11 +158,31 @@ class Loopback:
         service = self._service(name)
         if service.running:
             raise InputError(f"node {name} is running already.")
-        assert self._certificates is not None  # checked before anything is started
         key = self.folder / "nodes" / name / "node.key"
-        sign_off(f"{HOST}:{self.port}", authority=self._certificates.authority, key=key, node_id=self.node_ids[name])
+        sign_off(f"{HOST}:{self.port}", authority=self.certificates.authority, key=key, node_id=self.node_ids[name])
         service.start()
         self._await_node(name)
+
+    def supernode(self, node: NodeSpec) -> Service:
+        """Return a node's process, not started; one that is no member of this federation is the caller's to end."""
+        home = self.folder / "nodes" / node.name
+        if not (home / "node.key").exists():
+            make_node_key(home / "node.key")
+        command = [_program("flower-supernode"), "--superlink", f"{HOST}:{self.port}"]
+        command += ["--root-certificates", str(self.certificates.authority)]
+        command += ["--auth-supernode-private-key", str(home / "node.key")]
+        command += ["--host", HOST, "--port", str(free_ports(1)[0])]
+        if node.node_config:
+            command += ["--node-config", configuration(node.node_config)]
+        environment = {**_environment(home / "flower"), **node.env}
+        return Service(_label(node.name), command, log=self._log_file(node.name), environment=environment)
+
+    def node_id(self, name: str) -> int:
+        """Return the id the SuperLink told the node when it was last started."""
+        found = _NODE_ID.search(self._service(name).output())
+        if found is None:
+            raise ServiceError(f"node {name} has not been accepted by the SuperLink.")
+        return int(found[1])
 
     def kill_superlink(self) -> None:
         """Kill the SuperLink and the server's side of every run (SIGKILL)."""
@@ -186,22 +208,21 @@ class Loopback:
         require("flwr", extra="federated", purpose="running a federation")
         if not (self.app / "pyproject.toml").is_file():
             raise StorageError(f"{self.app} is not a Flower app: it has no pyproject.toml.")
-        ports = free_ports(len(self.nodes) + 1)
-        self._port = self._port or ports[-1]
+        if self._port is None:
+            self._port = free_ports(1)[0]
         check_port(self._port)
         check_writable(self.folder)
         self.folder.chmod(0o700)
-        if self._certificates is None:
-            self._certificates = Certificates(self.folder / "certificates")
-            if not self._certificates.folder.exists():
-                make_certificates(self._certificates.folder)
-        self._certificates.check()
-        self._write_connection(self._certificates.authority)
-        self._services["superlink"] = self._superlink(self._certificates)
-        for node, port in zip(self.nodes.values(), ports, strict=False):
-            self._services[_label(node.name)] = self._supernode(node, port, self._certificates.authority)
+        if self._own_certificates and not self.certificates.folder.exists():
+            make_certificates(self.certificates.folder)
+        self.certificates.check()
+        self._write_connection()
+        self._services["superlink"] = self._superlink()
+        for name, node in self.nodes.items():
+            self._services[_label(name)] = self.supernode(node)
 
-    def _superlink(self, certificates: Certificates) -> Service:
+    def _superlink(self) -> Service:
+        certificates = self.certificates
         home = self.folder / "superlink"
         home.mkdir(exist_ok=True)
         command = [_program("flower-superlink"), "--host", HOST, "--port", str(self.port)]
@@ -210,18 +231,6 @@ class Loopback:
         command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
         command += ["--database", str(home / "state.db")]
         return Service("superlink", command, log=self._log_file("superlink"), environment=_environment(home))
-
-    def _supernode(self, node: NodeSpec, port: int, authority: Path) -> Service:
-        home = self.folder / "nodes" / node.name
-        if not (home / "node.key").exists():
-            make_node_key(home / "node.key")
-        command = [_program("flower-supernode"), "--superlink", f"{HOST}:{self.port}"]
-        command += ["--root-certificates", str(authority), "--auth-supernode-private-key", str(home / "node.key")]
-        command += ["--host", HOST, "--port", str(port)]
-        if node.node_config:
-            command += ["--node-config", configuration(node.node_config)]
-        environment = _environment(home / "flower") | node.env
-        return Service(_label(node.name), command, log=self._log_file(node.name), environment=environment)
 
     def _register(self, name: str) -> None:
         """Tell the SuperLink the node's public key, once, and keep the id it gave the node."""
@@ -234,23 +243,22 @@ class Loopback:
 
     def _await_node(self, name: str) -> None:
         service = self._service(name)
-        service.wait_until(lambda: "SuperNode ID:" in service.output(), timeout=self.timeout)
+        service.wait_until(lambda: _NODE_ID.search(service.output()) is not None, timeout=self.timeout)
 
     def _superlink_answers(self) -> bool:
-        assert self._certificates is not None  # checked before anything is started
-        trust = ssl.create_default_context(cafile=str(self._certificates.authority))
+        trust = ssl.create_default_context(cafile=str(self.certificates.authority))
         try:
-            with urlopen(f"https://{HOST}:{self.port}/health", timeout=5, context=trust) as answer:  # noqa: S310
+            with urlopen(f"https://{HOST}:{self.port}/health", timeout=5, context=trust) as answer:
                 return bool(answer.status == 200)
         except (URLError, ConnectionError, TimeoutError):
             return False
 
-    def _write_connection(self, authority: Path) -> None:
+    def _write_connection(self) -> None:
         home = self.folder / "operator"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-            f'address = "{HOST}:{self.port}"\nroot-certificates = {json.dumps(str(authority))}\n'
+            f'address = "{HOST}:{self.port}"\nroot-certificates = {json.dumps(str(self.certificates.authority))}\n'
         )
 
     def _flwr_json(self, *arguments: str) -> Any:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 
 from apps.federated.deployment import guardian
 
@@ -19,6 +20,7 @@ from blindsight.files import storage_errors
 
 _POLL = 0.1  # seconds
 _LAST_LINES = 8
+_LISTENING_PORTS = range(20_000, 32_768)  # Linux takes the ports of outgoing connections from 32768 on
 
 
 class Service:
@@ -92,11 +94,9 @@ class Service:
         pipe = self._guardian.stdin
         assert pipe is not None  # it was opened as a pipe
         if not pipe.closed:
-            try:
+            with suppress(BrokenPipeError):  # the command had ended, and its guardian with it
                 pipe.write(order)
                 pipe.close()
-            except BrokenPipeError:  # the command had ended, and its guardian with it
-                pass
         self._guardian.wait()
 
 
@@ -115,9 +115,12 @@ def check_port(port: int, host: str = "127.0.0.1") -> None:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return `count` different ports nobody listens on at the moment."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((host, 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Return `count` different ports nobody listens on, none of which the system gives to outgoing connections."""
+    ports = []
+    for port in SystemRandom().sample(_LISTENING_PORTS, len(_LISTENING_PORTS)):
+        with suppress(ServiceError):
+            check_port(port, host)
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise ServiceError(f"{count} free ports were asked for, but {host} has {len(ports)}.")

@@ -1,7 +1,7 @@
 """Sign a node off with its own key, so that one that was killed can come back at once.
 
-A SuperLink believes for up to a minute (two missed heartbeats of 30 s) that a killed node is online, and refuses its key
-until then: two processes must not act as one node. Whoever holds the key may say that its former self is gone.
+A SuperLink believes for up to a minute (two missed heartbeats of 30 s) that a killed node is online, and refuses its
+key until then: two processes must not act as one node. Whoever holds the key may say that its former self is gone.
 """
 
 from pathlib import Path
@@ -26,9 +26,11 @@ def sign_off(superlink: str, *, authority: Path, key: Path, node_id: int) -> boo
     )
     with storage_errors("read", key):
         private = load_ssh_private_key(key.read_bytes(), None)
+    with storage_errors("read", authority):
+        trust = authority.read_bytes()
     assert isinstance(private, EllipticCurvePrivateKey)  # as made by blindsight.federated.certificates
     signer = signing.NodeAuthHttpInterceptor(private, private.public_key())
-    with client.FleetHttpClient.from_server_address(superlink, False, str(authority), [signer]) as fleet:
+    with client.FleetHttpClient.from_server_address(superlink, False, trust, [signer]) as fleet:
         try:
             fleet.DeactivateNode(fleet_pb2.DeactivateNodeRequest(node_id=node_id))
         except httpx.HTTPError:  # it was offline already, or the SuperLink is

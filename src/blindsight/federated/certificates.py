@@ -62,7 +62,8 @@ class Certificates:
         for path in (self.authority, self.server, self.server_key):
             if not path.is_file():
                 raise StorageError(
-                    f"the certificate file {path} does not exist. Make the files with: blindsight federation certificates"
+                    f"the certificate file {path} does not exist."
+                    " Make the files with: blindsight federation certificates"
                 )
 
 

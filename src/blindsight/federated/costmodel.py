@@ -6,8 +6,9 @@ quantities it must depend on, with costs that are never negative; `predict` appl
 
     encryption, a contribution's bytes     1, ciphertexts an owner sends
     reading the answer, its bytes          1, weights; the bytes also owners, whom it names
-    aggregation                            1, owners, owners x ciphertexts, ciphertexts of the sum
-    decryption, the request's bytes        1, owners (each has a receipt), ciphertexts of the sum
+    adding one contribution                1, ciphertexts in it
+    closing, the request's bytes           1, owners (each has a receipt), ciphertexts of the sum
+    decryption                             the same
     a set-up message                       1, owners (it tells everyone's key; a lattice key does not)
 
 *Where it holds.* The window table with which an owner encrypts grows in steps (`crypto.randomiser`): an owner's
@@ -16,6 +17,7 @@ the machine that was calibrated. Wall time (`Network`) is arithmetic about a net
 """
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -33,9 +35,10 @@ from blindsight.learn.schemes.paillier import sparse_terms
 from blindsight.learn.sumterms import SumTerms
 
 Scheme = Literal["block-dphe", "bfv"]
-Figure = Literal["encrypt", "read", "aggregate", "decrypt", "contribution", "request", "answer", "set-up message"]
+Figure = Literal["encrypt", "read", "add", "close", "decrypt", "contribution", "request", "answer", "set-up message"]
 Figures = Mapping[Figure, float]
-"""CPU seconds of one owner ("encrypt", "read"), of the aggregator and the key generator; bytes of the messages."""
+"""CPU seconds: of one owner to "encrypt" and to "read", of the aggregator to "add" one contribution and to "close" the
+round, of the key generator to "decrypt". Bytes: of one message of each kind."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Size:
 _TERMS: dict[Figure, Callable[[Size], tuple[float, ...]]] = {
     "encrypt": lambda size: (1, size.sent),
     "read": lambda size: (1, size.weights),
-    "aggregate": lambda size: (1, size.owners, size.owners * size.sent, size.opened),
+    "add": lambda size: (1, size.sent),
+    "close": lambda size: (1, size.owners, size.opened),
     "decrypt": lambda size: (1, size.owners, size.opened),
     "contribution": lambda size: (1, size.sent),
     "request": lambda size: (1, size.owners, size.opened),
@@ -114,10 +118,15 @@ class CostModel:
         return self.at(self.terms.size(owners, weights))
 
 
-def calibrate(terms: Terms, *, weights: int = 100_000) -> CostModel:
+def aggregate_seconds(figures: Figures, owners: int) -> float:
+    """Return what an aggregator needs for all contributions of a round."""
+    return owners * figures["add"] + figures["close"]
+
+
+def calibrate(terms: Terms, *, weights: int = 200_000) -> CostModel:
     """Play small rounds of up to 60 owners and `weights` weights, and fit the constants: seconds, not minutes."""
     small = terms.per_ciphertext
-    probes = [(3, small), (60, small), (3, weights), (9, weights // 4)]
+    probes = [(3, small), (60, small), (3, weights), (9, weights // 8)]
     key = _key(terms)
     played = [measure(terms, _play(terms, key, owners, size)) for owners, size in probes]
     constants = {}
@@ -132,16 +141,16 @@ def measure(terms: Terms, crowd: CrowdRound) -> tuple[Size, dict[Figure, float]]
     """Return the size of a round that was played, and its figures as `CostModel.predict` would name them."""
     cost, setup, owners = crowd.cost, crowd.setup, crowd.cost.users
     size = Size(len(owners), crowd.integers.size, crowd.ciphertexts, crowd.opened)
-    some = owners[0]
     return size, {
-        "encrypt": sum(cost.seconds("encrypt", party=owner) for owner in owners) / len(owners),
-        "read": sum(cost.seconds("read", party=owner) for owner in crowd.readers) / len(crowd.readers),
-        "aggregate": cost.seconds(party=AGGREGATOR),
+        "encrypt": statistics.median(cost.seconds("encrypt", party=owner) for owner in owners),
+        "read": statistics.median(cost.seconds("read", party=owner) for owner in crowd.readers),
+        "add": (cost.seconds("aggregate", party=AGGREGATOR) - crowd.closing) / len(owners),
+        "close": crowd.closing + cost.seconds("read", party=AGGREGATOR),
         "decrypt": cost.seconds(party=KEY_GENERATOR),
         "contribution": sum(map(cost.sent, owners)) / len(owners),
         "request": cost.sent(AGGREGATOR),
         "answer": cost.received(crowd.readers[0]),
-        "set-up message": setup.received(some),
+        "set-up message": setup.received(owners[0]),
     }
 
 
@@ -201,7 +210,7 @@ class Network:
         """
         up, down = figures["contribution"], figures["answer"]
         owner = figures["encrypt"] + figures["read"] + (up + down) / self.owner_bytes
-        server = owners * (up + down) / self.server_bytes + figures["aggregate"] / self.cores
+        server = owners * (up + down) / self.server_bytes + aggregate_seconds(figures, owners) / self.cores
         generator = (figures["request"] + down) / self.server_bytes + figures["decrypt"] / self.cores
         return owner + server + generator + (starts + 1) * (self.poll + self.latency)
 
@@ -227,9 +236,9 @@ class Hierarchy:
         root = model.at(replace(everyone, owners=self.regions, sent=local.opened))
         shard = model.at(replace(everyone, opened=everyone.opened / self.shards))
         return {
-            "region seconds": region["aggregate"],
+            "region seconds": aggregate_seconds(region, local.owners),
             "region bytes in": local.owners * region["contribution"],
-            "root seconds": root["aggregate"],
+            "root seconds": aggregate_seconds(root, self.regions),
             "root bytes in": self.regions * region["request"],
             "shard seconds": shard["decrypt"],
             "shard bytes in": shard["request"],

@@ -20,7 +20,7 @@ from blindsight.crypto.privatekey import PrivateKey
 from blindsight.crypto.randomiser import randomiser
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode
-from blindsight.learn.costs import Cost
+from blindsight.learn.costs import Cost, cpu_seconds
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
 from blindsight.learn.dphe.messages import Request
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
@@ -43,7 +43,8 @@ _SETTING_UP = ("set up", "set up")
 class CrowdRound:
     """The sum of a round, what the set-up and the round cost, and whose reading of the answer was measured.
 
-    `ciphertexts` is how many an owner sends, `opened` how many the key generator decrypted.
+    `ciphertexts` is how many an owner sends, `opened` how many the key generator decrypted. `closing` are those of the
+    aggregator's seconds that it needs once, to make the request, and not for each contribution.
     """
 
     integers: NDArray[np.int64]
@@ -52,6 +53,7 @@ class CrowdRound:
     readers: tuple[str, ...]
     ciphertexts: int
     opened: int
+    closing: float
 
 
 class _OneByOne(Mapping[str, Callable[[], list[bytes]]]):
@@ -72,7 +74,7 @@ class _OneByOne(Mapping[str, Callable[[], list[bytes]]]):
 
 def sparse_round(terms: Terms, update: Update, *, key: PrivateKey | None = None) -> CrowdRound:
     """Play a round of `dphe` or `block-dphe`; an existing key pair saves the time to make one."""
-    setup, post, seen = Post(terms.users), Post(terms.users), list[bytes]()
+    setup, post, seen, clock = Post(terms.users), Post(terms.users), list[bytes](), _Stopwatch()
     with setup.working(KEY_GENERATOR, "set up"):
         generator = KeyGenerator(terms, key=key, record=seen.append)
     aggregator, waiting = Aggregator(terms), {name: User(name, terms) for name in terms.users}
@@ -89,18 +91,18 @@ def sparse_round(terms: Terms, update: Update, *, key: PrivateKey | None = None)
         post,
         contribute=_OneByOne(terms.users, make),
         aggregator=aggregator,
-        close=partial(aggregator.close, threads=1),
+        close=partial(clock, partial(aggregator.close, threads=1)),
         answer=partial(generator.answer, threads=1),
         read={name: partial(user.read, round=0) for name, user in readers.items()},
         ciphertexts=terms.capacity,
         requested=lambda: len(decode(seen[-1], Request).ciphertexts),
     )
-    return _finished(next(iter(outcomes.values())).integers, setup, post, tuple(readers))
+    return _finished(next(iter(outcomes.values())).integers, (setup, post), tuple(readers), clock.seconds)
 
 
 def lattice_round(terms: SumTerms, update: Update, *, key: SecretKey | None = None) -> CrowdRound:
     """Play a round of `bfv`; an existing key pair saves the time to make one."""
-    setup, post = Post(terms.users), Post(terms.users)
+    setup, post, clock = Post(terms.users), Post(terms.users), _Stopwatch()
     identities = {party: SigningKey.generate() for party in (*terms.users, AGGREGATOR, KEY_GENERATOR)}
     roster = Roster(terms, {party: identity.public for party, identity in identities.items()})
     with setup.working(KEY_GENERATOR, "set up"):
@@ -123,13 +125,13 @@ def lattice_round(terms: SumTerms, update: Update, *, key: SecretKey | None = No
         post,
         contribute=_OneByOne(terms.users, lambda name: partial(contribute, name, update(name))),
         aggregator=aggregator,
-        close=aggregator.close,
+        close=partial(clock, aggregator.close),
         answer=generator.answer,
         read={name: partial(user.read, round=0) for name, user in readers.items()},
         ciphertexts=ciphertexts,
         requested=lambda: ciphertexts,
     )
-    return _finished(next(iter(totals.values())).integers, setup, post, tuple(readers))
+    return _finished(next(iter(totals.values())).integers, (setup, post), tuple(readers), clock.seconds)
 
 
 def _introduce(generator: KeyGenerator, aggregator: Aggregator, users: Mapping[str, User], setup: Post) -> None:
@@ -148,8 +150,22 @@ def _spread(owners: tuple[str, ...]) -> tuple[str, ...]:
     return owners[:: -(-len(owners) // READERS)]
 
 
-def _finished(integers: NDArray[np.int64], setup: Post, post: Post, readers: tuple[str, ...]) -> CrowdRound:
-    cost = post.meter.cost()
-    return CrowdRound(
-        integers, setup.meter.cost(), cost, readers, cost.ciphertexts(cost.users[0]), cost.ciphertexts(AGGREGATOR)
-    )
+class _Stopwatch:
+    """Counts the CPU seconds of a call."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self, function: Callable[[], bytes]) -> bytes:
+        begun = cpu_seconds()
+        result = function()
+        self.seconds = cpu_seconds() - begun
+        return result
+
+
+def _finished(
+    integers: NDArray[np.int64], posts: tuple[Post, Post], readers: tuple[str, ...], closing: float
+) -> CrowdRound:
+    setup, cost = (post.meter.cost() for post in posts)
+    sent, opened = cost.ciphertexts(cost.users[0]), cost.ciphertexts(AGGREGATOR)
+    return CrowdRound(integers, setup, cost, readers, sent, opened, closing)

@@ -103,9 +103,9 @@ def play_asynchronous(
     desk, resting, added, silences = _Desk(server, courier, clock), dict[str, float](), 0, 0
     while added < uploads:
         awake = [name for name in server.names if resting.get(name, 0) <= server.version]
-        present = courier.present()
-        desk.send([name for name in awake if name in present and not desk.waits_for(name, deadline)])
-        if not desk.busy:
+        present, waited_for = courier.present(), desk.waited_for(deadline)
+        sent = desk.send([name for name in awake if name in present and name not in waited_for])
+        if not sent and not waited_for:
             if resting:
                 return
             raise ServiceError(f"none of {len(server.names)} participants can be reached.")
@@ -159,14 +159,10 @@ class _Desk:
         self._server, self._courier, self._clock = server, courier, clock
         self._open: dict[str, tuple[str, float]] = {}  # the oldest first
 
-    @property
-    def busy(self) -> bool:
-        """Whether any reply is waited for."""
-        return bool(self._open)
-
-    def waits_for(self, name: str, deadline: float) -> bool:
-        """Whether an instruction for this participant is not older than the deadline."""
-        return any(who == name and self._clock() - since < deadline for who, since in self._open.values())
+    def waited_for(self, deadline: float) -> set[str]:
+        """Return whose instructions are not older than the deadline."""
+        now = self._clock()
+        return {name for name, since in self._open.values() if now - since < deadline}
 
     def wait_no_longer(self) -> None:
         """Let all that is under way be older than any deadline; a reply is still welcome."""
@@ -176,8 +172,7 @@ class _Desk:
         """Send each its instruction, and return the tickets; of earlier ones only the last is kept."""
         sent = set()
         for name in names:
-            earlier = [ticket for ticket, (who, _) in self._open.items() if who == name]
-            for ticket in earlier[: len(earlier) + 1 - _OPEN_TICKETS]:
+            for ticket in self._of(name)[: 1 - _OPEN_TICKETS]:
                 del self._open[ticket]
             ticket = self._courier.send(name, EXCHANGE, [self._server.instruction(name)])
             self._open[ticket] = (name, self._clock())
@@ -202,8 +197,20 @@ class _Desk:
 
     def _replies(self, seconds: float) -> Iterator[tuple[str, str, Taken | str]]:
         for ticket, reply in self._courier.collect(tuple(self._open), seconds=seconds):
-            name, _ = self._open.pop(ticket)
-            yield ticket, name, self._outcome(name, reply)
+            if ticket not in self._open:
+                continue
+            name, _ = self._open[ticket]
+            outcome = self._outcome(name, reply)
+            if isinstance(outcome, Taken):  # a reply to anything sent before it would be no news
+                tickets = self._of(name)
+                for earlier in tickets[: tickets.index(ticket)]:
+                    del self._open[earlier]
+            del self._open[ticket]
+            yield ticket, name, outcome
+
+    def _of(self, name: str) -> list[str]:
+        """Return the open tickets of a participant, the oldest first."""
+        return [ticket for ticket, (who, _) in self._open.items() if who == name]
 
     def _outcome(self, name: str, reply: Reply) -> Taken | str:
         if reply.error:

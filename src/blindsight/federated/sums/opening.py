@@ -4,21 +4,24 @@ Whoever refuses the terms or does not answer is left out, and the rest begin ane
 those who take part and nobody else.
 """
 
+import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.federated.courier import Courier
 from blindsight.federated.home import Home
 from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.sums.aggregatorend import AGGREGATOR_ENDS
-from blindsight.federated.sums.messages import Letters, Opening
+from blindsight.federated.sums.messages import Letters, Name, Opening
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.server import Patience
-from blindsight.federated.sums.serverrun import ServerRun, only_run
+from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.sums.userdesk import ENROLMENT, SETUP
+from blindsight.learn.dphe.storage import read_state, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 
 MakeTerms = Callable[[str, tuple[str, ...]], RunTerms]
@@ -30,10 +33,23 @@ Identities = Callable[[], Mapping[str, PublicIdentity]]
 _LEAST_USERS = 3
 
 
-def find_run(home: Home) -> ServerRun | None:
-    """Return the run that this home's server has set up before; None if it has none."""
-    folder = only_run(home.path / "runs")
-    return None if folder is None else ServerRun.load(folder)
+class _Label(Message, name="federated/label.1"):
+    run: Name
+
+
+def find_run(home: Home, label: str) -> ServerRun | None:
+    """Return the run that this home's server has set up before under this label; None if it has none."""
+    path = _label_path(home, label)
+    return ServerRun.load(home.run(read_state(path, _Label).run)) if path.exists() else None
+
+
+def label_run(home: Home, label: str, run: ServerRun) -> None:
+    """Let a run be found again by this label; an earlier run of that label is not."""
+    write_state(_label_path(home, label), _Label(run.terms.run))
+
+
+def _label_path(home: Home, label: str) -> Path:
+    return home.path / "labels" / hashlib.sha256(label.encode()).hexdigest()[:32]
 
 
 def wait_for_users(

@@ -23,6 +23,9 @@ from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.terms import KEY_GENERATOR
 from blindsight.learn.session import RoundResult
 
+OnReply = Callable[[str], object]
+"""Called with the name of each user whose reply has come."""
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -42,10 +45,12 @@ class Patience:
 class SumServer:
     """The server of one run that has been set up (`opening.open_run`)."""
 
-    def __init__(self, run: ServerRun, courier: Courier, patience: Patience, *, seed: int = 0) -> None:
-        """Go on where the run stands."""
+    def __init__(
+        self, run: ServerRun, courier: Courier, patience: Patience, *, seed: int = 0, briefing: bytes = b""
+    ) -> None:
+        """Go on where the run stands; users get the `briefing` with their set-up, and `seed` decides theirs."""
         self.run, self.terms = run, run.terms
-        self._courier, self._patience, self._seed = courier, patience, seed
+        self._courier, self._patience, self._seed, self._briefing = courier, patience, seed, briefing
         self._end = AGGREGATOR_ENDS[self.terms.scheme](self.terms, run.folder)
         self._end.accept(run.own_setup)
         self._ready: set[str] = set()
@@ -53,7 +58,8 @@ class SumServer:
 
     def begin(self, round: int) -> dict[str, bytes]:
         """Begin a round of learning, or go on with it; return the `Call` for each user that is there."""
-        self._number(round)
+        if self._number(round):
+            self.refused = {}
         present = self._prepared([user for user in self.terms.users if user in self._courier.present()])
         notes = self._end.begin(self.run.progress.attempt, present, self._ask)
         return {user: self._call(user, note) for user, note in notes.items() if user in present}
@@ -107,15 +113,14 @@ class SumServer:
         self.run.progress.open = False
         self.run.keep_progress()
 
-    def _gather(self, round: int, payload: Sequence[bytes], on_reply: Callable[[str], object] | None) -> None:
+    def _gather(self, round: int, payload: Sequence[bytes], on_reply: OnReply | None) -> None:
         """Take in contributions until all have come, or the deadline has passed and there are enough."""
-        self.refused = {}
         until = time.monotonic() + self._patience.generator
         while True:
             calls = {user: call for user, call in self.begin(round).items() if user not in self.contributors}
             tickets = {self._courier.send(user, "contribute", (call, *payload)): user for user, call in calls.items()}
             for ticket, reply in self._courier.collect(tickets, seconds=self._patience.round):
-                self._take(tickets[ticket], reply)
+                self.take(tickets[ticket], reply)
                 if on_reply is not None:
                     on_reply(tickets[ticket])
             if len(self.contributors) >= self.terms.minimum:
@@ -126,7 +131,8 @@ class SumServer:
                     f"{self.terms.minimum}.{self._complaints()}"
                 )
 
-    def _take(self, user: str, reply: Reply) -> None:
+    def take(self, user: str, reply: Reply) -> None:
+        """Take in what a user replied to its call."""
         if reply.error:
             self.refused[user] = reply.error
         elif len(reply.parts) != 1:
@@ -134,29 +140,31 @@ class SumServer:
         else:
             self.receive(user, reply.parts[0])
 
-    def _number(self, round: int) -> None:
-        """Begin another attempt, unless one at this round is open and can go on."""
+    def _number(self, round: int) -> bool:
+        """Begin another attempt, unless one at this round is open and can go on; tell which."""
         now = self.run.progress
         if round < now.round:
             raise InputError(f"the run is at round {now.round}; there is no way back to round {round}.")
-        resumable = self.terms.scheme != "masks"
-        if not (now.open and now.round == round and resumable):
-            now.round, now.attempt, now.open = round, now.attempt + 1, True
-            self.run.keep_progress()
+        if now.open and now.round == round and self.terms.scheme != "masks":
+            return False
+        now.round, now.attempt, now.open = round, now.attempt + 1, True
+        self.run.keep_progress()
+        return True
 
     def _prepared(self, present: Collection[str]) -> list[str]:
         """Give the key generator's letter to those who may not have it; return those who are ready."""
-        missing = [user for user in present if user not in self._ready and self.run.letters[user]]
+        run = self.terms.run.encode()
         tickets = {
-            self._courier.send(user, "set-up", (self.terms.run.encode(), self.run.letters[user])): user
-            for user in missing
+            self._courier.send(user, "set-up", (run, self.run.letters[user], self._briefing)): user
+            for user in present
+            if user not in self._ready
         }
         for ticket, reply in self._courier.collect(tickets, seconds=self._patience.step):
             if reply.error:
                 self.refused[tickets[ticket]] = reply.error
             else:
                 self._ready.add(tickets[ticket])
-        return [user for user in present if user in self._ready or not self.run.letters[user]]
+        return [user for user in present if user in self._ready]
 
     def _call(self, user: str, note: bytes) -> bytes:
         now = self.run.progress

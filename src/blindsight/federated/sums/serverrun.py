@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 from blindsight.crypto.wire import Limit, Message
-from blindsight.errors import StorageError
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.learn.dphe.storage import read_state, write_state
@@ -51,11 +50,6 @@ class ServerRun:
         self.folder, self.terms = folder, terms
         self.own_setup, self.letters = own_setup, letters
         self.progress = Progress()
-
-    @classmethod
-    def exists(cls, folder: Path) -> bool:
-        """Tell whether a run was set up in this folder."""
-        return (folder / "run").exists()
 
     @classmethod
     def create(
@@ -108,11 +102,3 @@ class ServerRun:
 
     def _answer_path(self, attempt: int) -> Path:
         return self.folder / f"answer-{attempt}"
-
-
-def only_run(folder: Path) -> Path | None:
-    """Return the folder of the one run kept below `folder`, None if there is none."""
-    found = [path.parent for path in folder.glob("*/run")]
-    if len(found) > 1:
-        raise StorageError(f"{folder} holds {len(found)} runs. Give each run of the server a home of its own.")
-    return found[0] if found else None

@@ -16,6 +16,7 @@ from blindsight.federated.sums.greeting import greet
 from blindsight.federated.sums.messages import Step
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.userend import USER_ENDS, UserEnd
+from blindsight.files import atomic_writer, storage_errors
 from blindsight.learn.dphe.storage import read_state, write_state
 
 ROLE = "user"
@@ -51,8 +52,8 @@ class UserDesk:
                 return greet(self.home.identity, ROLE, message)
             case "enrol", (terms, generator):
                 return [self._enrol(terms, generator)]
-            case "set-up", (run, letter):
-                self._set_up(_text(run), letter)
+            case "set-up", (run, letter, briefing):
+                self._set_up(_text(run), letter, briefing)
                 return []
             case _, (message,) if kind in _STEPS:
                 step = decode(message, Step)
@@ -63,24 +64,39 @@ class UserDesk:
         """Return the user's end of a run it has joined."""
         return self._end(RunTerms.from_bytes(self._joined(run).terms))
 
+    def briefing(self, run: str) -> bytes:
+        """Return what the server said the run is about."""
+        path = self.home.run(run) / "briefing"
+        if not path.exists():
+            raise MessageError(f"{self.home.identity.name!r} was not told yet what the run {run!r} is about.")
+        with storage_errors("read", path):
+            return path.read_bytes()
+
     def _enrol(self, proposed: bytes, generator: bytes) -> bytes:
         """Join a run, if its terms are acceptable: return the letter that enrols with the key generator."""
         terms = RunTerms.from_bytes(proposed)
         self._check(terms)
-        path = self.home.run(terms.run) / "joined"
-        if not path.exists():
-            write_state(path, _Joined(proposed, generator))
-        elif read_state(path, _Joined) != _Joined(proposed, generator):
-            raise MessageError("this run has begun on other terms.")
         if terms.scheme == "plain":
+            self._join(terms.run, _Joined(proposed, b""))
             return b""
         to = self._pinned(generator)
+        self._join(terms.run, _Joined(proposed, generator))
         return self.home.identity.write(self._end(terms).enrolment(), to=to, purpose=ENROLMENT, run=terms.run)
 
-    def _set_up(self, run: str, letter: bytes) -> None:
+    def _join(self, run: str, joined: _Joined) -> None:
+        path = self.home.run(run) / "joined"
+        if not path.exists():
+            write_state(path, joined)
+        elif read_state(path, _Joined) != joined:
+            raise MessageError("this run has begun on other terms.")
+
+    def _set_up(self, run: str, letter: bytes, briefing: bytes) -> None:
         joined = self._joined(run)
-        sender = self._pinned(joined.generator)
-        self.end(run).accept(self.home.identity.read(letter, sender=sender, purpose=SETUP, run=run))
+        if joined.generator:
+            sender = self._pinned(joined.generator)
+            self.end(run).accept(self.home.identity.read(letter, sender=sender, purpose=SETUP, run=run))
+        with atomic_writer(self.home.run(run) / "briefing", private=True) as stream:
+            stream.write(briefing)
 
     def _check(self, terms: RunTerms) -> None:
         """Refuse terms that protect less than this user asks for."""

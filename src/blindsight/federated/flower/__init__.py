@@ -1,0 +1,11 @@
+"""Flower (flwr 1.41, extra `federated`) as the carrier: nothing else in Blindsight knows that it exists.
+
+`EncryptedFedAvg` for a ServerApp and `encrypted_updates` for a ClientApp give any Flower app whose parameters are NumPy
+or torch arrays encrypted aggregation; `GridCourier` carries Blindsight's own protocols.
+"""
+
+from blindsight.federated.flower.gridcourier import GridCourier
+from blindsight.federated.flower.mod import encrypted_updates
+from blindsight.federated.flower.strategy import EncryptedFedAvg
+
+__all__ = ["EncryptedFedAvg", "GridCourier", "encrypted_updates"]

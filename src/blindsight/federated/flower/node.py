@@ -1,0 +1,49 @@
+"""What a SuperNode is in the federation, from its node-config: a user or the key generator, and what it insists on.
+
+| key of the node-config | for | meaning |
+| --- | --- | --- |
+| `role` | all | "user" (default) or "key-generator" |
+| `home` | all | the folder with the identity and the state of this party, which nobody else can read |
+| `key-generator` | users | the fingerprint of the key generator, told out of band |
+| `members` | key generator | the members file: names and fingerprints, agreed out of band |
+| `minimum-users` | all | sums of fewer users are refused, at least 3 (default 3) |
+| `schemes` | users | the schemes it takes part in, separated by commas (default: all but plain) |
+| `insecure` | all | true allows keys of 1024 bits: for tests alone |
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.federated.home import Home
+from blindsight.federated.members import Members
+from blindsight.federated.sums import generatordesk, userdesk
+from blindsight.federated.sums.generatordesk import GeneratorDesk
+from blindsight.federated.sums.userdesk import HIDING_SCHEMES, UserDesk
+
+Desk = UserDesk | GeneratorDesk
+ROLES = (userdesk.ROLE, generatordesk.ROLE)
+
+
+def desk_of(config: Mapping[str, Any]) -> Desk:
+    """Return the desk of the party that this node-config describes."""
+    role = config.get("role", userdesk.ROLE)
+    if role not in ROLES:
+        raise UnknownNameError("role in the node-config", str(role), ROLES)
+    home, minimum = Home(Path(_needed(config, "home")).expanduser()), config.get("minimum-users", 3)
+    if not isinstance(minimum, int) or minimum < 3:
+        raise InputError(f"minimum-users must be a whole number of at least 3; got {minimum}.")
+    insecure = config.get("insecure", False) is True
+    if role == generatordesk.ROLE:
+        members = Members.read(Path(_needed(config, "members")).expanduser())
+        return GeneratorDesk(home, members, minimum, insecure)
+    schemes = tuple(str(config.get("schemes", ",".join(HIDING_SCHEMES))).replace(" ", "").split(","))
+    return UserDesk(home, _needed(config, "key-generator"), minimum, schemes, insecure)
+
+
+def _needed(config: Mapping[str, Any], key: str) -> str:
+    value = config.get(key)
+    if not isinstance(value, str) or not value:
+        raise InputError(f"this node has no {key!r}. Start it with --node-config '{key}=\"...\"'.")
+    return value

@@ -1,0 +1,107 @@
+"""Rounds of learning across machines, from the first model to the last; a server that was killed goes on.
+
+The state is on the server's disk after every round: the model, and what is known of each round. What owners have not
+sent yet is on theirs.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from blindsight.arrayfile import read_arrays, write_arrays
+from blindsight.crypto.wire import decode
+from blindsight.errors import CorruptFileError, InputError, MessageError
+from blindsight.federated.courses import Course
+from blindsight.federated.lessons import Lesson, pack_arrays, unpack_arrays
+from blindsight.federated.sums.messages import Call
+from blindsight.federated.sums.ownerpart import OwnerPart
+from blindsight.federated.sums.server import SumServer
+from blindsight.federated.sums.userdesk import UserDesk
+from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.linearmodel import Array
+from blindsight.learn.owners import Load
+
+_KIND = "blindsight/teaching.1"
+
+
+@dataclass(frozen=True)
+class Lap:
+    """One finished round; `score` is None without validation data."""
+
+    round: int
+    score: float | None
+    contributors: tuple[str, ...]
+    refused: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+OnLap = Callable[[Lap], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """Where a run stands: the shared model, its score before the first round, and the rounds."""
+
+    shared: Array
+    first_score: float | None
+    laps: tuple[Lap, ...]
+
+
+def teach(course: Course, server: SumServer, *, rounds: int, seed: int, on_lap: OnLap | None = None) -> Taught:
+    """Play the rounds that are left of a run, and keep the state after each."""
+    path = server.run.folder / "taught.npz"
+    taught = _load(path, course) if path.exists() else _begin(course, seed)
+    while len(taught.laps) < rounds:
+        begun, number = time.monotonic(), len(taught.laps) + 1
+        result = server.play(number, (pack_arrays({"shared": taught.shared}),))
+        shared = course.learner.combine(taught.shared, result)
+        score = course.learner.score(shared)
+        lap = Lap(number, score, result.contributors, dict(server.refused), time.monotonic() - begun)
+        taught = Taught(shared, taught.first_score, (*taught.laps, lap))
+        _save(path, taught)
+        if on_lap is not None:
+            on_lap(lap)
+    return taught
+
+
+def learn(desk: UserDesk, parts: Sequence[bytes], load: Load) -> bytes:
+    """Do an owner's part of a round: learn from what `load` returns, and return the contribution."""
+    if len(parts) != 2:
+        raise MessageError("a call to learn has two parts.")
+    call = decode(parts[0], Call)
+    lesson = Lesson.from_bytes(desk.briefing(call.run))
+    shared = unpack_arrays(parts[1]).get("shared")
+    if shared is None or shared.shape != lesson.shape or not np.isfinite(shared).all():
+        raise MessageError("the shared model is not one of this lesson.")
+    name = desk.home.identity.name
+    learner = lesson.learner(name, load)
+
+    def propose(memory: Memory, seed: int) -> Proposal:
+        return learner.propose(name, shared, memory, seed)
+
+    return OwnerPart(desk.end(call.run)).contribute(call, propose)
+
+
+def _begin(course: Course, seed: int) -> Taught:
+    shared = course.learner.first(seed)
+    return Taught(shared, course.learner.score(shared), ())
+
+
+def _save(path: Path, taught: Taught) -> None:
+    document = {"first score": taught.first_score, "laps": [asdict(lap) for lap in taught.laps]}
+    write_arrays(path, _KIND, document, {"shared": taught.shared}, private=True)
+
+
+def _load(path: Path, course: Course) -> Taught:
+    document, arrays = read_arrays(path, _KIND)
+    try:
+        laps = tuple(Lap(**{**lap, "contributors": tuple(lap["contributors"])}) for lap in document["laps"])
+        taught = Taught(arrays["shared"], document["first score"], laps)
+    except (KeyError, TypeError) as error:
+        raise CorruptFileError(f"{path} does not hold where a run stands: {error}.") from None
+    if taught.shared.shape != course.lesson.shape:
+        raise InputError("this run has begun with other features or classes. Begin another under another label.")
+    return taught

@@ -1,0 +1,90 @@
+"""Updates of any model as vectors that schemes add up: weighted by examples, sparse in blocks, with nothing lost.
+
+The first number of a vector is the owner's weight w, the others are w times its change of the model: their sums over
+owners give the weighted mean, and nobody sees an owner's weight. With a sparse scheme only the largest blocks are sent
+(the first, with the weight, always), and the rest is remembered and sent later (`learn.sparsity`).
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.wire import Message, decode, encode
+from blindsight.errors import InputError, PrivacyError
+from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.sparsity import top_blocks, top_entries
+
+Floats = NDArray[np.float64]
+
+
+class _BriefingMessage(Message, name="federated/update-briefing.1"):
+    sparsity: float
+    block: int
+    most_examples: int
+
+
+@dataclass(frozen=True)
+class Briefing:
+    """How owners make their vectors: the share of numbers they do *not* send, in blocks of how many.
+
+    An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same.
+    """
+
+    sparsity: float = 0.9
+    block: int = 1
+    most_examples: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what leaves nothing to send."""
+        if not 0 <= self.sparsity < 1:
+            raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
+        if self.block < 1 or self.most_examples < 0:
+            raise InputError(f"a block has at least 1 number, and examples are counted; got {self}.")
+
+    def to_bytes(self) -> bytes:
+        """Return it as a message."""
+        return encode(_BriefingMessage(**asdict(self)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what `to_bytes` wrote."""
+        message = decode(data, _BriefingMessage)
+        return cls(message.sparsity, message.block, message.most_examples)
+
+
+def propose_update(change: Floats, examples: float, memory: Memory, briefing: Briefing) -> Proposal:
+    """Return what an owner sends of its change, and what it will remember once that has arrived.
+
+    >>> briefing = Briefing(sparsity=0.5, block=1, most_examples=100)
+    >>> proposal = propose_update(np.array([0.5, 8.0, 1.0]), 25, Memory(None, None), briefing)
+    >>> proposal.sent, proposal.memory.held
+    (array([0.25, 0.  , 2.  , 0.  ]), array([0.   , 0.125, 0.   , 0.25 ]))
+    """
+    if not np.isfinite(change).all():
+        raise InputError("what was learned is not finite. Look for a learning rate that is too high.")
+    weight = min(1.0, examples / briefing.most_examples) if briefing.most_examples else 1.0
+    wanted = np.concatenate([[weight], weight * change])
+    if memory.held is not None:
+        wanted[1:] += memory.held[1:]
+    chosen = _chosen(wanted, briefing)
+    return Proposal(np.where(chosen, wanted, 0.0), Memory(np.where(chosen, 0.0, wanted), None))
+
+
+def mean_change(values: Floats) -> Floats:
+    """Return the weighted mean of the owners' changes from the sum of their vectors."""
+    if not values[0] > 0:
+        raise PrivacyError("the owners' weights do not add up to more than nothing: there is no mean.")
+    mean: Floats = values[1:] / values[0]
+    return mean
+
+
+def _chosen(wanted: Floats, briefing: Briefing) -> NDArray[np.bool_]:
+    """Mark what is sent: the largest, and always the place of the weight."""
+    if not briefing.sparsity:
+        return np.ones(wanted.shape, dtype=np.bool_)
+    largest = wanted.copy()
+    largest[0] = np.sqrt(np.finfo(np.float64).max) / 2  # no block is longer than the one with the weight
+    keep = 1 - briefing.sparsity
+    return top_entries(largest, keep) if briefing.block == 1 else top_blocks(largest, briefing.block, keep)
