@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from blindsight.federated.costmodel import Hierarchy, Network, Scheme, Terms, aggregate_seconds, calibrate
+from blindsight.federated.costmodel import Hierarchy, Network, Scheme, Setting, aggregate_seconds, calibrate
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,19 @@ class PlanAnswer(TypedDict):
 def run(given: Plan, *, seed: int, scheme: Scheme, slot_bits: int) -> PlanAnswer:
     """Calibrate on this machine and predict."""
     model = calibrate(
-        Terms(scheme, key_bits=given.key_bits, slot_bits=slot_bits, insecure=given.insecure), weights=given.weights
+        Setting(scheme, key_bits=given.key_bits, slot_bits=slot_bits, insecure=given.insecure), weights=given.weights
     )
     network, found = Network(), {}
     for owners in given.owners:
         regions = -(-owners // given.region)
-        figures, machines = (
-            model.predict(owners, given.weights),
-            Hierarchy(regions, given.shards).figures(model, owners, given.weights),
-        )
+        figures = model.predict(owners, given.weights)
+        machines = Hierarchy(regions, given.shards).figures(model, owners, given.weights)
         found[owners] = {
             **figures,
             **machines,
             "regions": float(regions),
             "one aggregator": aggregate_seconds(figures, owners),
             "wall, one aggregator": network.seconds(figures, owners),
-            "wall": network.regional_seconds(figures, machines, owners // regions),
+            "wall": network.regional_seconds(figures, machines),
         }
     return PlanAnswer(figures=found)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.machine import measured
 from benchmarks.methods.rounds import FRACTION_BITS, Round
 from blindsight.crypto import bfv, privatekey
-from blindsight.federated.costmodel import Scheme, Terms, calibrate, measure
+from blindsight.federated.costmodel import Scheme, Setting, calibrate, measure
 from blindsight.federated.crowd import CrowdRound, lattice_round, sparse_round
 from blindsight.learn.dphe.terms import KEY_GENERATOR
 from blindsight.learn.schemes.paillier import sparse_terms
@@ -42,14 +42,14 @@ def run(given: Round, *, seed: int, scheme: Scheme) -> ScaleAnswer:
 
 
 def _run(given: Round, scheme: Scheme) -> ScaleAnswer:
-    terms = Terms(scheme, key_bits=given.key_bits, density=given.capacity / given.weights, insecure=given.insecure)
+    setting = Setting(scheme, key_bits=given.key_bits, density=given.capacity / given.weights, insecure=given.insecure)
     with measured() as memory:
         crowd = _play(given, scheme)
     owners, figures = crowd.cost.users, measure(crowd)[1]
     return ScaleAnswer(
         total=np.ldexp(crowd.integers.astype(np.float64), -FRACTION_BITS),
-        measured=dict(figures),
-        predicted=dict(calibrate(terms, weights=given.weights).predict(len(owners), given.weights)),
+        measured=figures,
+        predicted=calibrate(setting, weights=given.weights).predict(len(owners), given.weights),
         setup=(
             sum(crowd.setup.seconds(party=owner) for owner in owners) / len(owners),
             crowd.setup.seconds(party=KEY_GENERATOR),

@@ -1,12 +1,15 @@
 """A whole federation on one machine: a Flower SuperLink and one SuperNode for each party, as real processes over TLS.
 
 What runs is what would run on several machines; only the addresses differ. The SuperLink shows a certificate of the
-federation's own authority, keeps its state in a database on disk and admits no node whose key is not registered. Every
-node has a folder, a key and a port of its own. Telemetry, update checks and the installation of dependencies at run
-time are off. Nothing keeps running when the `with` block ends, however it ends.
+federation's own authority, keeps its state in a database on disk and admits no node whose key is not registered. The
+server's side of a run is executed by a process of its own (Flower: SuperExec), which shows the SuperLink a shared
+secret: so it outlives a SuperLink that was killed, and no stranger can take its place. Every node has a folder, a key
+and a port of its own. Telemetry, update checks and the installation of dependencies at run time are off. Nothing keeps
+running when the `with` block ends, however it ends.
 
     FOLDER/certificates/     the authority's and the server's (blindsight.federated.certificates)
-    FOLDER/superlink/        the SuperLink's database, and Flower's home of the server's side
+    FOLDER/superlink/        the SuperLink's database and Flower home
+    FOLDER/aggregator/       the secret it shares with the SuperLink, and the Flower home of the server's side
     FOLDER/operator/         Flower's home of whoever types `flwr run`
     FOLDER/nodes/NAME/       a node's key, its id at the SuperLink, and its own Flower home
     FOLDER/logs/             what each process wrote
@@ -33,7 +36,8 @@ from apps.federated.deployment.signoff import sign_off
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
 from blindsight.extras import require
 from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
-from blindsight.files import check_writable
+from blindsight.files import atomic_writer, check_writable
+from blindsight.rng import system_bytes
 
 HOST = "127.0.0.1"
 CONNECTION = "federation"
@@ -45,6 +49,7 @@ QUIET = {
     "OMP_NUM_THREADS": "1",
 }
 _FINISHED = "finished"
+_SERVERS = ("superlink", "aggregator")  # their folders and logs lie beside those of the nodes
 _NODE_ID = re.compile(r"SuperNode ID: (\d+)\b")
 
 ConfigValue = str | int | float | bool
@@ -70,6 +75,7 @@ class Loopback:
         *,
         port: int | None = None,
         certificates: Path | None = None,
+        aggregator_env: Mapping[str, str] | None = None,
         timeout: float = 120.0,
     ) -> None:
         """Name the app, the nodes and where all files go; certificates are made unless a folder with some is named."""
@@ -79,6 +85,7 @@ class Loopback:
         self.timeout = timeout
         self.node_ids: dict[str, int] = {}
         self._port = port
+        self._aggregator_env = dict(aggregator_env or {})
         self.certificates = Certificates((certificates or folder / "certificates").resolve())
         self._own_certificates = certificates is None
         self._services: dict[str, Service] = {}
@@ -88,6 +95,7 @@ class Loopback:
         try:
             self._prepare()
             self.restart_superlink()
+            self.restart_aggregator()
             for name in self.nodes:
                 self._register(name)
             for name in self.nodes:
@@ -185,7 +193,7 @@ class Loopback:
         return int(found[1])
 
     def kill_superlink(self) -> None:
-        """Kill the SuperLink and the server's side of every run (SIGKILL)."""
+        """Kill the SuperLink (SIGKILL); nodes and runs wait for its return."""
         self._services["superlink"].kill()
 
     def restart_superlink(self) -> None:
@@ -194,6 +202,14 @@ class Loopback:
         service = self._services["superlink"]
         service.start()
         service.wait_until(self._superlink_answers, timeout=self.timeout)
+
+    def kill_aggregator(self) -> None:
+        """Kill the server's side of every run (SIGKILL); the SuperLink declares those runs failed within a minute."""
+        self._services["aggregator"].kill()
+
+    def restart_aggregator(self) -> None:
+        """Start what executes the server's side of runs."""
+        self._services["aggregator"].start()
 
     # ---- how it is done
 
@@ -218,6 +234,7 @@ class Loopback:
         self.certificates.check()
         self._write_connection()
         self._services["superlink"] = self._superlink()
+        self._services["aggregator"] = self._aggregator()
         for name, node in self.nodes.items():
             self._services[_label(name)] = self.supernode(node)
 
@@ -230,7 +247,22 @@ class Loopback:
         command += ["--ssl-certfile", str(certificates.server), "--ssl-keyfile", str(certificates.server_key)]
         command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
         command += ["--database", str(home / "state.db")]
+        command += ["--isolation", "process", "--superexec-auth-secret-file", str(self._secret())]
         return Service("superlink", command, log=self._log_file("superlink"), environment=_environment(home))
+
+    def _aggregator(self) -> Service:
+        command = [_program("flower-superexec"), "--runtime-api-address", f"{HOST}:{self.port}"]
+        command += ["--root-certificates", str(self.certificates.authority)]
+        command += ["--superexec-auth-secret-file", str(self._secret())]
+        environment = {**_environment(self.folder / "aggregator" / "flower"), **self._aggregator_env}
+        return Service("aggregator", command, log=self._log_file("aggregator"), environment=environment)
+
+    def _secret(self) -> Path:
+        path = self.folder / "aggregator" / "secret"
+        if not path.exists():
+            with atomic_writer(path, private=True) as stream:
+                stream.write(system_bytes(32))
+        return path
 
     def _register(self, name: str) -> None:
         """Tell the SuperLink the node's public key, once, and keep the id it gave the node."""
@@ -315,7 +347,7 @@ def _check_nodes(nodes: Sequence[NodeSpec]) -> None:
     if not names:
         raise InputError("a federation needs at least one node; got none.")
     for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", name) or name == "superlink":
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", name) or name in _SERVERS:
             raise InputError(f"a node's name consists of up to 31 letters, digits, dots, dashes, _; got {name!r}.")
     if len(set(names)) < len(names):
         raise InputError(f"every node needs a name of its own; got {', '.join(sorted(names))}.")

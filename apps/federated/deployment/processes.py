@@ -4,6 +4,7 @@ Each `Service` runs below a guardian (guardian.py) in a session of its own with 
 it closes, because the owner said so, was interrupted or was killed, the guardian stops the service and all it started.
 """
 
+import re
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from blindsight.files import storage_errors
 
 _POLL = 0.1  # seconds
 _LAST_LINES = 8
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LISTENING_PORTS = range(20_000, 32_768)  # Linux takes the ports of outgoing connections from 32768 on
 
 
@@ -76,8 +78,9 @@ class Service:
             time.sleep(_POLL)
 
     def last_words(self) -> str:
-        """Return the last lines of the output, as one line."""
-        lines = [line.strip() for line in self.output().splitlines() if line.strip()]
+        """Return the last lines of the output, as one line without colours."""
+        plain = _COLOUR.sub("", self.output())
+        lines = [line.strip() for line in plain.splitlines() if line.strip()]
         return " / ".join(lines[-_LAST_LINES:]) or "nothing"
 
     def stop(self) -> None:

@@ -35,8 +35,7 @@ from blindsight.learn.schemes.paillier import sparse_terms
 from blindsight.learn.sumterms import SumTerms
 
 Scheme = Literal["block-dphe", "bfv"]
-Figure = Literal["encrypt", "read", "add", "close", "decrypt", "contribution", "request", "answer", "set-up message"]
-Figures = Mapping[Figure, float]
+Figures = Mapping[str, float]
 """CPU seconds: of one owner to "encrypt" and to "read", of the aggregator to "add" one contribution and to "close" the
 round, of the key generator to "decrypt". Bytes: of one message of each kind."""
 
@@ -51,7 +50,7 @@ class Size:
     opened: float
 
 
-_TERMS: dict[Figure, Callable[[Size], tuple[float, ...]]] = {
+_TERMS: dict[str, Callable[[Size], tuple[float, ...]]] = {
     "encrypt": lambda size: (1, size.sent),
     "read": lambda size: (1, size.weights),
     "add": lambda size: (1, size.sent),
@@ -62,11 +61,11 @@ _TERMS: dict[Figure, Callable[[Size], tuple[float, ...]]] = {
     "answer": lambda size: (1, size.owners, size.weights),
     "set-up message": lambda size: (1, size.owners),
 }
-FIGURES: tuple[Figure, ...] = get_args(Figure)
+FIGURES = tuple(_TERMS)
 
 
 @dataclass(frozen=True)
-class Terms:
+class Setting:
     """What is calibrated: a scheme with its parameters, and the share of the weights that owners change at most."""
 
     scheme: Scheme
@@ -103,19 +102,19 @@ class Terms:
 class CostModel:
     """The calibrated constants: by figure, one for each quantity that it depends on."""
 
-    terms: Terms
-    constants: Mapping[Figure, tuple[float, ...]]
+    setting: Setting
+    constants: Mapping[str, tuple[float, ...]]
 
-    def at(self, size: Size) -> dict[Figure, float]:
+    def at(self, size: Size) -> dict[str, float]:
         """Return all figures of a round of this size."""
         return {
             figure: sum(constant * term for constant, term in zip(constants, _TERMS[figure](size), strict=True))
             for figure, constants in self.constants.items()
         }
 
-    def predict(self, owners: int, weights: int) -> dict[Figure, float]:
+    def predict(self, owners: int, weights: int) -> dict[str, float]:
         """Return all figures of a round with one aggregator and one key generator."""
-        return self.at(self.terms.size(owners, weights))
+        return self.at(self.setting.size(owners, weights))
 
 
 def aggregate_seconds(figures: Figures, owners: int) -> float:
@@ -123,21 +122,21 @@ def aggregate_seconds(figures: Figures, owners: int) -> float:
     return owners * figures["add"] + figures["close"]
 
 
-def calibrate(terms: Terms, *, weights: int = 200_000) -> CostModel:
+def calibrate(setting: Setting, *, weights: int = 200_000) -> CostModel:
     """Play small rounds of up to 60 owners and `weights` weights, and fit the constants: seconds, not minutes."""
-    small = terms.per_ciphertext
+    small = setting.per_ciphertext
     probes = [(3, small), (60, small), (3, weights), (9, weights // 8)]
-    key = _key(terms)
-    played = [measure(terms, _play(terms, key, owners, size)) for owners, size in probes]
+    key = _key(setting)
+    played = [measure(_play(setting, key, owners, size)) for owners, size in probes]
     constants = {}
     for figure in FIGURES:
         # The window table of an owner is that of the large rounds: a single ciphertext is made without one.
         chosen = played[2:] if figure == "encrypt" else played
         constants[figure] = fit([(_TERMS[figure](size), found[figure]) for size, found in chosen])
-    return CostModel(terms, constants)
+    return CostModel(setting, constants)
 
 
-def measure(terms: Terms, crowd: CrowdRound) -> tuple[Size, dict[Figure, float]]:
+def measure(crowd: CrowdRound) -> tuple[Size, dict[str, float]]:
     """Return the size of a round that was played, and its figures as `CostModel.predict` would name them."""
     cost, setup, owners = crowd.cost, crowd.setup, crowd.cost.users
     size = Size(len(owners), crowd.integers.size, crowd.ciphertexts, crowd.opened)
@@ -167,21 +166,25 @@ def fit(rounds: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
     return tuple((constants / scale).tolist())
 
 
-def _key(terms: Terms) -> privatekey.PrivateKey | bfv.SecretKey:
-    if terms.scheme == "bfv":
-        return bfv.generate_keys(max_sum=(1 << (terms.slot_bits - 1)) - 1)
-    return privatekey.generate_keys(terms.key_bits, insecure=terms.insecure)
+def _key(setting: Setting) -> privatekey.PrivateKey | bfv.SecretKey:
+    if setting.scheme == "bfv":
+        return bfv.generate_keys(max_sum=(1 << (setting.slot_bits - 1)) - 1)
+    return privatekey.generate_keys(setting.key_bits, insecure=setting.insecure)
 
 
-def _play(terms: Terms, key: privatekey.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> CrowdRound:
+def _play(setting: Setting, key: privatekey.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> CrowdRound:
     """Play a round in which every owner changes as much as it may, at places of its own."""
     names = tuple(f"owner-{number}" for number in range(owners))
-    sums = SumTerms(run="calibration", users=names, dimension=weights, fraction_bits=8, slot_bits=terms.slot_bits)
-    capacity = math.ceil(terms.density * weights)
+    sums = SumTerms(run="calibration", users=names, dimension=weights, fraction_bits=8, slot_bits=setting.slot_bits)
     if isinstance(key, bfv.SecretKey):
         return lattice_round(sums, lambda name: np.ones(weights), key=key)
     sparse = sparse_terms(
-        sums, blocks=True, capacity=capacity, key_bits=terms.key_bits, minimum_per_position=1, insecure=terms.insecure
+        sums,
+        blocks=True,
+        capacity=math.ceil(setting.density * weights),
+        key_bits=setting.key_bits,
+        minimum_per_position=1,
+        insecure=setting.insecure,
     )
 
     def update(name: str) -> NDArray[np.float64]:
@@ -193,29 +196,6 @@ def _play(terms: Terms, key: privatekey.PrivateKey | bfv.SecretKey, owners: int,
 
 
 @dataclass(frozen=True)
-class Network:
-    """The machines of a deployment: cores that work, bytes a second, seconds of a round trip, how often nodes ask."""
-
-    cores: int = 8
-    owner_bytes: float = 1.25e6
-    server_bytes: float = 1.25e8
-    latency: float = 0.05
-    poll: float = 3.0
-
-    def seconds(self, figures: Figures, owners: int, *, starts: int = 2) -> float:
-        """Return the wall seconds of a round, one step after another: nothing is assumed to overlap.
-
-        Owners work side by side; the server's line carries what all of them send and receive, its cores share the
-        additions, and the key generator's the decryption. Each of the `starts` messages to a node waits for its poll.
-        """
-        up, down = figures["contribution"], figures["answer"]
-        owner = figures["encrypt"] + figures["read"] + (up + down) / self.owner_bytes
-        server = owners * (up + down) / self.server_bytes + aggregate_seconds(figures, owners) / self.cores
-        generator = (figures["request"] + down) / self.server_bytes + figures["decrypt"] / self.cores
-        return owner + server + generator + (starts + 1) * (self.poll + self.latency)
-
-
-@dataclass(frozen=True)
 class Hierarchy:
     """Regional aggregators below a root, and a key service in shards (see `hierarchy`)."""
 
@@ -223,24 +203,61 @@ class Hierarchy:
     shards: int
 
     def figures(self, model: CostModel, owners: int, weights: int) -> dict[str, float]:
-        """Return CPU seconds and bytes of each kind of machine: a region, the root, one shard of the key service.
+        """Return CPU seconds and bytes, in and out, of one region, of the root and of one shard of the key service.
 
-        The root adds, for each region, as many ciphertexts as a region's sum has. A shard opens its part of the model
-        and checks everyone's receipt. An owner's costs are those of `CostModel.predict`.
+        The root adds, for each region, as many ciphertexts as a region's sum has, and checks everyone's receipt. So
+        does a shard, which opens its part of the sum. An owner's costs are those of `CostModel.predict`.
         """
         if not (1 <= self.regions <= owners // 3 and 1 <= self.shards <= weights):
-            raise InputError(f"a hierarchy has regions of at least 3 of the owners; got {self}.")
-        local = model.terms.size(-(-owners // self.regions), weights)
-        everyone = model.terms.size(owners, weights)
+            raise InputError(f"a hierarchy has regions of at least 3 owners, and a weight for each shard; got {self}.")
+        local, everyone = (model.setting.size(number, weights) for number in (-(-owners // self.regions), owners))
         region, whole = model.at(local), model.at(everyone)
         root = model.at(replace(everyone, owners=self.regions, sent=local.opened))
         shard = model.at(replace(everyone, opened=everyone.opened / self.shards))
+        receipts = owners * model.constants["decrypt"][1]
         return {
             "region seconds": aggregate_seconds(region, local.owners),
-            "region bytes in": local.owners * region["contribution"],
-            "root seconds": aggregate_seconds(root, self.regions),
-            "root bytes in": self.regions * region["request"],
+            "region bytes": local.owners * (region["contribution"] + whole["answer"]) + region["request"],
+            "root seconds": aggregate_seconds(root, self.regions) + receipts,
+            "root bytes": self.regions * (region["request"] + whole["answer"]) + whole["request"],
             "shard seconds": shard["decrypt"],
-            "shard bytes in": shard["request"],
-            "bytes out": owners * whole["answer"],
+            "shard bytes": shard["request"] + whole["answer"] / self.shards,
         }
+
+
+@dataclass(frozen=True)
+class Network:
+    """The machines of a deployment: cores that work, bytes a second, seconds of a round trip, how often nodes ask.
+
+    Wall time is one step after another: nothing is assumed to overlap but what different machines do side by side. A
+    server's line carries all that it receives and sends, its cores share its work. Owners and the key service are asked
+    three times a round, for a contribution, for the sum and to read it, and each time wait for their next poll.
+    """
+
+    cores: int = 8
+    owner_bytes: float = 1.25e6
+    server_bytes: float = 1.25e8
+    latency: float = 0.05
+    poll: float = 3.0
+
+    def seconds(self, figures: Figures, owners: int) -> float:
+        """Return the wall seconds of a round with one aggregator and one key generator."""
+        carried = owners * (figures["contribution"] + figures["answer"])
+        aggregator = self._server(carried, aggregate_seconds(figures, owners))
+        return self._owner(figures) + aggregator + self._server(figures["request"], figures["decrypt"])
+
+    def regional_seconds(self, figures: Figures, machines: Mapping[str, float]) -> float:
+        """Return the wall seconds of a round in regions, from an owner's figures and those of `Hierarchy`."""
+        servers = (self._server(machines[f"{kind} bytes"], machines[f"{kind} seconds"]) for kind in _MACHINES)
+        return self._owner(figures) + sum(servers)
+
+    def _owner(self, figures: Figures) -> float:
+        carried = figures["contribution"] + figures["answer"]
+        waiting = 3 * (self.poll + self.latency)
+        return figures["encrypt"] + figures["read"] + carried / self.owner_bytes + waiting
+
+    def _server(self, carried: float, seconds: float) -> float:
+        return carried / self.server_bytes + seconds / self.cores
+
+
+_MACHINES = ("region", "root", "shard")

@@ -20,7 +20,7 @@ from blindsight.crypto.privatekey import PrivateKey
 from blindsight.crypto.randomiser import randomiser
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode
-from blindsight.learn.costs import Cost, cpu_seconds
+from blindsight.learn.costs import Cost, Step, cpu_seconds
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
 from blindsight.learn.dphe.messages import Request
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
@@ -36,7 +36,7 @@ Update = Callable[[str], NDArray[np.float64]]
 """Draws the update of an owner, when it is its turn."""
 
 READERS = 10
-_SETTING_UP = ("set up", "set up")
+_SETTING_UP: tuple[Step, Step] = ("set up", "set up")
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,8 @@ class Region:
 
     def receive(self, message: bytes) -> None:
         """Take in the contribution of an owner of this region; others raise `MessageError`."""
-        contribution = decode(message, Contribution, lattice.Vouched)
-        signed = contribution.receipt if isinstance(contribution, Contribution) else contribution.envelope
+        sparse = isinstance(self.aggregator, Aggregator)
+        signed = decode(message, Contribution).receipt if sparse else decode(message, lattice.Vouched).envelope
         author = decode(signed, Signed).author
         if author not in self.owners:
             raise MessageError(f"{author!r} does not belong to the region {self.name!r}.")

@@ -13,7 +13,7 @@ later. Evaluations pass unchanged: their metrics are seen by the server.
 The node-config says who this node is (`node`). On the key generator's node the app is never called.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
@@ -29,6 +29,7 @@ from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.federated.updates import Briefing, propose_update
+from blindsight.files import exclusive_lock
 from blindsight.learn.federation import Memory, Proposal
 
 _WEIGHT_KEY = "num-examples"
@@ -41,22 +42,30 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
             _check_has_data(context)
             return call_next(message, context)
         raise PrivacyError("this node trains only where updates are encrypted: use EncryptedFedAvg in the ServerApp.")
-    return answer(message, context, lambda desk, parts: [_trained(desk, parts, message, context, call_next)])
+
+    def contribute(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [_trained(desk, parts, message, context, call_next)]
+
+    return answer(message, context, {"contribute": contribute})
 
 
-Contribute = Callable[[UserDesk, tuple[bytes, ...]], list[bytes]]
+Do = Callable[[UserDesk, tuple[bytes, ...]], list[bytes]]
 
 
-def answer(message: Message, context: Context, contribute: Contribute) -> Message:
-    """Return the reply to one of Blindsight's messages; `contribute` is what this node does when it is called upon."""
+def answer(message: Message, context: Context, users_do: Mapping[str, Do]) -> Message:
+    """Return the reply to one of Blindsight's messages; `users_do` is what users do, by kind, besides the protocol.
+
+    One message at a time: a second process in the same home waits, so that no state is written by two.
+    """
     kind = ""
     try:
         kind, parts, _ = unpack(message.content)
         desk = desk_of(context.node_config)
-        if kind == "contribute" and isinstance(desk, UserDesk):
-            reply = pack(kind, contribute(desk, parts))
-        else:
-            reply = pack(kind, desk.handle(kind, parts))
+        with exclusive_lock(desk.home.path / "lock"):
+            if kind in users_do and isinstance(desk, UserDesk):
+                reply = pack(kind, users_do[kind](desk, parts))
+            else:
+                reply = pack(kind, desk.handle(kind, parts))
     except BlindsightError as error:
         reply = pack(kind, (), error=str(error))
     return Message(reply, reply_to=message)

@@ -105,24 +105,23 @@ class EncryptedFedAvg(FedAvg):
         """Call upon all users that are there; in the first round, set everybody up before."""
         if self._server is None:
             self._set_up(grid, arrays)
-        assert self._server is not None and self._courier is not None
+        server, courier = self._begun()
         self._arrays = arrays
         config["server-round"] = server_round
         messages = []
-        for user, call in self._server.begin(server_round).items():
+        for user, call in server.begin(server_round).items():
             record = pack("contribute", (call,))
             record[self.arrayrecord_key], record[self.configrecord_key] = arrays, config
-            node = self._courier.directory.nodes[user]
+            node = courier.directory.nodes[user]
             messages.append(Message(record, dst_node_id=node, message_type=message_type("contribute")))
-        log(INFO, "configure_train: %d of %d users are there", len(messages), len(self._server.terms.users))
+        log(INFO, "configure_train: %d of %d users are there", len(messages), len(server.terms.users))
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up what came and move the model by the mean; a round with too few users leaves it as it is."""
-        server, courier = self._server, self._courier
-        assert server is not None and courier is not None
+        server, courier = self._begun()
         names = {node: name for name, node in courier.directory.nodes.items()}
         for message in replies:
             reply, name = read_reply(message), names.get(message.metadata.src_node_id)
@@ -146,15 +145,20 @@ class EncryptedFedAvg(FedAvg):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Ask a fraction of the users that are there: the key generator has no data."""
-        if self.fraction_evaluate == 0.0 or self._courier is None:
+        if self.fraction_evaluate == 0.0:
             return []
-        assert self._server is not None
-        present = self._courier.present()
-        nodes = [present[user] for user in self._server.terms.users if user in present]
+        server, courier = self._begun()
+        present = courier.present()
+        nodes = [present[user] for user in server.terms.users if user in present]
         sample = min(len(nodes), max(int(len(nodes) * self.fraction_evaluate), self.min_evaluate_nodes))
         config["server-round"] = server_round
         record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
         return self._construct_messages(record, _sampled(nodes, sample), MessageType.EVALUATE)
+
+    def _begun(self) -> tuple[SumServer, GridCourier]:
+        if self._server is None or self._courier is None:
+            raise InputError("the run is not set up yet: call `start`, which trains before it evaluates.")
+        return self._server, self._courier
 
     def _set_up(self, grid: Grid, arrays: ArrayRecord) -> None:
         """Wait for users, and let the key generator open a run of sums for this model."""

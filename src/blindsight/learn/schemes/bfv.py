@@ -72,30 +72,35 @@ class LatticeSession(Session):
 
     def statement(self) -> PrivacyStatement:
         """Return what BFV protects."""
-        return PrivacyStatement(
-            guarantee="cryptographic",
-            mechanism=f"BFV: lattice encryption of whole updates, ring degree {self._generator.degree}, 128 bits of "
-            "security; a user that drops out is not in the sum, and nothing else changes",
-            unit="person",
-            epsilon=None,
-            delta=None,
-            randomness=randomness_of(self._source),
-            who_sees={
-                "key generator": "the sum, and who contributed; it could decrypt any contribution, but receives none",
-                "aggregator": "ciphertexts, the sum, and who contributed",
-                "users": "their own update, the sum, and who contributed",
-                "someone who intercepts a contribution": "ciphertexts: their number, nothing else",
-            },
-            not_protected=(
-                "what the sum itself tells: it is exact and has no noise, so it is not differentially private; where "
-                "one user alone changed a weight, the sum is that user's weight",
-                "that a user took part",
-            ),
-            assumptions=(
-                "all parties follow the protocol (semi-honest); in particular the aggregator adds up what the receipts "
-                "name, which the key generator cannot check, and users encrypt honest updates",
-                "no collusion: the key generator with anyone who has a contribution reads it; all users but one read "
-                "the last one's update",
-                "ring-LWE with the parameters of crypto.bfv; Ed25519 signatures, whose keys everyone knows beforehand",
-            ),
-        )
+        return statement(self._generator.degree, source=self._source)
+
+
+def statement(degree: int, *, source: ByteSource = system_bytes) -> PrivacyStatement:
+    """Return what sums under BFV of this ring degree protect."""
+    return PrivacyStatement(
+        guarantee="cryptographic",
+        mechanism=f"BFV: lattice encryption of whole updates, ring degree {degree}, 128 bits of "
+        "security; a user that drops out is not in the sum, and nothing else changes",
+        unit="person",
+        epsilon=None,
+        delta=None,
+        randomness=randomness_of(source),
+        who_sees={
+            "key generator": "the sum, and who contributed; it could decrypt any contribution, but receives none",
+            "aggregator": "ciphertexts, the sum, and who contributed",
+            "users": "their own update, the sum, and who contributed",
+            "someone who intercepts a contribution": "ciphertexts: their number, nothing else",
+        },
+        not_protected=(
+            "what the sum itself tells: it is exact and has no noise, so it is not differentially private; where "
+            "one user alone changed a weight, the sum is that user's weight",
+            "that a user took part",
+        ),
+        assumptions=(
+            "all parties follow the protocol (semi-honest); in particular the aggregator adds up what the receipts "
+            "name, which the key generator cannot check, and users encrypt honest updates",
+            "no collusion: the key generator with anyone who has a contribution reads it; all users but one read "
+            "the last one's update",
+            "ring-LWE with the parameters of crypto.bfv; Ed25519 signatures, whose keys everyone knows beforehand",
+        ),
+    )

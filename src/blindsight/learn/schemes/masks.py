@@ -98,33 +98,37 @@ class MaskSession(Session):
 
     def statement(self) -> PrivacyStatement:
         """Return what the masks protect."""
-        everyone = len(self.terms.users)
-        return PrivacyStatement(
-            guarantee="cryptographic",
-            mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
-            f"in every round; {threshold(everyone)} of {everyone} users lift the masks of the sum, and of those who "
-            "dropped out; with fewer the round is lost",
-            unit="person",
-            epsilon=None,
-            delta=None,
-            randomness=randomness_of(self._source),
-            who_sees={
-                "aggregator": "uploads that look uniformly random, the sum, who contributed and who dropped out",
-                "users": "their own update, the sum, and who contributed",
-                "someone who intercepts an upload": "uniformly random bytes; one who intercepts every message of a "
-                "round computes the sum, as the aggregator does",
-            },
-            not_protected=(
-                "what the sum itself tells: it is exact and has no noise, so it is not differentially private; where "
-                "one user alone changed a weight, the sum is that user's weight",
-                "that a user took part, or dropped out",
-                "the round itself: a user that sends wrong shares or a wrong upload spoils it",
-            ),
-            assumptions=(
-                "fewer users than the threshold collude with an aggregator that follows the protocol; none with one "
-                "that lies about who dropped out; all users but one read the last one's update",
-                "users follow the protocol (semi-honest) and mask honest updates",
-                "Diffie-Hellman on Curve25519, HKDF-SHA256, AES-256; Ed25519 signatures, whose keys everyone knows "
-                "beforehand",
-            ),
-        )
+        return statement(len(self.terms.users), source=self._source)
+
+
+def statement(everyone: int, *, source: ByteSource = system_bytes) -> PrivacyStatement:
+    """Return what the masks of so many users protect."""
+    return PrivacyStatement(
+        guarantee="cryptographic",
+        mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
+        f"in every round; {threshold(everyone)} of {everyone} users lift the masks of the sum, and of those who "
+        "dropped out; with fewer the round is lost",
+        unit="person",
+        epsilon=None,
+        delta=None,
+        randomness=randomness_of(source),
+        who_sees={
+            "aggregator": "uploads that look uniformly random, the sum, who contributed and who dropped out",
+            "users": "their own update, the sum, and who contributed",
+            "someone who intercepts an upload": "uniformly random bytes; one who intercepts every message of a "
+            "round computes the sum, as the aggregator does",
+        },
+        not_protected=(
+            "what the sum itself tells: it is exact and has no noise, so it is not differentially private; where "
+            "one user alone changed a weight, the sum is that user's weight",
+            "that a user took part, or dropped out",
+            "the round itself: a user that sends wrong shares or a wrong upload spoils it",
+        ),
+        assumptions=(
+            "fewer users than the threshold collude with an aggregator that follows the protocol; none with one "
+            "that lies about who dropped out; all users but one read the last one's update",
+            "users follow the protocol (semi-honest) and mask honest updates",
+            "Diffie-Hellman on Curve25519, HKDF-SHA256, AES-256; Ed25519 signatures, whose keys everyone knows "
+            "beforehand",
+        ),
+    )

@@ -91,20 +91,25 @@ class PlainSession(Session):
 
     def statement(self) -> PrivacyStatement:
         """Say that nothing is protected."""
-        return PrivacyStatement(
-            guarantee="none",
-            mechanism="none: updates are sent and added up in the clear",
-            unit="person",
-            epsilon=None,
-            delta=None,
-            randomness="none",
-            who_sees={
-                "aggregator": "every user's update, weight by weight, and the sum",
-                "users": "their own update, the sum, and who contributed",
-                "someone who intercepts a message": "the update in it",
-            },
-            not_protected=("every user's update, and all that can be learned from it about its pictures",),
-        )
+        return statement()
+
+
+def statement() -> PrivacyStatement:
+    """Say that nothing is protected."""
+    return PrivacyStatement(
+        guarantee="none",
+        mechanism="none: updates are sent and added up in the clear",
+        unit="person",
+        epsilon=None,
+        delta=None,
+        randomness="none",
+        who_sees={
+            "aggregator": "every user's update, weight by weight, and the sum",
+            "users": "their own update, the sum, and who contributed",
+            "someone who intercepts a message": "the update in it",
+        },
+        not_protected=("every user's update, and all that can be learned from it about its pictures",),
+    )
 
 
 def _read(record: Record, message: bytes) -> Total:

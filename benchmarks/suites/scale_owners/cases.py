@@ -1,0 +1,111 @@
+"""What is measured: the same round with ever more owners, and what the model says of rounds that are too large."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.harness import Problem, Settings, Task
+from benchmarks.methods.rounds import Round
+from benchmarks.methods.scale_plan import Plan, PlanAnswer
+from benchmarks.methods.scale_round import ScaleAnswer
+from blindsight.crypto.encoding import SlotPacking
+from blindsight.errors import InputError
+
+WEIGHTS, OWNERS = 101 * 2048, (10, 100, 1_000)
+PLANNED = (1_000, 10_000, 100_000)
+DENSITY = 0.1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A round of so many owners; `scheme` decides whether they change everything or a tenth of the blocks."""
+
+    scheme: str
+    owners: int
+    weights: int
+    key_bits: int = 3072
+
+    @property
+    def dataset(self) -> str:
+        """The name of the task."""
+        kind = "dense" if self.scheme == "bfv" else f"{self.key_bits}-bits-90-zero"
+        return f"{self.owners}-owners-{self.weights}-weights-{kind}"
+
+    @property
+    def description(self) -> str:
+        """What a reader of the table should know."""
+        changed = "all of them" if self.scheme == "bfv" else f"their own 10% of the blocks of {self._block}"
+        return f"{self.owners:,} owners, {self.weights:,} weights; they change {changed}."
+
+    @property
+    def _block(self) -> int:
+        return 1 if self.scheme == "bfv" else SlotPacking.for_key(self.key_bits).slots
+
+    def round(self, seed: int) -> Round:
+        """Return what the methods are given."""
+        blocks = -(-self.weights // self._block)
+        return Round(
+            users=tuple(f"owner-{number}" for number in range(self.owners)),
+            weights=self.weights,
+            block=self._block,
+            kept=blocks if self.scheme == "bfv" else math.floor(DENSITY * blocks),
+            shared=False,
+            capacity=math.ceil(DENSITY * self.weights),
+            key_bits=self.key_bits,
+            whole=self.weights,
+            seed=seed,
+        )
+
+
+def full_cases() -> list[Case]:
+    """Return the rounds of the full size."""
+    return [Case(scheme, owners, WEIGHTS) for scheme in ("block-dphe", "bfv") for owners in OWNERS]
+
+
+def quick_cases() -> list[Case]:
+    """Return small ones."""
+    return [Case(scheme, owners, 6_464, 2048) for scheme in ("block-dphe", "bfv") for owners in (5, 20)]
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Pose each case, and the plan."""
+    cases = quick_cases() if settings.quick else full_cases()
+    plan = Plan(PLANNED, cases[0].weights, cases[0].key_bits)
+    text = f"{plan.weights:,} weights; regions of {plan.region:,} owners, {plan.shards} shards of the key service."
+    rounds = [Task(case.dataset, case.description, partial(_pose, case), (case.scheme,)) for case in cases]
+    return [*rounds, Task(f"plan-{plan.weights}-weights", text, partial(_pose_plan, plan), ("plan",))]
+
+
+def _pose(case: Case, seed: int) -> Problem:
+    given = case.round(seed)
+    truth = np.zeros(given.weights)
+    for owner in given.users:
+        truth += given.update(owner)  # exact: these are multiples of 2^-20
+    return Problem(given, partial(score, truth))
+
+
+def score(truth: NDArray[np.float64], answer: ScaleAnswer) -> dict[str, float]:
+    """Return all figures, after a check that the sum is exact."""
+    if not np.array_equal(answer["total"], truth):
+        raise InputError("the sum is not that of the owners' updates.")
+    figures: dict[str, float] = {"peak megabytes": answer["peak_bytes"] / 1e6, "seconds": answer["seconds"]}
+    figures |= dict(zip(("set-up owner", "set-up generator"), answer["setup"], strict=True))
+    for kind in ("measured", "predicted"):
+        values: dict[str, Any] = answer[kind]  # type: ignore[literal-required]
+        figures |= {f"{kind}/{name}": float(value) for name, value in values.items()}
+    return figures
+
+
+def _pose_plan(plan: Plan, seed: int) -> Problem:
+    return Problem(plan, partial(score_plan, plan))
+
+
+def score_plan(plan: Plan, answer: PlanAnswer) -> dict[str, float]:
+    """Return all predictions by number of owners."""
+    if tuple(answer["figures"]) != plan.owners:
+        raise InputError(f"a plan is for {plan.owners} owners; got {tuple(answer['figures'])}.")
+    return {f"{owners}/{name}": value for owners, some in answer["figures"].items() for name, value in some.items()}

@@ -1,0 +1,275 @@
+"""Over a courier, selective sharing does what it does in one process, bit for bit, whatever is lost on the way."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from blindsight.dp import Ledger
+from blindsight.errors import InputError, ServiceError
+from blindsight.federated.courier import Courier, Reply
+from blindsight.federated.sharing import Turn, play_asynchronous, play_synchronous
+from blindsight.learn.selective import Sharing, asynchronous
+from blindsight.learn.selective.noise import ParticipantGaussian
+from blindsight.learn.selective.orders import Order
+from blindsight.rng import seeded_bytes
+
+Found = Callable[..., Any]
+NAMES = ("ann", "bob", "cem")
+WAYS = [Sharing(0.3, residual=True), Sharing(0.5, select="random"), Sharing(1.0, half=True)]
+
+
+def played(village: Any, courier: Courier, turns: int, **options: Any) -> list[Turn]:
+    done: list[Turn] = []
+    options = {"deadline": 5.0, "clock": lambda: 0.0, "pause": lambda seconds: None} | options
+    play_synchronous(village.server, courier, turns=turns, on_turn=done.append, **options)
+    return done
+
+
+# --- as in one process ---
+
+
+@pytest.mark.parametrize("sharing", WAYS, ids=["largest", "random", "half"])
+@pytest.mark.parametrize("download", [1.0, 0.4])
+def test_in_turns_it_is_the_run_of_one_process(found: Found, in_step: Order, sharing: Any, download: float) -> None:
+    village = found(sharing, download=download)
+    turns = played(village, village.courier(), 10)
+    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 30)
+    assert [turn.uploaded for turn in turns] == [list(NAMES)] * 10
+    assert [turn.version for turn in turns] == list(range(3, 33, 3))
+
+
+@pytest.mark.parametrize("sharing", WAYS, ids=["largest", "random", "half"])
+@pytest.mark.parametrize("download", [1.0, 0.4])
+def test_without_turns_too(found: Found, sharing: Any, download: float) -> None:
+    village, versions = found(sharing, download=download), []
+    play_asynchronous(
+        village.server,
+        village.courier(),
+        uploads=30,
+        deadline=5.0,
+        on_upload=lambda name, taken: versions.append((name, taken.version)),
+    )
+    in_process = village.in_process(asynchronous(dict.fromkeys(NAMES, 1.0), spread=0), 30)
+    assert village.parameters.parameters.tobytes() == in_process
+    assert versions == [(NAMES[made % 3], made + 1) for made in range(30)]
+
+
+@pytest.mark.parametrize("restart", [1, 2, 3])
+def test_a_server_that_is_killed_goes_on_after_its_last_upload(found: Found, in_step: Order, restart: int) -> None:
+    """It has forgotten which uploads it has acknowledged; the participants learn it by their next downloads."""
+    village = found()
+    for _ in range(0, 6, restart):
+        played(village, village.courier(), restart)
+        village.restart_server()
+    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 18)
+
+
+# --- messages that are lost, doubled or late ---
+
+
+def doubling(village: Any) -> Callable[..., tuple[bytes, ...]]:
+    """Deliver every message twice; the first reply is lost."""
+
+    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        village.handlers[name](kind, parts)
+        return parts
+
+    return transit
+
+
+def repeating(village: Any) -> Callable[..., tuple[bytes, ...]]:
+    """Deliver every message, and then all earlier ones again."""
+    earlier: dict[str, list[tuple[bytes, ...]]] = {name: [] for name in NAMES}
+
+    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        village.handlers[name](kind, parts)
+        for old in earlier[name]:
+            village.handlers[name](kind, old)
+        earlier[name].append(parts)
+        return parts
+
+    return transit
+
+
+@pytest.mark.parametrize("fault", [doubling, repeating])
+@pytest.mark.parametrize("sharing", WAYS, ids=["largest", "random", "half"])
+@pytest.mark.parametrize("download", [1.0, 0.4])
+def test_doubled_messages_change_nothing(
+    found: Found, in_step: Order, fault: Any, sharing: Any, download: float
+) -> None:
+    village = found(sharing, download=download)
+    played(village, village.courier(fault(village)), 6)
+    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 18)
+
+
+@pytest.mark.parametrize("way", ["there", "back", "both"])
+@pytest.mark.parametrize("play", [play_synchronous, play_asynchronous])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_lost_each_batch_counts_once(found: Found, play: Any, way: str, seed: int) -> None:
+    """Four of ten messages are lost, but never three in a row to one participant."""
+    village = found(batches=5)
+    rng, losses = np.random.default_rng(seed), dict.fromkeys(NAMES, 0)
+
+    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
+        losses[name] = losses[name] + 1 if losses[name] < 2 and rng.random() < 0.5 else 0
+        if not losses[name]:
+            return parts
+        if way == "back" or (way == "both" and rng.random() < 0.5):
+            village.handlers[name](kind, parts)  # it was heard; what it replied is lost
+        return None
+
+    if play is play_synchronous:
+        played(village, village.courier(transit), 40)
+    else:
+        play(village.server, village.courier(transit), uploads=15, deadline=5.0, clock=lambda: 0.0)
+    assert village.parameters.version == 15  # every batch of everyone, and not one twice
+    assert [village.parameters._state.uploads[name].sequence for name in NAMES] == [5, 5, 5]
+
+
+class Slow:
+    """A courier under which one participant replies only when its ticket is collected for the second time."""
+
+    def __init__(self, courier: Courier, name: str) -> None:
+        self._courier, self._name = courier, name
+        self._held: set[str] = set()
+
+    def present(self) -> Mapping[str, int]:
+        return self._courier.present()
+
+    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
+        ticket = self._courier.send(name, kind, parts)
+        if name == self._name:
+            self._held.add(ticket)
+        return ticket
+
+    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Reply]]:
+        held = self._held & set(tickets)
+        self._held -= held
+        yield from self._courier.collect(set(tickets) - held, seconds=seconds)
+
+
+def test_who_is_late_is_left_out_of_the_turn_and_heard_in_the_next(found: Found) -> None:
+    village = found()
+    turns = played(village, Slow(village.courier(), "bob"), 8)
+    assert all(turn.late == ["bob"] for turn in turns)
+    assert all({"ann", "cem"} <= set(turn.uploaded) for turn in turns)
+    assert sum("bob" in turn.uploaded for turn in turns) >= 3
+    assert all(not turn.refused and not turn.failed for turn in turns)
+
+
+def test_what_comes_too_late_for_the_terms_is_refused_and_sent_with_the_next(found: Found) -> None:
+    """Of three who upload in one turn the last builds on parameters that are two uploads old."""
+    village = found(Sharing(1.0, residual=True), max_staleness=1)
+    turns = played(village, village.courier(), 4)
+    assert all(turn.uploaded == ["ann", "bob"] for turn in turns)
+    assert all("builds on parameters 2 uploads old; at most 1" in turn.refused["cem"] for turn in turns)
+    cem = village.participant("cem", path=village.home / "cem")
+    unsent = cem.under_way and cem._state.under_way.wanted
+    assert np.abs(unsent).sum() > 0
+    cem.close()
+    lonely = {"cem": village.handlers["cem"]}
+    village.handlers.clear()
+    village.handlers.update(lonely)
+    (last,) = played(village, village.courier(), 1)
+    assert last.uploaded == ["cem"]
+
+
+# --- participants that fail ---
+
+
+def test_one_that_fails_does_not_hold_the_others_up(found: Found) -> None:
+    village = found()
+    other = found(run="other")
+    village.handlers["bob"] = other.handlers["bob"]  # of another run
+    village.handlers["cem"] = lambda kind, parts: [b"garbage"]
+    turns = played(village, village.courier(), 3)
+    assert all(turn.uploaded == ["ann"] and not turn.late for turn in turns)
+    assert all("the instruction is not for 'bob' in this run" in turn.failed["bob"] for turn in turns)
+    assert all("cut short" in turn.failed["cem"] for turn in turns)
+    told = []
+    play_asynchronous(
+        village.server,
+        village.courier(),
+        uploads=7,
+        deadline=5.0,
+        on_failure=lambda name, sentence: told.append(name),
+    )
+    assert village.parameters.version == 10
+    assert 2 <= told.count("bob") == told.count("cem") <= 4  # asked again now and then, not all the time
+
+
+def test_one_that_sends_several_parts_has_failed(found: Found) -> None:
+    village = found()
+    village.handlers["bob"] = lambda kind, parts: [b"", b""]
+    (turn,) = played(village, village.courier(), 1)
+    assert "'bob' replied 2 parts" in turn.failed["bob"]
+
+
+def test_one_that_lost_its_file_begins_anew(found: Found) -> None:
+    village = found(download=0.4)
+    played(village, village.courier(), 3)
+    (village.home / "bob").unlink()
+    turns = played(village, village.courier(), 3)
+    assert [("bob" in turn.uploaded, turn.failed) for turn in turns] == [(False, {}), (True, {}), (True, {})]
+
+
+def test_when_all_budgets_are_spent_it_ends(found: Found, tmp_path: Any) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    for name in NAMES:
+        ledger.set_budget(f"test: {name}", unit="person", neighbours="add/remove", epsilon=4.0, delta=1e-5)
+    sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
+    village = found(sharing, options={"ledger": ledger, "source": seeded_bytes(1)})
+    turns = played(village, village.courier(), 20)
+    assert 1 < len(turns) < 20
+    assert turns[-1].spent == set(NAMES)
+    assert village.parameters.version == 3 * (len(turns) - 1)
+    assert [len(ledger.spends(f"test: {name}", "person")) for name in NAMES] == [len(turns) - 1] * 3
+    play_asynchronous(village.server, village.courier(), uploads=5, deadline=5.0)  # ends as well
+    assert village.parameters.version == 3 * (len(turns) - 1)
+
+
+def test_without_photos_turns_are_empty_and_without_turns_it_ends(found: Found) -> None:
+    village = found(batches=2)
+    turns = played(village, village.courier(), 4)
+    assert [len(turn.uploaded) for turn in turns] == [3, 3, 0, 0]
+    play_asynchronous(village.server, village.courier(), uploads=5, deadline=5.0)
+    assert village.parameters.version == 6
+
+
+# --- too few ---
+
+
+def test_a_turn_waits_until_enough_are_there(found: Found) -> None:
+    village = found()
+    bob = village.handlers.pop("bob")
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            village.handlers["bob"] = bob
+
+    (turn,) = played(village, village.courier(), 1, minimum=3, pause=pause)
+    assert (len(waits), len(turn.uploaded)) == (3, 3)
+    village.handlers.clear()
+    with pytest.raises(ServiceError, match="a turn needs 2 participants; 0 could be reached within 5 seconds"):
+        played(village, village.courier(), 1, minimum=2)
+    with pytest.raises(ServiceError, match="none of 3 participants can be reached"):
+        play_asynchronous(village.server, village.courier(), uploads=1, deadline=5.0)
+
+
+def test_when_nobody_replies_it_ends(found: Found) -> None:
+    village = found()
+    with pytest.raises(ServiceError, match="nobody has replied for 3 times 5 seconds"):
+        play_asynchronous(village.server, village.courier(lambda *_: None), uploads=1, deadline=5.0)
+    turns = played(village, village.courier(lambda *_: None), 2)
+    assert [turn.late for turn in turns] == [list(NAMES)] * 2
+
+
+@pytest.mark.parametrize("wrong", [{"turns": 0}, {"minimum": 0}, {"deadline": 0.0}, {"deadline": float("inf")}])
+def test_impossible_bounds_are_refused(found: Found, wrong: dict[str, Any]) -> None:
+    village = found()
+    with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
+        play_synchronous(village.server, village.courier(), **({"turns": 1, "deadline": 1.0} | wrong))
