@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from blindsight.federated.costmodel import Hierarchy, Network, Scheme, Setting, aggregate_seconds, calibrate
+from blindsight.federated.costmodel import (
+    Hierarchy,
+    Network,
+    Scheme,
+    Setting,
+    aggregate_seconds,
+    aggregator_bytes,
+    calibrate,
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,7 @@ def run(given: Plan, *, seed: int, scheme: Scheme, slot_bits: int) -> PlanAnswer
             **machines,
             "regions": float(regions),
             "one aggregator": aggregate_seconds(figures, owners),
+            "held": aggregator_bytes(model.predict(min(owners, given.region), given.weights)),
             "wall, one aggregator": network.seconds(figures, owners),
             "wall": network.regional_seconds(figures, machines),
         }

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from apps.federated.deployment.loopback import Loopback, NodeSpec, configuration
+from apps.federated.deployment.commands import configuration
+from apps.federated.deployment.loopback import Loopback, NodeSpec
 from apps.federated.deployment.processes import Service, check_port, free_ports
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -269,7 +270,7 @@ def test_a_folder_without_an_app_is_refused(tmp_path):
         refused(Loopback(tmp_path / "nowhere", [NodeSpec("user-1")], tmp_path / "folder"))
 
 
-@pytest.mark.parametrize("names", [[], ["user-1", "user-1"], ["../user"], ["superlink"], [""]])
+@pytest.mark.parametrize("names", [[], ["user-1", "user-1"], ["../user"], ["superlink"], ["aggregator"], [""]])
 def test_names_that_cannot_be_told_apart_are_refused(names, app, tmp_path):
     with pytest.raises(InputError):
         Loopback(app, [NodeSpec(name) for name in names], tmp_path / "folder")

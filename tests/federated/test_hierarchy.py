@@ -42,9 +42,17 @@ class Sparse:
 
     key = privatekey.generate_keys(1024, insecure=True)
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size: int = SIZE, *, slots: int = 31, min_per_block: int = 1) -> None:
         self.terms = Terms(
-            run="test", users=OWNERS, dimension=size, capacity=3, fraction_bits=0, slots=31, key_bits=1024, insecure=True
+            run="test",
+            users=OWNERS,
+            dimension=size,
+            capacity=3,
+            fraction_bits=0,
+            slots=slots,
+            min_per_block=min_per_block,
+            key_bits=1024,
+            insecure=True,
         )
         self.generator = KeyGenerator(self.terms, key=self.key)
         self.users = {name: User(name, self.terms) for name in OWNERS}
@@ -176,7 +184,7 @@ def test_a_root_takes_each_region_once_and_only_its_own_owners(run: Run) -> None
         root.close()
     with pytest.raises(MessageError, match="owners of another: eve, fay, gus"):
         root.receive("north", south)
-    with pytest.raises(UnknownNameError, match="unknown region 'est'. Did you mean 'west'"):
+    with pytest.raises(UnknownNameError, match=r"unknown region 'est'\. Did you mean 'west'"):
         root.receive("est", south)
     with pytest.raises(MessageError):
         root.receive("north", north[:-1] + bytes([north[-1] ^ 1]))
@@ -225,6 +233,21 @@ def test_places_outside_the_model_are_refused_and_change_nothing() -> None:
     root.receive("north", sealed)
     total = run.users["ann"].read(run.generator.answer(root.close()), 0)
     assert np.array_equal(total.values, plain(REGIONS["north"]))
+
+
+def test_a_block_is_withheld_by_the_count_over_all_regions() -> None:
+    run = Sparse(slots=30, min_per_block=3)
+    block = np.arange(SIZE) // 30
+    changed = dict.fromkeys(("ann", "bob", "eve"), block == 0) | dict.fromkeys(("cem", "fay"), block == 2)
+    root = run.root()
+    for name in ("north", "south"):
+        region = run.region(name)
+        for owner in REGIONS[name]:
+            for message in run.users[owner].contribute(changed.get(owner, block < 0), 0):
+                region.receive(message)
+        root.receive(name, region.close())
+    total = run.users["ann"].read(run.generator.answer(root.close()), 0)
+    assert np.array_equal(total.values, 3 * (block == 0))  # by three in two regions; block 2 by two
 
 
 def test_shards_of_a_key_service_open_their_part_of_the_model_each() -> None:
@@ -276,7 +299,9 @@ def test_fraction_bits_are_as_many_as_fit_a_slot(owners: int, largest: float, sl
 
     assert bits < 0 or fits(bits)
     # A bound on whole numbers rounds down: what fits a slot with one step to spare must be found.
-    assert bits == 62 or not fits(bits + 1) or owners * (Fraction(largest) * 2 ** (bits + 1) + 1) >= 2 ** (slot_bits - 1)
+    assert (
+        bits == 62 or not fits(bits + 1) or owners * (Fraction(largest) * 2 ** (bits + 1) + 1) >= 2 ** (slot_bits - 1)
+    )
 
 
 def test_nonsense_is_refused_with_a_sentence() -> None:

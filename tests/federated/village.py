@@ -1,5 +1,6 @@
 """A whole federation in one process: every party in a home of its own, and a courier between them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from blindsight.crypto.wire import decode
-from blindsight.federated.courier import LocalCourier, Transit
+from blindsight.federated.courier import Courier, LocalCourier, Reply, Transit
 from blindsight.federated.home import Home
 from blindsight.federated.identity import IDENTITY_FILE, Identity, PublicIdentity
 from blindsight.federated.members import Members
@@ -17,15 +18,37 @@ from blindsight.federated.sums.opening import open_run
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.server import Patience, SumServer
+from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.federation import Memory, Proposal
 
 USERS = ("ann", "bob", "cem", "dan")
 DIMENSION = 120
-PATIENCE = Patience(round=0.05, step=0.05, generator=0.05)
+PATIENCE = Patience(round=0.05, step=0.05, generator=0.05, pause=0.0)
 
-Propose = Callable[[str, Memory, int], Proposal]
+class Gone(BaseException):
+    """A party was killed while it handled a message: no reply comes, and it is back for the next one."""
+
+
+Back = Callable[[str, str, tuple[bytes, ...]], tuple[bytes, ...] | None]
+"""What becomes of a reply on its way: by whom, to which kind of message."""
+
+
+class Network(LocalCourier):
+    """A courier that also loses or changes replies, and whose parties can be killed."""
+
+    back: Back | None = None
+
+    def _reply(self, name: str, kind: str, parts: tuple[bytes, ...]) -> Reply | None:
+        try:
+            reply = super()._reply(name, kind, parts)
+        except Gone:
+            return None
+        if reply is None or reply.error or self.back is None:
+            return reply
+        changed = self.back(name, kind, reply.parts)
+        return None if changed is None else Reply(changed)
 
 
 def make_home(folder: Path, name: str) -> Home:
@@ -37,13 +60,18 @@ def make_home(folder: Path, name: str) -> Home:
 
 @dataclass
 class Village:
-    """Homes, members and a courier; `updates` are what users send, by name."""
+    """Homes, members and a courier; `updates` are what users send, by name; `proposals` says how often they learned.
+
+    `learned` is what they learned, by name and round.
+    """
 
     folder: Path
     users: tuple[str, ...] = USERS
     transit: Transit | None = None
     updates: dict[str, np.ndarray] = field(default_factory=dict)
     held: bool = False
+    proposals: Counter[tuple[str, int]] = field(default_factory=Counter)
+    learned: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         everyone = (*self.users, AGGREGATOR, KEY_GENERATOR)
@@ -52,7 +80,7 @@ class Village:
         self.pin = self.members.fingerprints[KEY_GENERATOR]
         self.handlers = {name: self.user_handler(name) for name in self.users}
         self.handlers[KEY_GENERATOR] = lambda kind, parts: self.generator_desk().handle(kind, parts)
-        self.courier = LocalCourier(self.handlers, self.transit)
+        self.courier = Network(self.handlers, self.transit)
 
     @property
     def identities(self) -> Mapping[str, PublicIdentity]:
@@ -71,9 +99,17 @@ class Village:
             if kind != "contribute":
                 return desk.handle(kind, parts)
             call = decode(parts[0], Call)
-            return [OwnerPart(desk.end(call.run)).contribute(call, lambda memory, seed: self.propose(name, memory))]
+            return [self.contribute(name, call)]
 
         return handle
+
+    def contribute(self, name: str, call: Call) -> bytes:
+        def propose(memory: Memory, seed: int) -> Proposal:
+            self.proposals[name, call.round] += 1
+            self.learned[name, call.round] = self.updates[name]
+            return self.propose(name, memory)
+
+        return OwnerPart(self.user_desk(name).end(call.run)).contribute(call, propose)
 
     def propose(self, name: str, memory: Memory) -> Proposal:
         held = np.zeros(DIMENSION) if memory.held is None else memory.held
@@ -84,19 +120,30 @@ class Village:
         settings = {"fraction_bits": 16, "capacity": 40, "key_bits": 1024, "insecure": True} | others
         return lambda run, users: RunTerms(scheme=scheme, run=run, users=users, dimension=DIMENSION, **settings)
 
-    def open(self, scheme: str, **others) -> SumServer:
+    def open(self, scheme: str, courier: Courier | None = None, **others) -> SumServer:
+        carrier = courier or self.courier
         run, self.refused = open_run(
-            self.homes[AGGREGATOR], self.courier, self.identities, self.make_terms(scheme, **others), PATIENCE
+            self.homes[AGGREGATOR], carrier, self.identities, self.make_terms(scheme, **others), PATIENCE
         )
-        return SumServer(run, self.courier, PATIENCE)
+        return SumServer(run, carrier, PATIENCE)
 
-    def draw(self, seed: int) -> dict[str, np.ndarray]:
+    def restarted(self, server: SumServer, courier: Courier | None = None) -> SumServer:
+        """Return the server as a new process finds it on its disk."""
+        return SumServer(ServerRun.load(server.run.folder), courier or self.courier, PATIENCE)
+
+    def draw(self, seed: int, *, whole: bool = False) -> dict[str, np.ndarray]:
+        """Let users learn something new; `whole` numbers are sent without rounding."""
         rng = np.random.default_rng(seed)
         for name in self.users:
-            update = rng.normal(size=DIMENSION)
+            update = rng.normal(scale=4.0, size=DIMENSION)
+            if whole:
+                update = np.round(update)
             update[rng.permutation(DIMENSION)[: DIMENSION // 2]] = 0
             self.updates[name] = update
         return dict(self.updates)
+
+    def everything_learned(self, server: SumServer) -> np.ndarray:
+        return sum(map(server.terms.sums.integers, self.learned.values()))
 
     def plain_sum(self, server: SumServer, names, updates: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
         terms = server.terms.sums

@@ -15,21 +15,19 @@ running when the `with` block ends, however it ends.
     FOLDER/logs/             what each process wrote
 """
 
-import json
-import os
 import re
 import ssl
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from apps.federated.deployment import commands
+from apps.federated.deployment.commands import ConfigValue as ConfigValue  # part of NodeSpec, offered with it
+from apps.federated.deployment.console import Operator
 from apps.federated.deployment.processes import Service, check_port, free_ports
 from apps.federated.deployment.signoff import sign_off
 
@@ -40,19 +38,8 @@ from blindsight.files import atomic_writer, check_writable
 from blindsight.rng import system_bytes
 
 HOST = "127.0.0.1"
-CONNECTION = "federation"
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
-    "OMP_NUM_THREADS": "1",
-}
-_FINISHED = "finished"
-_SERVERS = ("superlink", "aggregator")  # their folders and logs lie beside those of the nodes
+_SERVERS = ("superlink", "aggregator")  # their logs lie beside those of the nodes
 _NODE_ID = re.compile(r"SuperNode ID: (\d+)\b")
-
-ConfigValue = str | int | float | bool
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,7 @@ class Loopback:
         self.close()
 
     def close(self) -> None:
-        """Stop the nodes, then the SuperLink."""
+        """Stop the nodes, then the servers."""
         for service in reversed(list(self._services.values())):
             service.stop()
 
@@ -121,35 +108,23 @@ class Loopback:
 
     def run(self, run_config: Mapping[str, ConfigValue] | None = None) -> int:
         """Submit the app and return the run's number; the run goes on by itself."""
-        options = ["--run-config", configuration(run_config)] if run_config else []
-        answer = self._flwr_json("run", str(self.app), CONNECTION, *options)
-        return int(answer["run-id"])
+        return self._operator().run(self.app, run_config)
 
     def status(self, run_id: int) -> str:
         """Return where a run stands: pending, starting, running, or finished:completed, :failed, :stopped."""
-        answer = self._flwr_json("list", CONNECTION, "--run-id", str(run_id))
-        return str(answer["runs"][0]["status"])
+        return self._operator().status(run_id)
 
     def wait(self, run_id: int, timeout: float) -> str:
         """Wait until a run has finished and return how; a SuperLink that is away for a while is waited for, too."""
-        deadline = time.monotonic() + timeout
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                self._flwr("log", str(run_id), CONNECTION, "--stream", timeout=left)  # ends with the run
-                if (status := self.status(run_id)).startswith(_FINISHED):
-                    return status
-            except ServiceError:
-                pass
-            time.sleep(min(1.0, left))
-        raise ServiceError(f"run {run_id} has not finished within {timeout:g} s. Logs: {self.folder / 'logs'}")
+        return self._operator().wait(run_id, timeout)
 
     def log(self, run_id: int) -> str:
         """Return what the run's server side wrote so far."""
-        return self._flwr("log", str(run_id), CONNECTION, "--show")
+        return self._operator().log(run_id)
 
     def stop_run(self, run_id: int) -> None:
         """Stop a run that has not finished."""
-        self._flwr("stop", str(run_id), CONNECTION)
+        self._operator().stop_run(run_id)
 
     # ---- faults
 
@@ -166,8 +141,7 @@ class Loopback:
         service = self._service(name)
         if service.running:
             raise InputError(f"node {name} is running already.")
-        key = self.folder / "nodes" / name / "node.key"
-        sign_off(f"{HOST}:{self.port}", authority=self.certificates.authority, key=key, node_id=self.node_ids[name])
+        self._sign_off(name)
         service.start()
         self._await_node(name)
 
@@ -176,14 +150,15 @@ class Loopback:
         home = self.folder / "nodes" / node.name
         if not (home / "node.key").exists():
             make_node_key(home / "node.key")
-        command = [_program("flower-supernode"), "--superlink", f"{HOST}:{self.port}"]
-        command += ["--root-certificates", str(self.certificates.authority)]
-        command += ["--auth-supernode-private-key", str(home / "node.key")]
-        command += ["--host", HOST, "--port", str(free_ports(1)[0])]
-        if node.node_config:
-            command += ["--node-config", configuration(node.node_config)]
-        environment = {**_environment(home / "flower"), **node.env}
-        return Service(_label(node.name), command, log=self._log_file(node.name), environment=environment)
+        command = commands.supernode(
+            self._address,
+            authority=self.certificates.authority,
+            key=home / "node.key",
+            host=HOST,
+            port=free_ports(1)[0],
+            node_config=node.node_config,
+        )
+        return self._make_service(_label(node.name), command, home=home / "flower", log=node.name, env=node.env)
 
     def node_id(self, name: str) -> int:
         """Return the id the SuperLink told the node when it was last started."""
@@ -219,6 +194,10 @@ class Loopback:
         assert self._port is not None  # chosen before anything is started
         return self._port
 
+    @property
+    def _address(self) -> str:
+        return f"{HOST}:{self.port}"
+
     def _prepare(self) -> None:
         """Check all that can be checked, and make the files, before any process starts."""
         require("flwr", extra="federated", purpose="running a federation")
@@ -232,30 +211,29 @@ class Loopback:
         if self._own_certificates and not self.certificates.folder.exists():
             make_certificates(self.certificates.folder)
         self.certificates.check()
-        self._write_connection()
         self._services["superlink"] = self._superlink()
         self._services["aggregator"] = self._aggregator()
         for name, node in self.nodes.items():
             self._services[_label(name)] = self.supernode(node)
 
     def _superlink(self) -> Service:
-        certificates = self.certificates
         home = self.folder / "superlink"
         home.mkdir(exist_ok=True)
-        command = [_program("flower-superlink"), "--host", HOST, "--port", str(self.port)]
-        command += ["--ssl-ca-certfile", str(certificates.authority)]
-        command += ["--ssl-certfile", str(certificates.server), "--ssl-keyfile", str(certificates.server_key)]
-        command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
-        command += ["--database", str(home / "state.db")]
-        command += ["--isolation", "process", "--superexec-auth-secret-file", str(self._secret())]
-        return Service("superlink", command, log=self._log_file("superlink"), environment=_environment(home))
+        command = commands.superlink(
+            HOST, self.port, certificates=self.certificates, database=home / "state.db", secret=self._secret()
+        )
+        return self._make_service("superlink", command, home=home)
 
     def _aggregator(self) -> Service:
-        command = [_program("flower-superexec"), "--runtime-api-address", f"{HOST}:{self.port}"]
-        command += ["--root-certificates", str(self.certificates.authority)]
-        command += ["--superexec-auth-secret-file", str(self._secret())]
-        environment = {**_environment(self.folder / "aggregator" / "flower"), **self._aggregator_env}
-        return Service("aggregator", command, log=self._log_file("aggregator"), environment=environment)
+        command = commands.aggregator(self._address, authority=self.certificates.authority, secret=self._secret())
+        home = self.folder / "aggregator" / "flower"
+        return self._make_service("aggregator", command, home=home, env=self._aggregator_env)
+
+    def _make_service(
+        self, name: str, command: list[str], *, home: Path, log: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Service:
+        environment = {**commands.environment(home), **(env or {})}
+        return Service(name, command, log=self.folder / "logs" / f"{log or name}.log", environment=environment)
 
     def _secret(self) -> Path:
         path = self.folder / "aggregator" / "secret"
@@ -268,10 +246,17 @@ class Loopback:
         """Tell the SuperLink the node's public key, once, and keep the id it gave the node."""
         home = self.folder / "nodes" / name
         identifier = home / "node-id"
-        if not identifier.exists():
-            answer = self._flwr_json("supernode", "register", str(home / "node.key.pub"), CONNECTION, "--name", name)
-            identifier.write_text(f"{answer['node-id']}\n")
+        known = identifier.exists()
+        if not known:
+            node_id = self._operator().register(name, home / "node.key.pub")
+            identifier.write_text(f"{node_id}\n")
         self.node_ids[name] = int(identifier.read_text())
+        if known:  # this folder was used before, and the node may not have been stopped in peace
+            self._sign_off(name)
+
+    def _sign_off(self, name: str) -> None:
+        key = self.folder / "nodes" / name / "node.key"
+        sign_off(self._address, authority=self.certificates.authority, key=key, node_id=self.node_ids[name])
 
     def _await_node(self, name: str) -> None:
         service = self._service(name)
@@ -280,66 +265,18 @@ class Loopback:
     def _superlink_answers(self) -> bool:
         trust = ssl.create_default_context(cafile=str(self.certificates.authority))
         try:
-            with urlopen(f"https://{HOST}:{self.port}/health", timeout=5, context=trust) as answer:
+            with urlopen(f"https://{self._address}/health", timeout=5, context=trust) as answer:
                 return bool(answer.status == 200)
         except (URLError, ConnectionError, TimeoutError):
             return False
 
-    def _write_connection(self) -> None:
-        home = self.folder / "operator"
-        home.mkdir(exist_ok=True)
-        (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-            f'address = "{HOST}:{self.port}"\nroot-certificates = {json.dumps(str(self.certificates.authority))}\n'
-        )
-
-    def _flwr_json(self, *arguments: str) -> Any:
-        output = self._flwr(*arguments, "--format", "json")
-        answer = json.loads(output[output.index("{") :])
-        if not answer.get("success"):
-            raise ServiceError(f"flwr {arguments[0]} failed: {answer.get('error-message', output)}")
-        return answer
-
-    def _flwr(self, *arguments: str, timeout: float = 60.0) -> str:
-        try:
-            done = subprocess.run(  # noqa: S603
-                [_program("flwr"), *arguments],
-                env=_environment(self.folder / "operator"),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise ServiceError(f"flwr {arguments[0]} did not answer within {timeout:.0f} s.") from None
-        if done.returncode:
-            said = " / ".join(line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip())
-            raise ServiceError(f"flwr {arguments[0]} failed: {said}")
-        return done.stdout
+    def _operator(self) -> Operator:
+        return Operator(self.folder / "operator", address=self._address, authority=self.certificates.authority)
 
     def _service(self, name: str) -> Service:
         if name not in self.nodes:
             raise UnknownNameError("node", name, self.nodes)
         return self._services[_label(name)]
-
-    def _log_file(self, name: str) -> Path:
-        return self.folder / "logs" / f"{name}.log"
-
-
-def configuration(values: Mapping[str, ConfigValue]) -> str:
-    """Write settings the way Flower's `--node-config` and `--run-config` read them.
-
-    >>> configuration({"role": "user", "rounds": 3, "noise": False})
-    'role="user" rounds=3 noise=false'
-    """
-    return " ".join(f"{key}={_value(key, value)}" for key, value in values.items())
-
-
-def _value(key: str, value: ConfigValue) -> str:
-    if isinstance(value, str) and re.search(r'["\\\x00-\x1f\x7f]', value):
-        raise InputError(f"the setting {key!r} must not contain quotation marks, backslashes or control characters.")
-    return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
 def _check_nodes(nodes: Sequence[NodeSpec]) -> None:
@@ -347,21 +284,13 @@ def _check_nodes(nodes: Sequence[NodeSpec]) -> None:
     if not names:
         raise InputError("a federation needs at least one node; got none.")
     for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", name) or name in _SERVERS:
-            raise InputError(f"a node's name consists of up to 31 letters, digits, dots, dashes, _; got {name!r}.")
+        if name in _SERVERS:
+            raise InputError(f"{name} is the name of a server here. Call the node otherwise.")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}", name):
+            raise InputError(f"a node's name consists of 1 to 31 letters, digits, dots, dashes or _; got {name!r}.")
     if len(set(names)) < len(names):
         raise InputError(f"every node needs a name of its own; got {', '.join(sorted(names))}.")
 
 
 def _label(name: str) -> str:
     return f"node {name}"
-
-
-def _program(name: str) -> str:
-    """Return the program that was installed beside the running Python."""
-    return str(Path(sys.executable).parent / name)
-
-
-def _environment(home: Path) -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    return {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(home)}

@@ -20,7 +20,7 @@ from blindsight.errors import InputError, ServiceError
 from blindsight.files import storage_errors
 
 _POLL = 0.1  # seconds
-_LAST_LINES = 8
+_LAST_LINES = 12
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LISTENING_PORTS = range(20_000, 32_768)  # Linux takes the ports of outgoing connections from 32768 on
 

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.harness import Problem, Settings, Task
 from benchmarks.methods.rounds import Round
 from benchmarks.methods.scale_plan import Plan, PlanAnswer
+from benchmarks.methods.scale_regions import RegionsAnswer
 from benchmarks.methods.scale_round import ScaleAnswer
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError
@@ -18,6 +18,8 @@ from blindsight.errors import InputError
 WEIGHTS, OWNERS = 101 * 2048, (10, 100, 1_000)
 PLANNED = (1_000, 10_000, 100_000)
 DENSITY = 0.1
+REGIONS, IN_REGIONS = 4, 24
+_SCHEMES = ("block-dphe", "bfv")
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,25 @@ class Case:
     owners: int
     weights: int
     key_bits: int = 3072
+    regions: bool = False
 
     @property
     def dataset(self) -> str:
         """The name of the task."""
         kind = "dense" if self.scheme == "bfv" else f"{self.key_bits}-bits-90-zero"
-        return f"{self.owners}-owners-{self.weights}-weights-{kind}"
+        return f"{self.owners}-owners-{self.weights}-weights-{kind}" + "-in-regions" * self.regions
+
+    @property
+    def method(self) -> str:
+        """The name of the method that is asked."""
+        return f"{self.scheme}-regions" if self.regions else self.scheme
 
     @property
     def description(self) -> str:
         """What a reader of the table should know."""
         changed = "all of them" if self.scheme == "bfv" else f"their own 10% of the blocks of {self._block}"
-        return f"{self.owners:,} owners, {self.weights:,} weights; they change {changed}."
+        where = f" in {REGIONS} regions" if self.regions else ""
+        return f"{self.owners:,} owners{where}, {self.weights:,} weights; they change {changed}."
 
     @property
     def _block(self) -> int:
@@ -63,12 +72,14 @@ class Case:
 
 def full_cases() -> list[Case]:
     """Return the rounds of the full size."""
-    return [Case(scheme, owners, WEIGHTS) for scheme in ("block-dphe", "bfv") for owners in OWNERS]
+    rounds = [Case(scheme, owners, WEIGHTS) for scheme in _SCHEMES for owners in OWNERS]
+    return [*rounds, *(Case(scheme, IN_REGIONS, WEIGHTS, regions=True) for scheme in _SCHEMES)]
 
 
 def quick_cases() -> list[Case]:
     """Return small ones."""
-    return [Case(scheme, owners, 6_464, 2048) for scheme in ("block-dphe", "bfv") for owners in (5, 20)]
+    rounds = [Case(scheme, owners, 6_464, 2048) for scheme in _SCHEMES for owners in (5, 20)]
+    return [*rounds, *(Case(scheme, 12, 6_464, 2048, regions=True) for scheme in _SCHEMES)]
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -76,7 +87,7 @@ def tasks(settings: Settings) -> list[Task]:
     cases = quick_cases() if settings.quick else full_cases()
     plan = Plan(PLANNED, cases[0].weights, cases[0].key_bits)
     text = f"{plan.weights:,} weights; regions of {plan.region:,} owners, {plan.shards} shards of the key service."
-    rounds = [Task(case.dataset, case.description, partial(_pose, case), (case.scheme,)) for case in cases]
+    rounds = [Task(case.dataset, case.description, partial(_pose, case), (case.method,)) for case in cases]
     return [*rounds, Task(f"plan-{plan.weights}-weights", text, partial(_pose_plan, plan), ("plan",))]
 
 
@@ -85,19 +96,22 @@ def _pose(case: Case, seed: int) -> Problem:
     truth = np.zeros(given.weights)
     for owner in given.users:
         truth += given.update(owner)  # exact: these are multiples of 2^-20
-    return Problem(given, partial(score, truth))
+    return Problem(given, partial(score_regions if case.regions else score, truth))
 
 
 def score(truth: NDArray[np.float64], answer: ScaleAnswer) -> dict[str, float]:
     """Return all figures, after a check that the sum is exact."""
+    figures = score_regions(truth, answer)
+    figures |= {"peak megabytes": answer["peak_bytes"] / 1e6, "seconds": answer["seconds"]}
+    return figures | dict(zip(("set-up owner", "set-up generator"), answer["setup"], strict=True))
+
+
+def score_regions(truth: NDArray[np.float64], answer: ScaleAnswer | RegionsAnswer) -> dict[str, float]:
+    """Return what was measured and predicted, after a check that the sum is exact."""
     if not np.array_equal(answer["total"], truth):
         raise InputError("the sum is not that of the owners' updates.")
-    figures: dict[str, float] = {"peak megabytes": answer["peak_bytes"] / 1e6, "seconds": answer["seconds"]}
-    figures |= dict(zip(("set-up owner", "set-up generator"), answer["setup"], strict=True))
-    for kind in ("measured", "predicted"):
-        values: dict[str, Any] = answer[kind]  # type: ignore[literal-required]
-        figures |= {f"{kind}/{name}": float(value) for name, value in values.items()}
-    return figures
+    kinds = (("measured", answer["measured"]), ("predicted", answer["predicted"]))
+    return {f"{kind}/{name}": value for kind, found in kinds for name, value in found.items()}
 
 
 def _pose_plan(plan: Plan, seed: int) -> Problem:

@@ -4,13 +4,17 @@ from collections.abc import Sequence
 
 from benchmarks.results import Result
 from benchmarks.suites.hash_tables.relations import verdict
-from benchmarks.suites.scale_owners.cases import OWNERS, PLANNED, Case, full_cases, quick_cases
+from benchmarks.suites.scale_owners.cases import PLANNED, Case, full_cases, quick_cases
 from benchmarks.table import Cell, Grid
-from blindsight.federated.costmodel import FIGURES
+from blindsight.federated.costmodel import aggregate_seconds
 
-MOST_MEGABYTES, MOST_GROWTH = 4000.0, 1.25
-PER_OWNER = ("encrypt", "read", "add")
-_SECONDS = ("encrypt", "read", "add", "close", "decrypt")
+MOST_MEGABYTES, MOST_GROWTH = 4000.0, 1.2
+_SECONDS = ("encrypt", "read", "aggregate", "decrypt")
+_MESSAGES = ("contribution", "request", "answer", "set-up message")
+_MACHINES = ("region seconds", "root seconds", "shard seconds")
+_COSTS = ("encrypt", "read", "add", "close", "decrypt")
+_PER_OWNER = ("measured/encrypt", "measured/read", "measured/add")
+_SENT = ("measured/contribution",)
 
 Values = tuple[float, ...]
 
@@ -19,27 +23,137 @@ class Figures:
     """Scores by case."""
 
     def __init__(self, results: Sequence[Result]) -> None:
-        """Sort results by what they are about."""
+        """Sort results by what they are about; the plans are not among them."""
         known = {case.dataset: case for case in (*full_cases(), *quick_cases())}
-        self.cases: dict[Case, list[Result]] = {}
+        self._results: dict[Case, list[Result]] = {}
         for result in results:
             if result.dataset in known:
-                self.cases.setdefault(known[result.dataset], []).append(result)
+                self._results.setdefault(known[result.dataset], []).append(result)
+        self.cases = [case for case in self._results if not case.regions]
+        self.regional = [case for case in self._results if case.regions]
 
     def of(self, case: Case, *names: str, scale: float = 1.0) -> Values:
         """Return the sum of the named figures in every run."""
-        return tuple(scale * sum(result.score[name] for name in names) for result in self.cases.get(case, []))
+        return tuple(scale * sum(result.score[name] for name in names) for result in self._results[case])
+
+    def compared(self, case: Case, kind: str, name: str) -> Values:
+        """Return a figure, "measured" or "predicted", in seconds or kilobytes; "aggregate" is a whole round."""
+        if name != "aggregate":
+            return self.of(case, f"{kind}/{name}", scale=1e-3 if name in _MESSAGES else 1.0)
+        parts = zip(self.of(case, f"{kind}/add"), self.of(case, f"{kind}/close"), strict=True)
+        return tuple(aggregate_seconds({"add": add, "close": close}, case.owners) for add, close in parts)
+
+    def of_scheme(self, scheme: str) -> list[Case]:
+        """Return the cases of a scheme that were measured, with ever more owners."""
+        return sorted((case for case in self.cases if case.scheme == scheme), key=lambda case: case.owners)
 
 
 def sections(results: Sequence[Result]) -> list[Grid]:
     """Return all tables that have a row."""
     figures = Figures(results)
-    tables = [_targets(figures), _costs(figures), _sizes(figures), _predictions(figures), *_plans(results)]
+    tables = [_targets(figures), _costs(figures), _sizes(figures), _predictions(figures), _plan(results)]
     return [table for table in tables if table.rows]
 
 
 def _targets(figures: Figures) -> Grid:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for scheme in ("block-dphe", "bfv"):
-        few, many = ([case for case in full_cases() if case[:] == case] for _ in range(2)) if False else (None, None)
-    return Grid("Targets", ("", "measured", "at most", "verdict"), tuple(rows))
+        cases = figures.of_scheme(scheme)
+        if len(cases) < 2:
+            continue
+        few, many = cases[0], cases[-1]
+        name = f"{scheme}, {many.owners:,} owners"
+        rows.append(_target(f"{name}: peak megabytes", figures.of(many, "peak megabytes"), MOST_MEGABYTES))
+        for what, names in (("CPU seconds", _PER_OWNER), ("bytes sent", _SENT)):
+            pairs = zip(figures.of(many, *names), figures.of(few, *names), strict=False)
+            ratios = tuple(above / below for above, below in pairs)
+            rows.append(_target(f"{name}: {what} an owner, to those with {few.owners}", ratios, MOST_GROWTH))
+    note = (
+        "An owner's seconds are its encryption, its reading of the sum and what the aggregator does for it. What comes "
+        "once a round, whoever takes part, is in the next table."
+    )
+    return Grid("Targets", ("", "measured", "at most", "verdict"), tuple(rows), note)
+
+
+def _target(name: str, values: Values, most: float) -> tuple[Cell, ...]:
+    return name, values, f"{most:g}", verdict([-value for value in values], -most, ("reached", "missed"))
+
+
+def _costs(figures: Figures) -> Grid:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            _name(case),
+            *(figures.of(case, f"measured/{name}") for name in _COSTS),
+            figures.of(case, "seconds", scale=1 / case.owners),
+            *(figures.of(case, name) for name in ("set-up owner", "set-up generator", "peak megabytes")),
+        )
+        for case in figures.cases
+    ]
+    columns = (
+        "",
+        "an owner encrypts",
+        "an owner reads",
+        "aggregator, a contribution",
+        "aggregator, once",
+        "key generator, once",
+        "everyone's, by owners",
+        "set-up, an owner",
+        "set-up, key generator",
+        "peak MB",
+    )
+    return Grid("CPU seconds of a round, and memory", columns, tuple(rows))
+
+
+def _sizes(figures: Figures) -> Grid:
+    rows: list[tuple[Cell, ...]] = [
+        (_name(case), *(figures.compared(case, "measured", name) for name in _MESSAGES)) for case in figures.cases
+    ]
+    columns = ("", "a contribution", "the request", "the answer", "a set-up message")
+    return Grid("Kilobytes of messages", columns, tuple(rows))
+
+
+def _predictions(figures: Figures) -> Grid:
+    rows: list[tuple[Cell, ...]] = []
+    worst, where = 0.0, ""
+    for case in (*figures.cases, *figures.regional):
+        for name in _MACHINES if case.regions else (*_SECONDS, *_MESSAGES):
+            measured, predicted = (figures.compared(case, kind, name) for kind in ("measured", "predicted"))
+            ratios = tuple(ours / true for ours, true in zip(predicted, measured, strict=True))
+            rows.append((f"{_name(case)}: {name}", measured, predicted, ratios))
+            for ratio in ratios:
+                if abs(ratio - 1) > worst:
+                    worst, where = abs(ratio - 1), f"{_name(case)}: {name}"
+    note = f"Seconds, or kilobytes of a message. The largest error is {100 * worst:.0f}% ({where})." if rows else ""
+    return Grid("Predicted beside measured", ("", "measured", "predicted", "predicted / measured"), tuple(rows), note)
+
+
+def _plan(results: Sequence[Result]) -> Grid:
+    rows: list[tuple[Cell, ...]] = []
+    plans = [result for result in results if result.method == "plan"]
+    for arguments in dict.fromkeys((str(r.arguments["scheme"]), r.arguments["slot_bits"]) for r in plans):
+        chosen = [r for r in plans if (r.arguments["scheme"], r.arguments["slot_bits"]) == arguments]
+        for owners in PLANNED:
+            cells = [tuple(scale * r.score[f"{owners}/{name}"] for r in chosen) for _, name, scale in _PLAN]
+            rows.append((f"{arguments[0]}, {arguments[1]} bits, {owners:,} owners", *cells))
+    note = "CPU seconds and megabytes of one machine of each kind in one round; wall seconds of the round. Predicted."
+    return Grid("Plan: regions below a root, a key service in shards", ("", *(c[0] for c in _PLAN)), tuple(rows), note)
+
+
+_PLAN = (
+    ("regions", "regions", 1.0),
+    ("owner, s", "encrypt", 1.0),
+    ("owner sends, MB", "contribution", 1e-6),
+    ("aggregator holds, MB", "held", 1e-6),
+    ("region, s", "region seconds", 1.0),
+    ("region, MB", "region bytes", 1e-6),
+    ("root, s", "root seconds", 1.0),
+    ("root, MB", "root bytes", 1e-6),
+    ("shard, s", "shard seconds", 1.0),
+    ("shard, MB", "shard bytes", 1e-6),
+    ("wall, s", "wall", 1.0),
+    ("wall with one aggregator, s", "wall, one aggregator", 1.0),
+)
+
+
+def _name(case: Case) -> str:
+    return f"{case.scheme}, {case.owners:,} owners" + " in regions" * case.regions

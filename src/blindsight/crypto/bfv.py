@@ -199,12 +199,17 @@ class SecretKey(Secret):
         return cls(_read_context(message.context, secret=True)[1], PublicKey.from_bytes(message.public))
 
 
-def generate_keys(*, max_sum: int) -> SecretKey:
-    """Make a key pair for sums of at most `max_sum` in absolute value."""
+def parameters_for(max_sum: int) -> Parameters:
+    """Return the smallest parameters for sums of at most `max_sum` in absolute value."""
     parameters = next((known for known in PARAMETERS if max_sum <= known.max_sum), None)
     if parameters is None:
         raise InputError(f"BFV sums reach at most {PARAMETERS[-1].max_sum}; got {max_sum}. Use fewer fraction bits.")
-    tenseal = _tenseal()
+    return parameters
+
+
+def generate_keys(*, max_sum: int) -> SecretKey:
+    """Make a key pair for sums of at most `max_sum` in absolute value."""
+    tenseal, parameters = _tenseal(), parameters_for(max_sum)
     context = tenseal.context(
         tenseal.SCHEME_TYPE.BFV,
         poly_modulus_degree=parameters.degree,

@@ -122,6 +122,11 @@ def aggregate_seconds(figures: Figures, owners: int) -> float:
     return owners * figures["add"] + figures["close"]
 
 
+def aggregator_bytes(figures: Figures) -> float:
+    """Return what an aggregator must hold: the sum and the receipts, as long as its request, and one contribution."""
+    return figures["request"] + figures["contribution"]
+
+
 def calibrate(setting: Setting, *, weights: int = 200_000) -> CostModel:
     """Play small rounds of up to 60 owners and `weights` weights, and fit the constants: seconds, not minutes."""
     small = setting.per_ciphertext

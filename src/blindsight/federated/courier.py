@@ -37,11 +37,11 @@ class Courier(Protocol):
         ...
 
     def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
-        """Send parts to a name and return the ticket for its reply; whoever cannot be reached replies an error."""
+        """Send parts to a name and return the ticket for its reply; an empty one if it is known that none will come."""
         ...
 
     def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Reply]]:
-        """Yield the replies to these tickets as they come, each once, until all came or the time is over."""
+        """Yield the replies to these tickets as they come, each once, until no more can come or the time is over."""
         ...
 
 

@@ -48,7 +48,12 @@ class Directory:
         self.refused[node] = sentence
 
     def keep(self, reachable: Collection[int]) -> Mapping[str, int]:
-        """Forget the nodes that are gone; return those that are there, by name."""
-        self.nodes = {name: node for name, node in self.nodes.items() if node in reachable}
-        self.refused = {node: sentence for node, sentence in self.refused.items() if node in reachable}
-        return dict(self.nodes)
+        """Forget the nodes that are gone; return those that are there, by name.
+
+        Once a member's node is gone, refused ones may try again: one of them may be that member, started anew.
+        """
+        here = {name: node for name, node in self.nodes.items() if node in reachable}
+        stay = reachable if len(here) == len(self.nodes) else ()
+        self.nodes = here
+        self.refused = {node: sentence for node, sentence in self.refused.items() if node in stay}
+        return dict(here)

@@ -28,9 +28,13 @@ class Home:
         """The party's keys."""
         return Identity.load(self.path / IDENTITY_FILE)
 
+    def folder(self, run: str) -> Path:
+        """Return where a run is kept, if it is; its name was chosen by somebody else, so it is not used as a path."""
+        return self.path / "runs" / hashlib.sha256(run.encode()).hexdigest()[:32]
+
     def run(self, name: str) -> Path:
-        """Return the folder of a run; its name was chosen by somebody else, so it is not used as a path."""
-        folder = self.path / "runs" / hashlib.sha256(name.encode()).hexdigest()[:32]
+        """Return the folder of a run, made if need be."""
+        folder = self.folder(name)
         with storage_errors("make", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder

@@ -5,12 +5,14 @@ A lesson holds nothing of any owner. It is data and never code: numbers, names a
 
 import io
 import json
+import math
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
@@ -20,7 +22,7 @@ from blindsight.learn.clusterlearner import ClusterLearner
 from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.linearlearner import LinearLearner
-from blindsight.learn.linearmodel import Standardiser, check_features, check_signs
+from blindsight.learn.linearmodel import Floats, Standardiser, check_features, check_signs
 from blindsight.learn.owners import Load
 
 Kind = Literal["classifier", "k-means"]
@@ -82,16 +84,34 @@ class Lesson:
         message = decode(data, _LessonMessage)
         try:
             document, arrays = json.loads(message.document), unpack_arrays(message.arrays)
-            standardiser = Standardiser(*(check_features(arrays[name][None])[0] for name in ("mean", "scale")))
-            public = check_features(arrays["public"])
+            standardiser, public = _checked_public(arrays)
             if document["kind"] == "k-means":
-                training = ClusterTraining(**document["training"])
-                return cls(training, standardiser, public, clusters=int(document["clusters"]))
-            labels = Attributes(document["attributes"]) if "attributes" in document else Classes(arrays["classes"])
+                return cls(
+                    ClusterTraining(**document["training"]), standardiser, public, clusters=_count(document["clusters"])
+                )
+            named = "attributes" not in document
+            labels = Classes(arrays["classes"]) if named else Attributes(_count(document["attributes"]))
             signs = check_signs(arrays["signs"], len(public))
+            if signs.shape[1] != labels.rows:
+                raise InputError(f"the public data answer {signs.shape[1]} questions; there are {labels.rows}.")
             return cls(LinearTraining(**document["training"]), standardiser, public, labels, signs)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise MessageError(f"the lesson of this run cannot be understood: {error}") from None
+
+
+def _checked_public(arrays: Mapping[str, NDArray[Any]]) -> tuple[Standardiser, Floats]:
+    """Return the standardiser and the public features, which must fit each other."""
+    mean, scale = (check_features(arrays[name][None])[0] for name in ("mean", "scale"))
+    public = check_features(arrays["public"])
+    if not len(mean) == len(scale) == public.shape[1] or not (scale > 0).all():
+        raise InputError("features have a mean and a scale above 0 each.")
+    return Standardiser(mean, scale), public
+
+
+def _count(number: Any) -> int:
+    if type(number) is not int or number < 1:
+        raise InputError(f"clusters and attributes are counted from 1; got {number!r}.")
+    return number
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -103,13 +123,25 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
     """Return the arrays in what somebody sent; nothing is executed, and nothing unpacks to more than was sent."""
-    stream = io.BytesIO(data)
     try:
-        with zipfile.ZipFile(stream) as archive:
-            if any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist()):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            items = archive.infolist()
+            if any(item.compress_type != zipfile.ZIP_STORED for item in items):
                 raise MessageError("arrays are sent as they are, not compressed.")
-        stream.seek(0)
-        with np.load(stream, allow_pickle=False) as members:
-            return {name: members[name] for name in members.files}
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError, RuntimeError) as error:
+            if sum(item.file_size for item in items) > len(data):
+                raise MessageError("arrays announce more than was sent.")
+            return {item.filename.removesuffix(".npy"): _unpacked(archive.read(item)) for item in items}
+    except (zipfile.BadZipFile, ValueError, TypeError, KeyError, EOFError, OSError, RuntimeError) as error:
         raise MessageError(f"arrays arrived damaged: {type(error).__name__}.") from None
+
+
+def _unpacked(member: bytes) -> NDArray[Any]:
+    """Return the numbers or text in one member; its header is believed once it agrees with what follows it."""
+    stream = io.BytesIO(member)
+    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
+    shape, by_columns, dtype = read_header(stream)
+    content = member[stream.tell() :]
+    if dtype.kind not in "biufU" or math.prod(shape) * dtype.itemsize != len(content):
+        raise MessageError("an array holds something else than as many numbers or texts as it announces.")
+    flat: NDArray[Any] = np.frombuffer(content, dtype=dtype)
+    return flat.reshape(shape, order="F" if by_columns else "C").copy(order="K")

@@ -74,7 +74,7 @@ def learn(desk: UserDesk, parts: Sequence[bytes], load: Load) -> bytes:
     call = decode(parts[0], Call)
     lesson = Lesson.from_bytes(desk.briefing(call.run))
     shared = unpack_arrays(parts[1]).get("shared")
-    if shared is None or shared.shape != lesson.shape or not np.isfinite(shared).all():
+    if shared is None or shared.dtype != np.float64 or shared.shape != lesson.shape or not np.isfinite(shared).all():
         raise MessageError("the shared model is not one of this lesson.")
     name = desk.home.identity.name
     learner = lesson.learner(name, load)

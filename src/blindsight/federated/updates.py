@@ -1,18 +1,21 @@
 """Updates of any model as vectors that schemes add up: weighted by examples, sparse in blocks, with nothing lost.
 
 The first number of a vector is the owner's weight w, the others are w times its change of the model: their sums over
-owners give the weighted mean, and nobody sees an owner's weight. With a sparse scheme only the largest blocks are sent
-(the first, with the weight, always), and the rest is remembered and sent later (`learn.sparsity`).
+owners give the weighted mean, and nobody sees an owner's weight.
+
+With `sparsity` only the largest blocks are sent (the first, with the weight, always), and the rest is remembered and
+sent later (`learn.sparsity`). Without, an owner remembers nothing: what misses a sum is learned anew from the next
+model, as in plain federated averaging.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.wire import Message, decode, encode
-from blindsight.errors import InputError, PrivacyError
+from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.sparsity import top_blocks, top_entries
 
@@ -23,18 +26,21 @@ class _BriefingMessage(Message, name="federated/update-briefing.1"):
     sparsity: float
     block: int
     most_examples: int
+    weighted_by: Annotated[str, Limit(256)]
 
 
 @dataclass(frozen=True)
 class Briefing:
     """How owners make their vectors: the share of numbers they do *not* send, in blocks of how many.
 
-    An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same.
+    An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same. Apps
+    report that number as `weighted_by`.
     """
 
     sparsity: float = 0.9
     block: int = 1
     most_examples: int = 0
+    weighted_by: str = "num-examples"
 
     def __post_init__(self) -> None:
         """Refuse what leaves nothing to send."""
@@ -50,8 +56,11 @@ class Briefing:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` wrote."""
-        message = decode(data, _BriefingMessage)
-        return cls(message.sparsity, message.block, message.most_examples)
+        message = decode(data, _BriefingMessage, max_bytes=4096)
+        try:
+            return cls(message.sparsity, message.block, message.most_examples, message.weighted_by)
+        except InputError as error:
+            raise MessageError(f"the briefing of the run is impossible: {error}") from None
 
 
 def propose_update(change: Floats, examples: float, memory: Memory, briefing: Briefing) -> Proposal:
@@ -68,6 +77,8 @@ def propose_update(change: Floats, examples: float, memory: Memory, briefing: Br
     wanted = np.concatenate([[weight], weight * change])
     if memory.held is not None:
         wanted[1:] += memory.held[1:]
+    if not briefing.sparsity:
+        return Proposal(wanted, Memory(None, None))
     chosen = _chosen(wanted, briefing)
     return Proposal(np.where(chosen, wanted, 0.0), Memory(np.where(chosen, 0.0, wanted), None))
 
@@ -82,8 +93,6 @@ def mean_change(values: Floats) -> Floats:
 
 def _chosen(wanted: Floats, briefing: Briefing) -> NDArray[np.bool_]:
     """Mark what is sent: the largest, and always the place of the weight."""
-    if not briefing.sparsity:
-        return np.ones(wanted.shape, dtype=np.bool_)
     largest = wanted.copy()
     largest[0] = np.sqrt(np.finfo(np.float64).max) / 2  # no block is longer than the one with the weight
     keep = 1 - briefing.sparsity

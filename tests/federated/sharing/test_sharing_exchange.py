@@ -72,6 +72,19 @@ def test_a_lost_report_is_sent_again_byte_for_byte(found: Found) -> None:
     assert len(village.trained) == 1
 
 
+def test_a_doubled_download_does_not_overwrite_what_was_trained_on_it(found: Found) -> None:
+    village = found()
+    ann = village.participant("ann")
+    for _ in range(2):  # the second time it has the parameters, and no photos
+        village.server.take("ann", step(ann, village.server.instruction("ann"), lambda: None))
+    instruction = village.server.instruction("ann")
+    report = step(ann, instruction, lambda: ([[1.0] * 6] * 8, [0] * 8))
+    own = ann.parameters.tobytes()
+    again = step(ann, instruction, lambda: None)
+    assert decode(again, Report).upload == decode(report, Report).upload != b""
+    assert ann.parameters.tobytes() == own
+
+
 def test_a_refused_upload_is_withdrawn_and_its_successor_added(found: Found) -> None:
     village = found(Sharing(1.0, residual=True), max_staleness=0)
     report, other = ready(village), ready(village, "bob")

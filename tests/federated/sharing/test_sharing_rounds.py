@@ -8,7 +8,7 @@ import pytest
 
 from blindsight.dp import Ledger
 from blindsight.errors import InputError, ServiceError
-from blindsight.federated.courier import Courier, Reply
+from blindsight.federated.courier import Courier, LocalCourier, Reply
 from blindsight.federated.sharing import Turn, play_asynchronous, play_synchronous
 from blindsight.learn.selective import Sharing, asynchronous
 from blindsight.learn.selective.noise import ParticipantGaussian
@@ -20,9 +20,30 @@ NAMES = ("ann", "bob", "cem")
 WAYS = [Sharing(0.3, residual=True), Sharing(0.5, select="random"), Sharing(1.0, half=True)]
 
 
+class Time:
+    """A clock that moves only when somebody pauses."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def played_freely(village: Any, courier: Courier, uploads: int, **options: Any) -> Time:
+    time = Time()
+    options = {"deadline": 5.0, "clock": time.clock, "pause": time.pause} | options
+    play_asynchronous(village.server, courier, uploads=uploads, **options)
+    return time
+
+
 def played(village: Any, courier: Courier, turns: int, **options: Any) -> list[Turn]:
     done: list[Turn] = []
-    options = {"deadline": 5.0, "clock": lambda: 0.0, "pause": lambda seconds: None} | options
+    time = Time()
+    options = {"deadline": 5.0, "clock": time.clock, "pause": time.pause} | options
     play_synchronous(village.server, courier, turns=turns, on_turn=done.append, **options)
     return done
 
@@ -123,16 +144,36 @@ def test_whatever_is_lost_each_batch_counts_once(found: Found, play: Any, way: s
     if play is play_synchronous:
         played(village, village.courier(transit), 40)
     else:
-        play(village.server, village.courier(transit), uploads=15, deadline=5.0, clock=lambda: 0.0)
+        played_freely(village, village.courier(transit), 15)
     assert village.parameters.version == 15  # every batch of everyone, and not one twice
     assert [village.parameters._state.uploads[name].sequence for name in NAMES] == [5, 5, 5]
 
 
-class Slow:
-    """A courier under which one participant replies only when its ticket is collected for the second time."""
+def test_without_turns_who_is_silent_is_told_again_while_the_others_go_on(found: Found) -> None:
+    village, order, lost = found(), [], iter([None])
+    seconds = iter(range(10**6))
 
-    def __init__(self, courier: Courier, name: str) -> None:
-        self._courier, self._name = courier, name
+    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
+        return next(lost, parts) if name == "bob" else parts
+
+    play_asynchronous(
+        village.server,
+        village.courier(transit),
+        uploads=20,
+        deadline=10.0,
+        on_upload=lambda name, taken: order.append(name),
+        clock=lambda: float(next(seconds)),
+    )
+    missing = order.index("bob")
+    assert 2 <= missing <= 10  # the others did not wait, and it was not forgotten
+    assert order[missing:].count("bob") >= 3
+
+
+class Slow:
+    """A courier under which one participant replies, so many times, only when its ticket is collected once more."""
+
+    def __init__(self, courier: Courier, name: str, times: int = 1000) -> None:
+        self._courier, self._name, self._times = courier, name, times
         self._held: set[str] = set()
 
     def present(self) -> Mapping[str, int]:
@@ -140,7 +181,8 @@ class Slow:
 
     def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
         ticket = self._courier.send(name, kind, parts)
-        if name == self._name:
+        if name == self._name and self._times > 0:
+            self._times -= 1
             self._held.add(ticket)
         return ticket
 
@@ -157,6 +199,30 @@ def test_who_is_late_is_left_out_of_the_turn_and_heard_in_the_next(found: Found)
     assert all({"ann", "cem"} <= set(turn.uploaded) for turn in turns)
     assert sum("bob" in turn.uploaded for turn in turns) >= 3
     assert all(not turn.refused and not turn.failed for turn in turns)
+
+
+class Backwards(LocalCourier):
+    """A courier under which of the replies that are there the last comes first."""
+
+    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Reply]]:
+        come = self.__dict__.setdefault("come", {})
+        come |= dict(super().collect(tickets, seconds=seconds))
+        for ticket in [ticket for ticket in reversed(come) if ticket in tickets]:
+            yield ticket, come.pop(ticket)
+
+
+def test_a_reply_that_is_overtaken_by_the_next_does_no_harm(found: Found) -> None:
+    village = found()
+    played(village, village.courier(), 2)
+    for_ann = iter(["arrives", "is lost"])
+
+    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
+        return None if name == "ann" and next(for_ann, "arrives") == "is lost" else parts
+
+    turns = played(village, Slow(Backwards(village.handlers, transit), "bob", times=1), 3)
+    assert [turn.late for turn in turns] == [["bob"], ["ann"], []]
+    assert [turn.uploaded for turn in turns] == [["cem", "ann"], ["cem", "bob"], ["cem", "bob", "ann"]]
+    assert village.parameters.version == 6 + 7
 
 
 def test_what_comes_too_late_for_the_terms_is_refused_and_sent_with_the_next(found: Found) -> None:
@@ -226,7 +292,7 @@ def test_when_all_budgets_are_spent_it_ends(found: Found, tmp_path: Any) -> None
     assert turns[-1].spent == set(NAMES)
     assert village.parameters.version == 3 * (len(turns) - 1)
     assert [len(ledger.spends(f"test: {name}", "person")) for name in NAMES] == [len(turns) - 1] * 3
-    play_asynchronous(village.server, village.courier(), uploads=5, deadline=5.0)  # ends as well
+    assert played_freely(village, village.courier(), 5).now == 0  # ends as well
     assert village.parameters.version == 3 * (len(turns) - 1)
 
 
@@ -234,7 +300,7 @@ def test_without_photos_turns_are_empty_and_without_turns_it_ends(found: Found) 
     village = found(batches=2)
     turns = played(village, village.courier(), 4)
     assert [len(turn.uploaded) for turn in turns] == [3, 3, 0, 0]
-    play_asynchronous(village.server, village.courier(), uploads=5, deadline=5.0)
+    assert played_freely(village, village.courier(), 5).now == 0
     assert village.parameters.version == 6
 
 
@@ -256,14 +322,46 @@ def test_a_turn_waits_until_enough_are_there(found: Found) -> None:
     village.handlers.clear()
     with pytest.raises(ServiceError, match="a turn needs 2 participants; 0 could be reached within 5 seconds"):
         played(village, village.courier(), 1, minimum=2)
-    with pytest.raises(ServiceError, match="none of 3 participants can be reached"):
-        play_asynchronous(village.server, village.courier(), uploads=1, deadline=5.0)
+
+
+def test_without_turns_those_who_are_away_are_waited_for(found: Found) -> None:
+    village = found()
+    away = dict(village.handlers)
+    village.handlers.clear()
+
+    class Dawn(Time):
+        def pause(self, seconds: float) -> None:
+            super().pause(seconds)
+            if self.now == 10:
+                village.handlers.update(away)
+
+    dawn = Dawn()
+    played_freely(village, village.courier(), 6, clock=dawn.clock, pause=dawn.pause)
+    assert (dawn.now, village.parameters.version) == (10, 6)
+    village.handlers.clear()
+    with pytest.raises(ServiceError, match="nobody has replied for 15 seconds"):
+        played_freely(village, village.courier(), 1)
+
+
+class Unsure(LocalCourier):
+    """A courier that can no longer reach one whom it called present."""
+
+    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
+        return "" if name in ("ann", "bob") else super().send(name, kind, parts)
+
+
+def test_those_who_are_gone_when_they_are_sent_for_are_late(found: Found) -> None:
+    village = found()
+    turns = played(village, Unsure(village.handlers), 2)
+    assert [(turn.late, turn.uploaded) for turn in turns] == [(["ann", "bob"], ["cem"])] * 2
+    assert played_freely(village, Unsure(village.handlers), 3).now == 0
+    assert village.parameters.version == 5
 
 
 def test_when_nobody_replies_it_ends(found: Found) -> None:
     village = found()
-    with pytest.raises(ServiceError, match="nobody has replied for 3 times 5 seconds"):
-        play_asynchronous(village.server, village.courier(lambda *_: None), uploads=1, deadline=5.0)
+    with pytest.raises(ServiceError, match="nobody has replied for 15 seconds"):
+        played_freely(village, village.courier(lambda *_: None), 1)
     turns = played(village, village.courier(lambda *_: None), 2)
     assert [turn.late for turn in turns] == [list(NAMES)] * 2
 

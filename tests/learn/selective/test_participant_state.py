@@ -240,9 +240,9 @@ def test_one_process_at_a_time_and_nothing_is_overwritten(tmp_path: Path, ann: P
     path = tmp_path / "home" / "ann"
     with pytest.raises(StorageError, match="another process works with"):
         Participant.load(path, trainer=trainer, sharing=ann.sharing)
+    ann.close()
     with pytest.raises(StorageError, match="exists already"):
         Participant("ann", ann.terms, trainer, ann.sharing, path=path)
-    ann.close()
     again = Participant.load(path, trainer=trainer, sharing=ann.sharing)
     with pytest.raises(StorageError, match="was closed"):
         ann.withdraw()
@@ -300,6 +300,14 @@ def test_altered_files_are_refused(tmp_path: Path, ann: Participant, trainer: An
             Participant.load(path, trainer=trainer, sharing=ann.sharing)
     path.write_bytes(whole)
     assert Participant.load(path, trainer=trainer, sharing=ann.sharing).under_way == ann.under_way
+
+
+def test_what_a_killed_writer_left_is_cleaned_up(tmp_path: Path, ann: Participant, trainer: Any) -> None:
+    ann.close()
+    torn, others = (tmp_path / "home" / name for name in (".ann.abcd1234.part", ".ann.b.abcd1234.part"))
+    torn.touch(), others.touch()
+    Participant.load(tmp_path / "home" / "ann", trainer=trainer, sharing=ann.sharing)
+    assert (torn.exists(), others.exists()) == (False, True)
 
 
 def test_whoever_may_not_join_leaves_no_file(tmp_path: Path, make_server: Make, trainer: Any) -> None:

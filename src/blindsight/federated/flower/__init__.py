@@ -4,8 +4,12 @@
 or torch arrays encrypted aggregation; `GridCourier` carries Blindsight's own protocols.
 """
 
-from blindsight.federated.flower.gridcourier import GridCourier
-from blindsight.federated.flower.mod import encrypted_updates
-from blindsight.federated.flower.strategy import EncryptedFedAvg
+from blindsight.extras import require
+
+require("flwr", extra="federated", purpose="learning across machines")
+
+from blindsight.federated.flower.gridcourier import GridCourier  # noqa: E402
+from blindsight.federated.flower.mod import encrypted_updates  # noqa: E402
+from blindsight.federated.flower.strategy import EncryptedFedAvg  # noqa: E402
 
 __all__ = ["EncryptedFedAvg", "GridCourier", "encrypted_updates"]

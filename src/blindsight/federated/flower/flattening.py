@@ -35,8 +35,11 @@ def unflatten(vector: Floats, like: ArrayRecord) -> ArrayRecord:
     return ArrayRecord(made)
 
 
-def check_alike(arrays: ArrayRecord, like: ArrayRecord) -> None:
-    """Refuse arrays of other names, shapes or types than the model that was sent."""
+def aligned(arrays: ArrayRecord, like: ArrayRecord) -> ArrayRecord:
+    """Return arrays in the order of the model that was sent; refuse others than that model has.
+
+    Any precision will do for floating-point numbers: they are sent at the fixed point of the run anyway.
+    """
     wanted, found = _layout(like), _layout(arrays)
     for name in [*wanted, *found]:
         if wanted.get(name) != found.get(name):
@@ -44,10 +47,15 @@ def check_alike(arrays: ArrayRecord, like: ArrayRecord) -> None:
                 f"the array {name!r} is {_told(wanted.get(name))} in the model of the run and "
                 f"{_told(found.get(name))} here. Use the same model and data of the same dimensions everywhere."
             )
+    return ArrayRecord({name: arrays[name] for name in like})
 
 
 def _layout(arrays: ArrayRecord) -> dict[str, tuple[str, tuple[int, ...]]]:
-    return {name: (value.dtype, tuple(value.shape)) for name, value in arrays.items()}
+    return {name: (_numbers(value.dtype), tuple(value.shape)) for name, value in arrays.items()}
+
+
+def _numbers(dtype: str) -> str:
+    return "floating point" if dtype.startswith("float") else dtype
 
 
 def _told(layout: tuple[str, tuple[int, ...]] | None) -> str:

@@ -7,24 +7,28 @@
 *The guarantee.* A training that the server asks for without encryption is refused. One that it asks for through
 `EncryptedFedAvg` runs the app as it is, takes the difference between the arrays that came and those that the app
 returns, and contributes it to a sum (`sums`). How many examples an owner has travels inside that sum, as a weight; all
-other metrics of the training stay here. What was not sent, for want of room, stays on this node's disk and is sent
-later. Evaluations pass unchanged: their metrics are seen by the server.
+other metrics of the training stay here, and so does what an app that fails has to say. What was not sent, for want of
+room, stays on this node's disk and is sent later. Evaluations pass unchanged: their metrics are seen by the server.
 
-The node-config says who this node is (`node`). On the key generator's node the app is never called.
+The node-config says who this node is (`node`). On the key generator's node the app is never called. Other mods of an
+app (one that clips and adds noise, say) come after this one in the list, so that they see what the app returns.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from logging import ERROR, WARNING
 
-import numpy as np
-from flwr.app import ArrayRecord, Context, Message, MessageType, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
 
 from blindsight.crypto.wire import decode
-from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
-from blindsight.federated.flower.flattening import Floats, check_alike, flatten
+from blindsight.errors import BlindsightError, InputError, MessageError
+from blindsight.federated.flower.flattening import Floats, aligned, flatten
 from blindsight.federated.flower.node import desk_of
 from blindsight.federated.flower.records import HEAD, PARTS, is_ours, pack, unpack
-from blindsight.federated.sums.generatordesk import GeneratorDesk
+from blindsight.federated.sums import generatordesk
 from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.userdesk import UserDesk
@@ -32,24 +36,23 @@ from blindsight.federated.updates import Briefing, propose_update
 from blindsight.files import exclusive_lock
 from blindsight.learn.federation import Memory, Proposal
 
-_WEIGHT_KEY = "num-examples"
+Do = Callable[[UserDesk, tuple[bytes, ...]], list[bytes]]
+"""What a user does with the parts of a message of some kind, and returns."""
 
 
 def encrypted_updates(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Answer Blindsight's messages, and let the app train only where its update leaves encrypted."""
     if not is_ours(message.content):
-        if message.metadata.message_type.partition(".")[0] == MessageType.EVALUATE:
-            _check_has_data(context)
-            return call_next(message, context)
-        raise PrivacyError("this node trains only where updates are encrypted: use EncryptedFedAvg in the ServerApp.")
+        if message.metadata.message_type.partition(".")[0] != MessageType.EVALUATE:
+            return _refused(message, "this node learns only where updates are encrypted. Use EncryptedFedAvg.")
+        if context.node_config.get("role") == generatordesk.ROLE:
+            return _refused(message, "this node is the key generator: it has no data.")
+        return call_next(message, context)
 
     def contribute(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
         return [_trained(desk, parts, message, context, call_next)]
 
     return answer(message, context, {"contribute": contribute})
-
-
-Do = Callable[[UserDesk, tuple[bytes, ...]], list[bytes]]
 
 
 def answer(message: Message, context: Context, users_do: Mapping[str, Do]) -> Message:
@@ -67,8 +70,14 @@ def answer(message: Message, context: Context, users_do: Mapping[str, Do]) -> Me
             else:
                 reply = pack(kind, desk.handle(kind, parts))
     except BlindsightError as error:
+        log(WARNING, "%s is refused: %s", kind or "a message", error)
         reply = pack(kind, (), error=str(error))
     return Message(reply, reply_to=message)
+
+
+def _refused(message: Message, sentence: str) -> Message:
+    log(WARNING, sentence)
+    return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, sentence), reply_to=message)
 
 
 def _trained(
@@ -91,18 +100,29 @@ def _learned(
     message: Message, context: Context, call_next: ClientAppCallable, briefing: Briefing
 ) -> tuple[Floats, float]:
     """Return what the app changed in the arrays it was given, and on how many examples."""
-    records = {name: record for name, record in message.content.items() if name not in (HEAD, PARTS)}
-    given = _only_arrays(RecordDict(records), "the ServerApp")
-    message.content = RecordDict(records)
-    reply = call_next(message, context)
+    message.content = RecordDict({key: record for key, record in message.content.items() if key not in (HEAD, PARTS)})
+    given = ArrayRecord(dict(_model(message.content, "the ServerApp")))  # the app may write into the record it gets
+    reply = _app_reply(message, context, call_next)
+    returned = aligned(_model(reply, "the ClientApp"), given)
+    return flatten(returned) - flatten(given), _examples(reply, briefing)
+
+
+def _app_reply(message: Message, context: Context, call_next: ClientAppCallable) -> RecordDict:
+    """Let the app train; what it says when it fails may tell of its data, so it goes to this node's log alone."""
+    try:
+        reply = call_next(message, context)
+    except Exception as error:
+        log(ERROR, "the app failed in training", exc_info=error)
+        raise InputError(
+            f"its app failed in training with a {type(error).__name__}; the node's log says more."
+        ) from None
     if reply.has_error():
-        raise InputError(f"the app could not train: {reply.error.reason}")
-    returned = _only_arrays(reply.content, "the ClientApp")
-    check_alike(returned, given)
-    return flatten(returned) - flatten(given), _examples(reply.content, briefing)
+        log(ERROR, "the app failed in training: %s", reply.error.reason)
+        raise InputError(f"its app failed with code {reply.error.code}; the node's log says more.")
+    return reply.content
 
 
-def _only_arrays(content: RecordDict, who: str) -> ArrayRecord:
+def _model(content: RecordDict, who: str) -> ArrayRecord:
     records = list(content.array_records.values())
     if len(records) != 1:
         raise InputError(f"{who} must send one ArrayRecord, the model; got {len(records)}.")
@@ -113,12 +133,10 @@ def _examples(content: RecordDict, briefing: Briefing) -> float:
     """Return the weight that the app gives to its update, one if all owners weigh the same."""
     if not briefing.most_examples:
         return 1.0
-    for metrics in content.metric_records.values():
-        if isinstance(found := metrics.get(_WEIGHT_KEY), int | float) and np.isfinite(found) and found > 0:
-            return float(found)
-    raise InputError(f"the ClientApp must report {_WEIGHT_KEY!r}, above 0, in its metrics: updates are weighed by it.")
-
-
-def _check_has_data(context: Context) -> None:
-    if isinstance(desk_of(context.node_config), GeneratorDesk):
-        raise InputError("this node is the key generator: it has no data.")
+    key, records = briefing.weighted_by, content.metric_records.values()
+    reported = [metrics[key] for metrics in records if key in metrics]
+    if len(reported) != 1 or not isinstance(number := reported[0], int | float) or not 0 < number < math.inf:
+        raise InputError(f"the ClientApp must report {key!r}, above 0, in its metrics: updates are weighed by it.")
+    if number > briefing.most_examples:
+        log(WARNING, "this node's %s count as %d, the most of this run", key, briefing.most_examples)
+    return float(number)

@@ -21,6 +21,7 @@ from blindsight.federated.members import Members
 from blindsight.federated.sums import generatordesk, userdesk
 from blindsight.federated.sums.generatordesk import GeneratorDesk
 from blindsight.federated.sums.userdesk import HIDING_SCHEMES, UserDesk
+from blindsight.learn.aggregation import SCHEMES
 
 Desk = UserDesk | GeneratorDesk
 ROLES = (userdesk.ROLE, generatordesk.ROLE)
@@ -38,8 +39,15 @@ def desk_of(config: Mapping[str, Any]) -> Desk:
     if role == generatordesk.ROLE:
         members = Members.read(Path(_needed(config, "members")).expanduser())
         return GeneratorDesk(home, members, minimum, insecure)
+    return UserDesk(home, _needed(config, "key-generator"), minimum, _schemes(config), insecure)
+
+
+def _schemes(config: Mapping[str, Any]) -> tuple[str, ...]:
     schemes = tuple(str(config.get("schemes", ",".join(HIDING_SCHEMES))).replace(" ", "").split(","))
-    return UserDesk(home, _needed(config, "key-generator"), minimum, schemes, insecure)
+    for scheme in schemes:
+        if scheme not in SCHEMES:
+            raise UnknownNameError("scheme in the node-config", scheme, SCHEMES)
+    return schemes
 
 
 def _needed(config: Mapping[str, Any], key: str) -> str:

@@ -6,13 +6,15 @@
     strategy.start(grid=grid, initial_arrays=arrays, num_rounds=3)
 
 with the mod `encrypted_updates` in the ClientApp, and one SuperNode that is the key generator (`node`). With
-``sparsity=0`` and equal weights the averages are those of FedAvg up to the fixed point; with more, owners send their
-largest changes first and the rest later. Which owners contributed, and why others did not, is in `reports`.
+``sparsity=0`` the averages are those of FedAvg up to the fixed point; with more, owners send their largest changes
+first and the rest later. A round lasts until all users that were there have replied, or the ``timeout`` of `start` has
+passed; one with too few contributions leaves the model as it is. Who contributed, and why others did not, is in
+`reports`.
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -22,27 +24,35 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
-from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.flattening import flatten, unflatten
-from blindsight.federated.flower.gridcourier import GridCourier, message_type, read_reply
-from blindsight.federated.flower.records import pack
+from blindsight.federated.flower.gridcourier import GridCourier, envelope, read_reply
 from blindsight.federated.home import Home
 from blindsight.federated.members import Members
 from blindsight.federated.sums.opening import open_run, wait_for_users
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.server import Patience, SumServer
 from blindsight.federated.updates import Briefing, mean_change
-from blindsight.learn.aggregation import SPARSE_SCHEMES
+from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES
+from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.federation import SLOT_BITS, fraction_bits
+
+_ELSEWHERE = {
+    "fraction_train": "all users that are there are asked to train",
+    "min_train_nodes": "use `minimum`",
+    "min_available_nodes": "use `users`",
+    "train_metrics_aggr_fn": "metrics of a training do not leave its node",
+}
 
 
 @dataclass(frozen=True)
 class SumReport:
-    """Who is in the sum of a round, and why others are not."""
+    """Who is in the sum of a round, why others are not, and why there is no sum, if there is none."""
 
     round: int
     contributors: tuple[str, ...]
-    refused: dict[str, str]
+    refused: dict[str, str] = field(default_factory=dict)
+    failure: str = ""
 
 
 class EncryptedFedAvg(FedAvg):
@@ -54,13 +64,13 @@ class EncryptedFedAvg(FedAvg):
     members : the members file, or its content.
     users : how many users to wait for before the first round.
     scheme : "block-dphe" (default), "dphe", "bfv", "masks" or, for comparison, "plain".
-    sparsity : the share of numbers that owners do *not* send in a round; 0 for bfv and masks, whose messages are no
-        shorter for it.
+    sparsity : the share of numbers that owners do *not* send in a round, 0.9 by default; 0 for the schemes whose
+        messages are no shorter for it (bfv, masks, plain).
     minimum : how many users a sum needs, at least 3.
-    largest : the largest change of a weight that is expected; what is beyond is cut off and sent later.
+    largest : the largest change of a weight that is expected; what is beyond is cut off and comes later.
     most_examples : the number of examples at which an owner's weight is full: updates are weighed by num-examples, as
-        FedAvg does, up to this many; 0 weighs all the same.
-    wait, patience : seconds to wait for users before the first round, and in rounds (`sums.server.Patience`).
+        FedAvg does, up to this many; 0 weighs all the same. Far above what owners have, it costs precision.
+    wait, patience : seconds to wait for users before the first round, and for steps of a round (`sums.server`).
     others : those of FedAvg for evaluation, and the keys of its records.
     """
 
@@ -75,24 +85,31 @@ class EncryptedFedAvg(FedAvg):
         minimum: int = 3,
         key_bits: int = 3072,
         largest: float = 8.0,
-        most_examples: int = 1000,
+        most_examples: int = 10_000,
         insecure: bool = False,
         wait: float = 600.0,
         patience: Patience | None = None,
         **others: Any,
     ) -> None:
-        super().__init__(**others)
-        self.home = Home(Path(home).expanduser())
+        for name in others.keys() & _ELSEWHERE.keys():
+            raise InputError(f"EncryptedFedAvg has no {name}: {_ELSEWHERE[name]}.")
+        super().__init__(min_train_nodes=minimum, min_available_nodes=users, **others)
+        if scheme not in SCHEMES:
+            raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
+        if not 3 <= minimum <= users:
+            raise InputError(f"minimum must be in 3 ... {users}, the number of users; got {minimum}.")
+        sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
+        self.briefing = Briefing(sparsity, 1, most_examples, self.weighted_by_key)
+        self.home = _server_home(home)
         self.members = members if isinstance(members, Members) else Members.read(Path(members).expanduser())
         self.members.check(self.home.identity.public)
         self.users, self.scheme, self.minimum, self.key_bits = users, scheme, minimum, key_bits
-        self.sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
-        self.largest, self.most_examples, self.insecure = largest, most_examples, insecure
+        self.largest, self.insecure = largest, insecure
         self.wait, self.patience = wait, patience or Patience()
         self.reports: list[SumReport] = []
-        self._courier: GridCourier | None = None
-        self._server: SumServer | None = None
+        self._begun: tuple[SumServer, GridCourier] | None = None
         self._arrays = ArrayRecord()
+        self._asked: dict[int, str] = {}
 
     def summary(self) -> None:
         """Log what is protected and how."""
@@ -102,18 +119,24 @@ class EncryptedFedAvg(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Call upon all users that are there; in the first round, set everybody up before."""
-        if self._server is None:
-            self._set_up(grid, arrays)
-        server, courier = self._begun()
-        self._arrays = arrays
+        """Call upon all users that are there; before a first round, set everybody up."""
+        if self._begun is None or server_round <= self._begun[0].run.progress.round:
+            self._begun = self._set_up(grid, arrays)
+        server, courier = self._begun
+        self._arrays, self._asked = arrays, {}
+        try:
+            calls = server.begin(server_round)
+        except (MessageError, PrivacyError) as error:
+            log(WARNING, "configure_train: round %d cannot begin: %s", server_round, error)
+            return []
         config["server-round"] = server_round
         messages = []
-        for user, call in server.begin(server_round).items():
-            record = pack("contribute", (call,))
-            record[self.arrayrecord_key], record[self.configrecord_key] = arrays, config
+        for user, call in calls.items():
             node = courier.directory.nodes[user]
-            messages.append(Message(record, dst_node_id=node, message_type=message_type("contribute")))
+            message = envelope(node, "contribute", (call,))
+            message.content[self.arrayrecord_key], message.content[self.configrecord_key] = arrays, config
+            messages.append(message)
+            self._asked[node] = user
         log(INFO, "configure_train: %d of %d users are there", len(messages), len(server.terms.users))
         return messages
 
@@ -121,24 +144,21 @@ class EncryptedFedAvg(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Add up what came and move the model by the mean; a round with too few users leaves it as it is."""
-        server, courier = self._begun()
-        names = {node: name for name, node in courier.directory.nodes.items()}
+        server, _ = self._run()
+        heard = set()
         for message in replies:
-            reply, name = read_reply(message), names.get(message.metadata.src_node_id)
+            reply, name = read_reply(message), self._asked.get(message.metadata.src_node_id)
             if reply is not None and name is not None:
                 server.take(name, reply)
+                heard.add(name)
         try:
             result = server.finish()
+            moved = flatten(self._arrays) + mean_change(result.values)
         except (MessageError, PrivacyError) as error:
-            log(WARNING, "aggregate_train: round %d gives no sum: %s", server_round, error)
-            self.reports.append(SumReport(server_round, (), dict(server.refused)))
             server.give_up()
+            self._report(SumReport(server_round, (), self._missing(server, heard), str(error)))
             return None, None
-        self.reports.append(SumReport(server_round, result.contributors, dict(server.refused)))
-        for name, sentence in server.refused.items():
-            log(WARNING, "\t> %s is not in the sum: %s", name, sentence)
-        log(INFO, "aggregate_train: the sum of %s", ", ".join(result.contributors))
-        moved = flatten(self._arrays) + mean_change(result.values)
+        self._report(SumReport(server_round, result.contributors, self._missing(server, result.contributors)))
         return unflatten(moved, self._arrays), MetricRecord({"contributors": len(result.contributors)})
 
     def configure_evaluate(
@@ -147,51 +167,76 @@ class EncryptedFedAvg(FedAvg):
         """Ask a fraction of the users that are there: the key generator has no data."""
         if self.fraction_evaluate == 0.0:
             return []
-        server, courier = self._begun()
+        server, courier = self._run()
         present = courier.present()
         nodes = [present[user] for user in server.terms.users if user in present]
         sample = min(len(nodes), max(int(len(nodes) * self.fraction_evaluate), self.min_evaluate_nodes))
         config["server-round"] = server_round
         record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
-        return self._construct_messages(record, _sampled(nodes, sample), MessageType.EVALUATE)
+        return self._construct_messages(record, secrets.SystemRandom().sample(nodes, sample), MessageType.EVALUATE)
 
-    def _begun(self) -> tuple[SumServer, GridCourier]:
-        if self._server is None or self._courier is None:
+    def _run(self) -> tuple[SumServer, GridCourier]:
+        if self._begun is None:
             raise InputError("the run is not set up yet: call `start`, which trains before it evaluates.")
-        return self._server, self._courier
+        return self._begun
 
-    def _set_up(self, grid: Grid, arrays: ArrayRecord) -> None:
+    def _missing(self, server: SumServer, heard: Collection[str]) -> dict[str, str]:
+        """Return why users that were asked are not in the sum."""
+        silent = [name for name in self._asked.values() if name not in heard]
+        return dict.fromkeys(silent, "it stopped, or did not reply in time.") | server.refused
+
+    def _report(self, report: SumReport) -> None:
+        self.reports.append(report)
+        for name, sentence in sorted(report.refused.items()):
+            log(WARNING, "\t> %s is not in the sum: %s", name, sentence)
+        if report.failure:
+            log(WARNING, "aggregate_train: round %d gives no sum: %s", report.round, report.failure)
+        else:
+            log(INFO, "aggregate_train: the sum of %s", ", ".join(report.contributors))
+
+    def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[SumServer, GridCourier]:
         """Wait for users, and let the key generator open a run of sums for this model."""
-        self._courier = courier = GridCourier(grid, self.members)
         dimension = flatten(arrays).size + 1  # the first is the weight
         if dimension == 1:
             raise InputError("there is nothing to learn: the model has no floating-point numbers.")
-        keyed = self.scheme != "plain"
+        courier = GridCourier(grid, self.members, hello_seconds=self.patience.step)
         wait_for_users(
-            courier.identities, wanted=self.users, seconds=self.wait, keyed=keyed, complaints=courier.complaints
+            courier.identities,
+            wanted=self.users,
+            seconds=self.wait,
+            keyed=self.scheme != "plain",
+            complaints=courier.complaints,
         )
+        if courier.directory.refused:
+            log(WARNING, "\t> Not let in:%s", courier.complaints())
 
         def terms(run: str, users: tuple[str, ...]) -> RunTerms:
-            return RunTerms(
-                scheme=self.scheme,
-                run=run,
-                users=users,
-                dimension=dimension,
-                fraction_bits=fraction_bits(len(users), self.largest),
-                slot_bits=SLOT_BITS,
-                minimum=self.minimum,
-                capacity=max(1, round(dimension * (1 - self.sparsity))),
-                key_bits=self.key_bits,
-                insecure=self.insecure,
-            )
+            return self._terms(run, users, dimension)
 
         run, refused = open_run(self.home, courier, courier.identities(), terms, self.patience)
-        for name, sentence in refused.items():
+        for name, sentence in sorted(refused.items()):
             log(WARNING, "\t> %s does not take part: %s", name, sentence)
         block = run.terms.paillier.slots if run.terms.sparse else 1
-        briefing = Briefing(self.sparsity, block, self.most_examples)
-        self._server = SumServer(run, courier, self.patience, briefing=briefing.to_bytes())
+        briefing = replace(self.briefing, block=block)
+        return SumServer(run, courier, self.patience, briefing=briefing.to_bytes()), courier
+
+    def _terms(self, run: str, users: tuple[str, ...], dimension: int) -> RunTerms:
+        return RunTerms(
+            scheme=self.scheme,
+            run=run,
+            users=users,
+            dimension=dimension,
+            fraction_bits=fraction_bits(len(users), max(self.largest, 1.0)),  # weights are at most 1
+            slot_bits=SLOT_BITS,
+            minimum=self.minimum,
+            capacity=max(1, round(dimension * (1 - self.briefing.sparsity))),
+            key_bits=self.key_bits,
+            insecure=self.insecure,
+        )
 
 
-def _sampled(nodes: Sequence[int], count: int) -> list[int]:
-    return secrets.SystemRandom().sample(list(nodes), count)
+def _server_home(path: str | Path) -> Home:
+    home = Home(Path(path).expanduser())
+    if home.identity.name != AGGREGATOR:
+        raise InputError(f"{home.path} is the home of {home.identity.name!r}; the server needs that of {AGGREGATOR!r}.")
+    return home

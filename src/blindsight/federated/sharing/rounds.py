@@ -24,7 +24,7 @@ Clock = Callable[[], float]
 
 _OPEN_TICKETS = 2  # of one participant: the last, and one whose reply may still come
 _POLL_SECONDS = 1.0
-_SILENCES = 3  # deadlines without any reply, after which nobody is expected to reply any more
+_PATIENCE = 3  # deadlines without any reply, after which nobody is expected to reply any more
 
 
 @dataclass
@@ -91,6 +91,7 @@ def play_asynchronous(
     on_upload: Callable[[str, Taken], None] = lambda name, taken: None,
     on_failure: Callable[[str, str], None] = lambda name, sentence: None,
     clock: Clock = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Play until so many uploads were added, or nobody has photos and budget left.
 
@@ -100,23 +101,21 @@ def play_asynchronous(
     `ServiceError` is raised.
     """
     _check_bounds(uploads=uploads, deadline=deadline)
-    desk, resting, added, silences = _Desk(server, courier, clock), dict[str, float](), 0, 0
+    desk, resting, added, last_heard = _Desk(server, courier, clock), dict[str, float](), 0, clock()
     while added < uploads:
         awake = [name for name in server.names if resting.get(name, 0) <= server.version]
         present, waited_for = courier.present(), desk.waited_for(deadline)
-        sent = desk.send([name for name in awake if name in present and name not in waited_for])
-        if not sent and not waited_for:
-            if resting:
-                return
-            raise ServiceError(f"none of {len(server.names)} participants can be reached.")
+        if not awake and not waited_for:
+            return
+        desk.send([name for name in awake if name in present and name not in waited_for])
         heard = next(desk.hear(deadline), None)
         if heard is None:
-            silences += 1
-            if silences == _SILENCES:
-                raise ServiceError(f"nobody has replied for {_SILENCES} times {deadline:g} seconds.")
+            if clock() - last_heard >= _PATIENCE * deadline:
+                raise ServiceError(f"nobody has replied for {_PATIENCE * deadline:g} seconds.")
             desk.wait_no_longer()
+            pause(_POLL_SECONDS)
             continue
-        silences, (name, outcome) = 0, heard
+        last_heard, (name, outcome) = clock(), heard
         resting[name] = _rests_until(outcome, server)
         if isinstance(outcome, str):
             on_failure(name, outcome)
@@ -168,15 +167,16 @@ class _Desk:
         """Let all that is under way be older than any deadline; a reply is still welcome."""
         self._open = {ticket: (name, float("-inf")) for ticket, (name, _) in self._open.items()}
 
-    def send(self, names: Sequence[str]) -> set[str]:
-        """Send each its instruction, and return the tickets; of earlier ones only the last is kept."""
-        sent = set()
+    def send(self, names: Sequence[str]) -> dict[str, str]:
+        """Send each its instruction, and return whose each ticket is; of earlier ones only the last is kept."""
+        sent = {}
         for name in names:
-            for ticket in self._of(name)[: 1 - _OPEN_TICKETS]:
+            earlier = [ticket for ticket, (who, _) in self._open.items() if who == name]
+            for ticket in earlier[: 1 - _OPEN_TICKETS]:
                 del self._open[ticket]
-            ticket = self._courier.send(name, EXCHANGE, [self._server.instruction(name)])
-            self._open[ticket] = (name, self._clock())
-            sent.add(ticket)
+            if ticket := self._courier.send(name, EXCHANGE, [self._server.instruction(name)]):
+                self._open[ticket] = (name, self._clock())
+                sent[ticket] = name
         return sent
 
     def hear(self, seconds: float) -> Iterator[tuple[str, Taken | str]]:
@@ -187,30 +187,19 @@ class _Desk:
     def exchange(self, names: Sequence[str], turn: Turn, ends: float) -> list[str]:
         """Send each its instruction, note what comes until all have replied or time is over; return who has not."""
         missing = self.send(names)
+        unreached = [name for name in names if name not in missing.values()]
         if missing:
             for ticket, name, outcome in self._replies(max(0.0, ends - self._clock())):
                 turn.note(name, outcome)
-                missing.discard(ticket)
+                missing.pop(ticket, None)
                 if not missing:
                     break
-        return [self._open[ticket][0] for ticket in missing]
+        return [*unreached, *missing.values()]
 
     def _replies(self, seconds: float) -> Iterator[tuple[str, str, Taken | str]]:
         for ticket, reply in self._courier.collect(tuple(self._open), seconds=seconds):
-            if ticket not in self._open:
-                continue
-            name, _ = self._open[ticket]
-            outcome = self._outcome(name, reply)
-            if isinstance(outcome, Taken):  # a reply to anything sent before it would be no news
-                tickets = self._of(name)
-                for earlier in tickets[: tickets.index(ticket)]:
-                    del self._open[earlier]
-            del self._open[ticket]
-            yield ticket, name, outcome
-
-    def _of(self, name: str) -> list[str]:
-        """Return the open tickets of a participant, the oldest first."""
-        return [ticket for ticket, (who, _) in self._open.items() if who == name]
+            name, _ = self._open.pop(ticket)
+            yield ticket, name, self._outcome(name, reply)
 
     def _outcome(self, name: str, reply: Reply) -> Taken | str:
         if reply.error:

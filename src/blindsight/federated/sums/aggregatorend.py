@@ -31,15 +31,16 @@ Ask = Callable[[str, Mapping[str, bytes]], Mapping[str, bytes]]
 
 
 class UnansweredError(MessageError):
-    """The key generator could not be reached: nothing is lost, and it may be asked again."""
+    """The key generator has not answered: nothing is lost, and it may be asked again."""
 
 
 class AggregatorEnd(ABC):
-    """The aggregator's end, whatever the scheme."""
+    """The aggregator's end, whatever the scheme; `refused` tells by user what was wrong with a step of this round."""
 
     def __init__(self, terms: RunTerms, folder: Path) -> None:
         """Go on from what the folder holds, if anything."""
         self.terms, self.folder = terms, folder
+        self.refused: dict[str, str] = {}
 
     @abstractmethod
     def enrolment(self) -> bytes:
@@ -64,16 +65,62 @@ class AggregatorEnd(ABC):
 
     @abstractmethod
     def finish(self, ask: Ask) -> tuple[bytes, Total]:
-        """End the round: return the answer that users read, and the sum."""
+        """End the round: return the answer that users read, and the sum; too few users are a `PrivacyError`."""
 
-    def _answered(self, ask: Ask, request: bytes) -> bytes:
-        answers = ask("answer", {KEY_GENERATOR: request})
+    @abstractmethod
+    def read(self, answer: bytes, attempt: int) -> Total:
+        """Return the sum in the answer of the attempt that was finished last."""
+
+    def _total(self, attempt: int, users: tuple[str, ...], residues: bytes) -> Total:
+        terms = self.terms.sums
+        sums = to_integers(read_residues(residues, terms))
+        return Total(attempt, users, sums, terms.values(sums))
+
+
+class _KeyedAggregatorEnd(AggregatorEnd):
+    """The aggregator of a scheme in which a key generator decrypts the sum."""
+
+    _request: tuple[int, bytes] = (-1, b"")
+
+    @property
+    @abstractmethod
+    def _aggregator(self) -> Aggregator | LatticeAggregator:
+        """The role, as its journal says."""
+
+    def begin(self, attempt: int, users: Collection[str], ask: Ask) -> Mapping[str, bytes]:
+        """Open the round, unless it is open."""
+        if self._aggregator.round != attempt:
+            self._aggregator.open(attempt)
+        return dict.fromkeys(users, b"")
+
+    def receive(self, user: str, message: bytes) -> None:
+        """Take in what a user encrypted; it counts for the user who signed it."""
+        self._aggregator.receive(message)
+
+    @property
+    def contributors(self) -> tuple[str, ...]:
+        """Who has sent everything."""
+        return self._aggregator.users
+
+    def finish(self, ask: Ask) -> tuple[bytes, Total]:
+        """Ask the key generator for the sum; what cannot be read has not come from it, and it is to be asked again."""
+        attempt = self._aggregator.round
+        if self._request[0] != attempt:
+            self._request = attempt, self._aggregator.close()
+        answers = ask("answer", {KEY_GENERATOR: self._request[1]})
         if KEY_GENERATOR not in answers:
             raise UnansweredError("the key generator did not answer.")
-        return answers[KEY_GENERATOR]
+        try:
+            return answers[KEY_GENERATOR], self.read(answers[KEY_GENERATOR], attempt)
+        except MessageError as error:
+            raise UnansweredError(f"what came as the key generator's answer cannot be read: {error}") from None
+
+    def read(self, answer: bytes, attempt: int) -> Total:
+        """Read what the key generator signed."""
+        return self._aggregator.read(answer)
 
 
-class PaillierAggregatorEnd(AggregatorEnd):
+class PaillierAggregatorEnd(_KeyedAggregatorEnd):
     """The aggregator of DPHE and block DPHE."""
 
     @cached_property
@@ -88,26 +135,6 @@ class PaillierAggregatorEnd(AggregatorEnd):
     def accept(self, setup: bytes) -> None:
         """Receive keys and permutations."""
         self._aggregator.accept(setup)
-
-    def begin(self, attempt: int, users: Collection[str], ask: Ask) -> Mapping[str, bytes]:
-        """Open the round, unless it is open."""
-        if self._aggregator.round != attempt:
-            self._aggregator.open(attempt)
-        return dict.fromkeys(users, b"")
-
-    def receive(self, user: str, message: bytes) -> None:
-        """Take in a shard."""
-        self._aggregator.receive(message)
-
-    @property
-    def contributors(self) -> tuple[str, ...]:
-        """Who has sent all shards."""
-        return self._aggregator.users
-
-    def finish(self, ask: Ask) -> tuple[bytes, Total]:
-        """Ask the key generator for the sum."""
-        answer = self._answered(ask, self._aggregator.close())
-        return answer, self._aggregator.read(answer)
 
 
 class _RosterAggregatorEnd(AggregatorEnd):
@@ -125,55 +152,29 @@ class _RosterAggregatorEnd(AggregatorEnd):
         return roster, message.setup
 
 
-class LatticeAggregatorEnd(_RosterAggregatorEnd):
+class LatticeAggregatorEnd(_RosterAggregatorEnd, _KeyedAggregatorEnd):
     """The aggregator of BFV."""
-
-    _loaded: LatticeAggregator | None = None
 
     @property
     def _path(self) -> Path:
         return self.folder / "aggregator"
 
-    @property
+    @cached_property
     def _aggregator(self) -> LatticeAggregator:
-        if self._loaded is None:
-            self._loaded = LatticeAggregator.load(self._path)
-        return self._loaded
+        return LatticeAggregator.load(self._path)
 
     def accept(self, setup: bytes) -> None:
         """Receive the roster and the encryption key."""
         roster, message = self._roster(setup)
         if not self._path.exists():
-            key = signing_key(self.folder / "signing")
-            self._loaded = LatticeAggregator(roster, key, path=self._path)
+            LatticeAggregator(roster, signing_key(self.folder / "signing"), path=self._path)
         self._aggregator.accept(message)
-
-    def begin(self, attempt: int, users: Collection[str], ask: Ask) -> Mapping[str, bytes]:
-        """Open the round, unless it is open."""
-        if self._aggregator.round != attempt:
-            self._aggregator.open(attempt)
-        return dict.fromkeys(users, b"")
-
-    def receive(self, user: str, message: bytes) -> None:
-        """Take in an encrypted vector."""
-        self._aggregator.receive(message)
-
-    @property
-    def contributors(self) -> tuple[str, ...]:
-        """Whose vectors are in the sum."""
-        return self._aggregator.users
-
-    def finish(self, ask: Ask) -> tuple[bytes, Total]:
-        """Ask the key generator for the sum."""
-        answer = self._answered(ask, self._aggregator.close())
-        return answer, self._aggregator.read(answer)
 
 
 class MaskAggregatorEnd(_RosterAggregatorEnd):
     """The server of masks; it keeps nothing of a round on disk."""
 
     _server: MaskServer | None = None
-    _uploaded: tuple[str, ...] = ()
 
     def accept(self, setup: bytes) -> None:
         """Receive the roster."""
@@ -188,7 +189,7 @@ class MaskAggregatorEnd(_RosterAggregatorEnd):
 
     def begin(self, attempt: int, users: Collection[str], ask: Ask) -> Mapping[str, bytes]:
         """Let users make keys and share them out; return what the others sealed for each."""
-        self._uploaded = ()
+        self.refused = {}
         self._masks.open(attempt)
         self._phase(ask("advertise", dict.fromkeys(users, b"")))
         directory = self._masks.directory()
@@ -196,39 +197,44 @@ class MaskAggregatorEnd(_RosterAggregatorEnd):
         return self._masks.deliveries()
 
     def receive(self, user: str, message: bytes) -> None:
-        """Take in a masked vector."""
+        """Take in a masked vector; it counts for the user who signed it."""
         self._masks.receive(message)
-        self._uploaded = (*self._uploaded, user)
 
     @property
     def contributors(self) -> tuple[str, ...]:
         """Whose masked vectors have come."""
-        return tuple(sorted(set(self._uploaded)))
+        return self._masks.heard
 
     def finish(self, ask: Ask) -> tuple[bytes, Total]:
         """Let users lift the masks of the sum."""
         request = self._masks.request()
         self._phase(ask("unmask", dict.fromkeys(self._masks.awaited, request)))
         answer = self._masks.result()
-        roster, terms = self._masks.roster, self.terms.sums
-        _, result = roster.open(answer, Result, round=None, authors=[AGGREGATOR])
-        sums = to_integers(read_residues(result.sums, terms))
-        return answer, Total(result.round, result.users, sums, terms.values(sums))
+        _, result = self._opened(answer, None)
+        return answer, self._total(result.round, result.users, result.sums)
+
+    def read(self, answer: bytes, attempt: int) -> Total:
+        """Read what this server signed."""
+        _, result = self._opened(answer, attempt)
+        return self._total(attempt, result.users, result.sums)
+
+    def _opened(self, answer: bytes, attempt: int | None) -> tuple[str, Result]:
+        return self._masks.roster.open(answer, Result, round=attempt, authors=[AGGREGATOR])
 
     def _phase(self, replies: Mapping[str, bytes]) -> None:
         """Take in what users answered; whoever answers rubbish has dropped out of the round."""
-        for reply in replies.values():
+        for user, reply in replies.items():
             try:
                 self._masks.receive(reply)
-            except MessageError:
-                continue
+            except MessageError as error:
+                self.refused[user] = str(error)
 
 
 class PlainAggregatorEnd(AggregatorEnd):
     """An aggregator that reads every update, for comparison."""
 
     _adder: plain.PlainAggregator | None = None
-    _users: tuple[str, ...] = ()
+    _users: frozenset[str] = frozenset()
 
     def enrolment(self) -> bytes:
         """Return nothing: nobody has a key."""
@@ -238,8 +244,9 @@ class PlainAggregatorEnd(AggregatorEnd):
         """Receive nothing."""
 
     def begin(self, attempt: int, users: Collection[str], ask: Ask) -> Mapping[str, bytes]:
-        """Begin with nothing."""
-        self._adder, self._users = plain.PlainAggregator(self.terms.sums, attempt, forget), ()
+        """Begin with nothing, or go on."""
+        if self._adder is None or self._adder.round != attempt:
+            self._adder, self._users = plain.PlainAggregator(self.terms.sums, attempt, forget), frozenset()
         return dict.fromkeys(users, b"")
 
     def receive(self, user: str, message: bytes) -> None:
@@ -247,7 +254,7 @@ class PlainAggregatorEnd(AggregatorEnd):
         if decode(message, plain.Update).user != user:
             raise MessageError(f"{user!r} sends an update in another's name.")
         self._begun.receive(message)
-        self._users = (*self._users, user)
+        self._users |= {user}
 
     @property
     def _begun(self) -> plain.PlainAggregator:
@@ -258,14 +265,17 @@ class PlainAggregatorEnd(AggregatorEnd):
     @property
     def contributors(self) -> tuple[str, ...]:
         """Whose updates have come."""
-        return tuple(sorted(set(self._users)))
+        return tuple(sorted(self._users))
 
     def finish(self, ask: Ask) -> tuple[bytes, Total]:
         """Add up."""
-        answer, terms = self._begun.total(), self.terms.sums
+        answer = self._begun.total()
+        return answer, self.read(answer, self._begun.round)
+
+    def read(self, answer: bytes, attempt: int) -> Total:
+        """Read the sum."""
         total = decode(answer, plain.Total)
-        sums = to_integers(read_residues(total.residues, terms))
-        return answer, Total(total.round, total.users, sums, terms.values(sums))
+        return self._total(attempt, total.users, total.residues)
 
 
 AGGREGATOR_ENDS: dict[str, type[AggregatorEnd]] = {

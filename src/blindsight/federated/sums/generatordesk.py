@@ -13,7 +13,7 @@ from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.members import Members
 from blindsight.federated.sums.generatorend import GENERATOR_ENDS, GeneratorEnd
 from blindsight.federated.sums.greeting import greet
-from blindsight.federated.sums.messages import Letters, Opening, RunTermsMessage, Step
+from blindsight.federated.sums.messages import Enrolment, Letters, Opening, Refusal, RunTermsMessage, Step
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.userdesk import ENROLMENT, SETUP
 from blindsight.learn.dphe.storage import read_state, write_state
@@ -51,31 +51,32 @@ class GeneratorDesk:
 
     def end(self, run: str) -> GeneratorEnd:
         """Return the key generator's end of a run that it has opened."""
-        path = self.home.run(run) / "terms"
+        path = self.home.folder(run) / "terms"
         if not path.exists():
             raise MessageError(f"the key generator has not opened the run {run!r}.")
         return self._end(RunTerms.from_bytes(encode(read_state(path, RunTermsMessage))))
 
     def _open(self, opening: Opening) -> bytes:
-        """Check everybody, make the keys, and return a letter to each party."""
+        """Check everybody, make the keys, and return a letter to each party; or say who cannot take part."""
         terms = RunTerms.from_bytes(opening.terms)
-        parties = self._parties(opening, terms)
-        identity, run = self.home.identity, terms.run
-        enrolments = {
-            party: identity.read(letter, sender=parties[party], purpose=ENROLMENT, run=run)
-            for party, letter in zip(opening.parties, opening.letters, strict=True)
-        }
-        path = self.home.run(run) / "terms"
-        if not path.exists():
-            write_state(path, decode(opening.terms, RunTermsMessage))
-        elif encode(read_state(path, RunTermsMessage)) != opening.terms:
-            raise MessageError("this run has begun on other terms.")
-        setups = self._end(terms).open(enrolments)
-        letters = (identity.write(setups[party], to=to, purpose=SETUP, run=run) for party, to in parties.items())
-        return encode(Letters(tuple(letters)))
+        self._check(opening, terms)
+        parties, enrolments, refused = {}, {}, {}
+        for name, identity, letter in zip(opening.parties, opening.identities, opening.letters, strict=True):
+            try:
+                parties[name] = self._member(name, identity)
+                enrolments[name] = self._enrolment(letter, parties[name], terms)
+            except (MessageError, PrivacyError) as error:
+                refused[name] = str(error)
+        if refused:
+            return encode(Refusal(tuple(refused), tuple(refused.values())))
+        self._keep_terms(terms)
+        setups, own = self._end(terms).open(enrolments), self.home.identity
+        return encode(
+            Letters(tuple(own.write(setups[name], to=to, purpose=SETUP, run=terms.run) for name, to in parties.items()))
+        )
 
-    def _parties(self, opening: Opening, terms: RunTerms) -> dict[str, PublicIdentity]:
-        """Return everybody's identity, in the order of the opening; nobody may be missing, unknown or forged."""
+    def _check(self, opening: Opening, terms: RunTerms) -> None:
+        """Refuse an opening on terms that protect too little, or in which somebody is missing."""
         if terms.scheme not in GENERATOR_ENDS:
             raise MessageError(f"a run of {terms.scheme} needs no key generator.")
         if terms.insecure and not self.insecure:
@@ -86,14 +87,29 @@ class GeneratorDesk:
             len(opening.parties) == len(opening.identities) == len(opening.letters) == len(terms.users) + 1
         ):
             raise MessageError("an opening has one identity and one letter for each party.")
-        parties = {}
-        for name, blob in zip(opening.parties, opening.identities, strict=True):
-            identity = PublicIdentity.from_bytes(blob)
-            if identity.name != name:
-                raise MessageError(f"{identity.name!r} is presented as {name!r}.")
-            self.members.check(identity)
-            parties[name] = identity
-        return parties
+
+    def _member(self, name: str, blob: bytes) -> PublicIdentity:
+        identity = PublicIdentity.from_bytes(blob)
+        if identity.name != name:
+            raise MessageError(f"{identity.name!r} is presented as {name!r}.")
+        self.members.check(identity)
+        return identity
+
+    def _enrolment(self, letter: bytes, sender: PublicIdentity, terms: RunTerms) -> bytes:
+        """Return what a member wrote for the scheme, if it agreed to these terms."""
+        body = self.home.identity.read(letter, sender=sender, purpose=ENROLMENT, run=terms.run)
+        enrolment = decode(body, Enrolment)
+        if enrolment.terms != terms.digest:
+            raise PrivacyError(f"{sender.name!r} agreed to other terms than the key generator is asked for.")
+        self._end(terms).check(sender.name, enrolment.content)
+        return enrolment.content
+
+    def _keep_terms(self, terms: RunTerms) -> None:
+        path = self.home.run(terms.run) / "terms"
+        if not path.exists():
+            write_state(path, decode(terms.to_bytes(), RunTermsMessage))
+        elif encode(read_state(path, RunTermsMessage)) != terms.to_bytes():
+            raise MessageError("this run has begun on other terms.")
 
     def _end(self, terms: RunTerms) -> GeneratorEnd:
-        return GENERATOR_ENDS[terms.scheme](terms, self.home.run(terms.run))
+        return GENERATOR_ENDS[terms.scheme](terms, self.home.folder(terms.run))

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from blindsight.crypto.wire import encode
+from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError
 from blindsight.federated.sums.messages import RosterSetup
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.signingseed import signing_key
 from blindsight.learn.dphe import KeyGenerator
+from blindsight.learn.dphe.messages import Enrolment
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.lattice.keygenerator import LatticeKeyGenerator
 from blindsight.learn.roster import Roster
@@ -25,6 +26,10 @@ class GeneratorEnd(ABC):
     def __init__(self, terms: RunTerms, folder: Path) -> None:
         """Go on from what the folder holds, if anything."""
         self.terms, self.folder = terms, folder
+
+    @abstractmethod
+    def check(self, party: str, enrolment: bytes) -> None:
+        """Refuse an enrolment that is none, or in another's name, before any is believed."""
 
     @abstractmethod
     def open(self, enrolments: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -53,6 +58,14 @@ class PaillierGeneratorEnd(GeneratorEnd):
             raise MessageError("this run has begun on other terms.")
         return generator
 
+    def check(self, party: str, enrolment: bytes) -> None:
+        """Refuse a user who enrols as somebody else; the aggregator does not sign and has nothing to say."""
+        if party == AGGREGATOR:
+            return
+        message = decode(enrolment, Enrolment)
+        if message.user != party or len(message.user_key) != 32:
+            raise MessageError(f"{party!r} does not enrol as itself, with a key of 32 bytes.")
+
     def open(self, enrolments: Mapping[str, bytes]) -> dict[str, bytes]:
         """Enrol all users and return keys and permutations."""
         for user in self.terms.users:
@@ -71,6 +84,11 @@ class PaillierGeneratorEnd(GeneratorEnd):
 
 class RosterEnd(GeneratorEnd):
     """The registrar of masks."""
+
+    def check(self, party: str, enrolment: bytes) -> None:
+        """Refuse what cannot be a key."""
+        if len(enrolment) != 32:
+            raise MessageError(f"the key that verifies the signatures of {party!r} has 32 bytes.")
 
     def open(self, enrolments: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the roster, to everyone."""

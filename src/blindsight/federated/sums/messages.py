@@ -5,7 +5,8 @@
     server -> everyone         Hello            who are you? (a fresh challenge)
     node -> server             Greeting         signed with the node's identity
     server -> user             RunTerms         will you take part? -> a letter to the key generator: Enrolment
-    server -> key generator    Opening          the terms, and everybody's letter -> a letter to each party: its set-up
+    server -> key generator    Opening          the terms, and everybody's letter -> a letter to each party: its set-up,
+                                                or a Refusal, and the rest begin anew
     server -> user             a letter         the set-up, from the key generator
     server -> user             Call             contribute to this round -> Contribution
     server -> key generator    the request for decryption of the scheme -> its answer
@@ -59,13 +60,14 @@ class Greeting(Message, name="federated/greeting"):
 
 
 class Enrolment(Message, name="federated/enrolment.1"):
-    """How a party signs in this run; for DPHE's users, their own message to the key generator."""
+    """A party agrees to the terms with this digest; `content` is what the scheme's key generator must know of it."""
 
-    content: bytes
+    terms: Key
+    content: Annotated[bytes, Limit(4096)]
 
 
 class Opening(Message, name="federated/opening.1"):
-    """A run to be opened: its terms, who asks for it, and the identities and letters of all who take part."""
+    """A run to be opened: its terms, and the identity of and a letter from everyone who takes part."""
 
     terms: bytes
     parties: tuple[str, ...]
@@ -77,6 +79,13 @@ class Letters(Message, name="federated/letters.1"):
     """The key generator's letters, in the order of the parties of the `Opening`."""
 
     letters: tuple[bytes, ...]
+
+
+class Refusal(Message, name="federated/refusal.1"):
+    """Why the key generator does not open a run: who is not who the opening says, or agreed to something else."""
+
+    parties: tuple[str, ...]
+    sentences: tuple[str, ...]
 
 
 class RosterSetup(Message, name="federated/roster-setup.1"):

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from blindsight.crypto.wire import Message, decode, encode
-from blindsight.errors import MessageError, PrivacyError
+from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.federated.courier import Courier
 from blindsight.federated.home import Home
 from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.sums.aggregatorend import AGGREGATOR_ENDS
-from blindsight.federated.sums.messages import Letters, Name, Opening
+from blindsight.federated.sums.messages import Enrolment, Letters, Name, Opening, Refusal
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.server import Patience
 from blindsight.federated.sums.serverrun import ServerRun
@@ -31,6 +31,7 @@ Identities = Callable[[], Mapping[str, PublicIdentity]]
 """Return the members that can be reached now, by name, with the keys they have shown."""
 
 _LEAST_USERS = 3
+_POLL_SECONDS = 0.5
 
 
 class _Label(Message, name="federated/label.1"):
@@ -67,6 +68,7 @@ def wait_for_users(
             raise PrivacyError(
                 f"{len(users)} of {wanted} users are there after {seconds:g} seconds.{missing}{complaints()}"
             )
+        time.sleep(min(_POLL_SECONDS, seconds))
 
 
 def open_run(
@@ -76,17 +78,34 @@ def open_run(
     users = tuple(sorted(name for name in identities if name not in (AGGREGATOR, KEY_GENERATOR)))
     refused: dict[str, str] = {}
     while len(users) >= _LEAST_USERS:
-        terms = make_terms(secrets.token_hex(8), users)
-        generator = identities[KEY_GENERATOR].to_bytes() if KEY_GENERATOR in identities else b""
-        enrolments, complaints = _enrol(courier, terms, generator, patience)
-        if len(enrolments) == len(users):
-            if terms.scheme == "plain":
-                return ServerRun.create(home.run(terms.run), terms, b"", b"", enrolments), refused
-            return _opened(home, courier, identities, terms, enrolments, patience), refused
+        terms = _made_terms(make_terms, users, refused)
+        if terms.scheme == "plain":
+            letters, complaints = _enrol(courier, terms, b"", patience)
+            if not complaints:
+                return ServerRun.create(home.run(terms.run), terms, b"", letters), refused
+        else:
+            if KEY_GENERATOR not in identities:
+                raise PrivacyError(f"a run of {terms.scheme} needs the key generator, which is not there.")
+            letters, complaints = _enrol(courier, terms, identities[KEY_GENERATOR].to_bytes(), patience)
+            if not complaints:
+                opened = _opened(home, courier, identities, terms, letters, patience)
+                if isinstance(opened, ServerRun):
+                    return opened, refused
+                complaints = opened
         refused |= complaints
-        users = tuple(user for user in users if user in enrolments)
-    reasons = "".join(f" {user}: {sentence}" for user, sentence in sorted(refused.items()))
-    raise PrivacyError(f"{len(users)} users take part; a run needs {_LEAST_USERS}.{reasons}")
+        users = tuple(user for user in users if user not in complaints)
+    raise PrivacyError(f"{len(users)} users take part; a run needs {_LEAST_USERS}.{_reasons(refused)}")
+
+
+def _made_terms(make_terms: MakeTerms, users: tuple[str, ...], refused: Mapping[str, str]) -> RunTerms:
+    try:
+        return make_terms(secrets.token_hex(8), users)
+    except InputError as error:
+        raise InputError(f"{len(users)} users cannot begin a run: {error}{_reasons(refused)}") from None
+
+
+def _reasons(refused: Mapping[str, str]) -> str:
+    return "".join(f" {user}: {sentence}" for user, sentence in sorted(refused.items()))
 
 
 def _enrol(
@@ -99,7 +118,9 @@ def _enrol(
         user = tickets[ticket]
         if reply.error:
             complaints[user] = reply.error
-        elif len(reply.parts) == 1:
+        elif len(reply.parts) != 1:
+            complaints[user] = "it answered something that is no enrolment."
+        else:
             letters[user] = reply.parts[0]
     return letters, {user: sentence for user, sentence in complaints.items() if user not in letters}
 
@@ -111,11 +132,12 @@ def _opened(
     terms: RunTerms,
     enrolments: Mapping[str, bytes],
     patience: Patience,
-) -> ServerRun:
-    """Let the key generator open the run, and keep its letters."""
+) -> ServerRun | dict[str, str]:
+    """Let the key generator open the run, and keep its letters; or return why it refuses some users."""
     generator, own, folder = identities[KEY_GENERATOR], home.identity, home.run(terms.run)
     end = AGGREGATOR_ENDS[terms.scheme](terms, folder)
-    letter = own.write(end.enrolment(), to=generator, purpose=ENROLMENT, run=terms.run)
+    enrolment = encode(Enrolment(terms.digest, end.enrolment()))
+    letter = own.write(enrolment, to=generator, purpose=ENROLMENT, run=terms.run)
     parties = (AGGREGATOR, *terms.users)
     shown = {**identities, AGGREGATOR: own.public}
     opening = Opening(
@@ -124,17 +146,29 @@ def _opened(
         tuple(shown[party].to_bytes() for party in parties),
         (letter, *(enrolments[user] for user in terms.users)),
     )
-    ticket = courier.send(KEY_GENERATOR, "open", (encode(opening),))
-    replies = dict(courier.collect([ticket], seconds=patience.generator))
-    if ticket not in replies:
-        raise MessageError("the key generator did not answer.")
-    if replies[ticket].error or len(replies[ticket].parts) != 1:
-        raise MessageError(f"the key generator refused to open the run: {replies[ticket].error}")
-    letters = decode(replies[ticket].parts[0], Letters).letters
-    if len(letters) != len(parties):
+    answer = decode(_generators_answer(courier, encode(opening), patience), Letters, Refusal)
+    if isinstance(answer, Refusal):
+        refused = dict(zip(answer.parties, answer.sentences, strict=False))
+        if not refused or not set(refused) <= set(terms.users):
+            raise PrivacyError(f"the key generator refused to open the run:{_reasons(refused)}")
+        return refused
+    if not isinstance(answer, Letters) or len(answer.letters) != len(parties):
         raise MessageError("the key generator did not write to everybody.")
-    setup = own.read(letters[0], sender=generator, purpose=SETUP, run=terms.run)
+    setup = own.read(answer.letters[0], sender=generator, purpose=SETUP, run=terms.run)
     end.accept(setup)
-    return ServerRun.create(
-        folder, terms, generator.to_bytes(), setup, dict(zip(terms.users, letters[1:], strict=True))
-    )
+    return ServerRun.create(folder, terms, setup, dict(zip(terms.users, answer.letters[1:], strict=True)))
+
+
+def _generators_answer(courier: Courier, opening: bytes, patience: Patience) -> bytes:
+    """Ask the key generator to open a run; one that is away is waited for, and asked again."""
+    until = time.monotonic() + patience.generator
+    while True:
+        if KEY_GENERATOR in courier.present():
+            ticket = courier.send(KEY_GENERATOR, "open", (opening,))
+            for _, reply in courier.collect([ticket], seconds=patience.step):
+                if reply.error or len(reply.parts) != 1:
+                    raise MessageError(f"the key generator refused to open the run: {reply.error}")
+                return reply.parts[0]
+        if time.monotonic() > until:
+            raise MessageError("the key generator did not answer.")
+        time.sleep(patience.pause)

@@ -3,7 +3,7 @@
 The same rules as in one process (`learn.federation`): what did not enter a sum (it did not fit, was rounded off,
 clipped, withheld, late or lost) stays in the owner's `Memory` and is sent later. What an owner proposed is on its disk
 before it leaves, and stays there until the owner knows what became of it: a round that is tried again gets the same
-proposal, not a second one.
+proposal, not a second one. A call that comes late, after one to a later attempt, is refused and changes nothing.
 """
 
 from collections.abc import Callable
@@ -56,6 +56,7 @@ class OwnerPart(Secret):
         """Settle what is pending, learn, and return the contribution to this attempt."""
         kept = self._load()
         memory, pending = kept.memory, kept.pending
+        _check_order(call, pending)
         if pending is not None and (pending.round != call.round or pending.attempt == call.settles):
             memory, pending = self._settled(pending, call), None
         proposal = pending.proposal if pending is not None else self._proposed(call, memory, propose)
@@ -106,6 +107,19 @@ class OwnerPart(Secret):
             return _Remembered(Memory(None, None), None)
         document, arrays = read_arrays(self._path, _KIND)
         return _remembered_from(self._path, document, arrays)
+
+
+def _check_order(call: Call, pending: _Pending | None) -> None:
+    """Refuse a call that an owner cannot follow without forgetting what it sent since."""
+    if call.settles >= call.attempt:
+        raise MessageError(f"a call to attempt {call.attempt} cannot tell what became of attempt {call.settles}.")
+    if pending is None or (call.round, call.attempt) == (pending.round, pending.attempt):
+        return
+    if call.attempt <= pending.attempt or call.round < pending.round:
+        raise MessageError(
+            f"the call to attempt {call.attempt} at round {call.round} comes too late: attempt {pending.attempt} at "
+            f"round {pending.round} has begun."
+        )
 
 
 def _remembered_from(path: Path, document: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> _Remembered:

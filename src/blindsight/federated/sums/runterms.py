@@ -5,7 +5,9 @@ told to ask for (`userdesk`), everything that is encrypted or signed later is bo
 other terms than the rest cannot take part.
 """
 
+import hashlib
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Self
 
 from blindsight.crypto.paillier import check_key_bits
@@ -52,7 +54,7 @@ class RunTerms:
         """Tell whether only changed weights are sent."""
         return self.scheme in SPARSE_SCHEMES
 
-    @property
+    @cached_property
     def sums(self) -> SumTerms:
         """The terms that all schemes share."""
         return SumTerms(
@@ -64,7 +66,7 @@ class RunTerms:
             minimum=self.minimum,
         )
 
-    @property
+    @cached_property
     def paillier(self) -> Terms:
         """The terms of DPHE and block DPHE."""
         return sparse_terms(
@@ -79,6 +81,11 @@ class RunTerms:
     def to_bytes(self) -> bytes:
         """Return the terms as a message."""
         return encode(RunTermsMessage(**asdict(self)))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of everything agreed."""
+        return hashlib.sha256(self.to_bytes()).digest()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

@@ -3,7 +3,10 @@
 *The guarantee.* What it adds up are the exact integers of those whose contributions counted, whatever is lost, doubled,
 late, forged or garbage on the way, and whoever is killed. A round ends with those who came before its deadline, if
 they are at least `minimum`. A server that was killed goes on with the attempt it had begun (DPHE, BFV) or begins
-another (masks), and users answer an attempt in one way only.
+another (masks); users answer an attempt in one way only, and a round that has a sum keeps it.
+
+*What it takes on trust.* Another attempt at a round asks for the same updates again, perhaps of other users. A server
+that lied about an attempt having failed could subtract one sum from the other.
 """
 
 import time
@@ -29,17 +32,21 @@ OnReply = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds to wait: for users in a round, for any step besides, and for a key generator that is away."""
+    """How many seconds to wait: for users in a round, for any step besides, for whoever is away to come back.
+
+    `pause` is the least time between two tries, and `attempts` how often a round may be spoilt before it fails.
+    """
 
     round: float = 120.0
     step: float = 60.0
     generator: float = 600.0
     attempts: int = 3
+    pause: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse not to wait at all."""
-        if not min(self.round, self.step, self.generator) > 0 or self.attempts < 1:
-            raise InputError("every deadline must be above 0 seconds, and attempts at least 1.")
+        if not min(self.round, self.step, self.generator) > 0 or not self.pause >= 0 or self.attempts < 1:
+            raise InputError("every deadline must be above 0 seconds, the pause not below, and attempts at least 1.")
 
 
 class SumServer:
@@ -62,6 +69,7 @@ class SumServer:
             self.refused = {}
         present = self._prepared([user for user in self.terms.users if user in self._courier.present()])
         notes = self._end.begin(self.run.progress.attempt, present, self._ask)
+        self.refused |= self._end.refused
         return {user: self._call(user, note) for user, note in notes.items() if user in present}
 
     def receive(self, user: str, reply: bytes) -> None:
@@ -72,6 +80,8 @@ class SumServer:
                 raise MessageError(f"{user!r} contributes to attempt {contribution.attempt}, which is not the present.")
             for message in contribution.messages:
                 self._end.receive(user, message)
+            if user not in self._end.contributors:
+                raise MessageError(f"{user!r} has not sent all of its contribution.")
         except (MessageError, PrivacyError) as error:
             self.refused[user] = str(error)
 
@@ -81,55 +91,68 @@ class SumServer:
         return self._end.contributors
 
     def finish(self) -> RoundResult:
-        """End the round and return its sum; `MessageError` if this attempt is spoilt, and another may be begun."""
-        answer, total = self._answer()
-        now = self.run.progress
-        now.open = False
-        now.counted |= dict.fromkeys(total.users, now.attempt)
-        self.run.keep_answer(now.attempt, answer)
-        self.run.keep_progress()
-        nowhere = np.empty(0, dtype=np.int64)  # only users know which blocks were withheld
-        cost = Cost(self.terms.users, (), ())
-        return RoundResult(now.round, total.users, total.integers, total.values, nowhere, dict(self.refused), cost)
+        """End the round and return its sum.
 
-    def play(
-        self, round: int, payload: Sequence[bytes], on_reply: Callable[[str], object] | None = None
-    ) -> RoundResult:
-        """Play one round: call for contributions, with what is to be learned from, and add up what comes in time."""
-        last = ""
-        for _ in range(self._patience.attempts):
+        `PrivacyError` says that there are too few users, and more may contribute; `UnansweredError` that the key
+        generator may be asked again; any other `MessageError` that this attempt is spoilt: `give_up`, begin another.
+        """
+        answer, total = self._answer()
+        self.run.keep_answer(self.run.progress.attempt, answer)
+        return self._concluded(total)
+
+    def play(self, round: int, payload: Sequence[bytes], on_reply: OnReply | None = None) -> RoundResult:
+        """Play one round: call for contributions, with what is to be learned from, and add up what comes in time.
+
+        A round that was played before, by a server that was killed since, has the same sum as then.
+        """
+        if self._has_sum(round):
+            attempt = self.run.progress.attempt
+            return self._concluded(self._end.read(self.run.answer(attempt), attempt))
+        until, spoilt = time.monotonic() + self._patience.generator, 0
+        while True:
             try:
                 self._gather(round, payload, on_reply)
                 return self.finish()
             except UnansweredError:
                 raise
+            except PrivacyError as error:
+                if time.monotonic() > until:
+                    raise PrivacyError(f"{error}{self._complaints()}") from None
             except MessageError as error:
-                last = str(error)
+                spoilt += 1
                 self.give_up()
-        raise MessageError(f"round {round} failed {self._patience.attempts} times, at last because {last}")
+                if spoilt == self._patience.attempts:
+                    raise MessageError(f"round {round} failed {spoilt} times, at last because {error}") from None
+            time.sleep(self._patience.pause)
 
     def give_up(self) -> None:
         """Let the next `begin` be another attempt."""
         self.run.progress.open = False
         self.run.keep_progress()
 
+    def _has_sum(self, round: int) -> bool:
+        now = self.run.progress
+        return now.round == round and self.run.has_answer(now.attempt)
+
+    def _concluded(self, total: Total) -> RoundResult:
+        """Remember whose contributions are in the sum, and return it."""
+        now = self.run.progress
+        now.open = False
+        now.counted |= dict.fromkeys(total.users, now.attempt)
+        self.run.keep_progress()
+        self.run.forget_answers()
+        nowhere = np.empty(0, dtype=np.int64)  # only users know which blocks were withheld
+        cost = Cost(self.terms.users, (), ())
+        return RoundResult(now.round, total.users, total.integers, total.values, nowhere, dict(self.refused), cost)
+
     def _gather(self, round: int, payload: Sequence[bytes], on_reply: OnReply | None) -> None:
-        """Take in contributions until all have come, or the deadline has passed and there are enough."""
-        until = time.monotonic() + self._patience.generator
-        while True:
-            calls = {user: call for user, call in self.begin(round).items() if user not in self.contributors}
-            tickets = {self._courier.send(user, "contribute", (call, *payload)): user for user, call in calls.items()}
-            for ticket, reply in self._courier.collect(tickets, seconds=self._patience.round):
-                self.take(tickets[ticket], reply)
-                if on_reply is not None:
-                    on_reply(tickets[ticket])
-            if len(self.contributors) >= self.terms.minimum:
-                return
-            if time.monotonic() > until or self.terms.scheme == "masks":
-                raise PrivacyError(
-                    f"round {round} has contributions of {len(self.contributors)} users; a sum needs "
-                    f"{self.terms.minimum}.{self._complaints()}"
-                )
+        """Call upon those whose contributions are missing, and take in what comes before the deadline."""
+        calls = {user: call for user, call in self.begin(round).items() if user not in self.contributors}
+        tickets = {self._courier.send(user, "contribute", (call, *payload)): user for user, call in calls.items()}
+        for ticket, reply in self._courier.collect(tickets, seconds=self._patience.round):
+            self.take(tickets[ticket], reply)
+            if on_reply is not None:
+                on_reply(tickets[ticket])
 
     def take(self, user: str, reply: Reply) -> None:
         """Take in what a user replied to its call."""
@@ -145,6 +168,8 @@ class SumServer:
         now = self.run.progress
         if round < now.round:
             raise InputError(f"the run is at round {now.round}; there is no way back to round {round}.")
+        if self._has_sum(round):
+            raise InputError(f"round {round} has its sum already. Play the next.")
         if now.open and now.round == round and self.terms.scheme != "masks":
             return False
         now.round, now.attempt, now.open = round, now.attempt + 1, True
@@ -181,12 +206,17 @@ class SumServer:
             except UnansweredError:
                 if time.monotonic() > until:
                     raise
+            finally:
+                self.refused |= self._end.refused
+            time.sleep(self._patience.pause)
 
     def _ask(self, kind: str, messages: Mapping[str, bytes]) -> dict[str, bytes]:
         """Ask parties for a step of the present attempt; a key generator's refusal ends the attempt."""
-        step = self.run.progress.attempt
+        if KEY_GENERATOR in messages and KEY_GENERATOR not in self._courier.present():
+            return {}
+        attempt = self.run.progress.attempt
         tickets = {
-            self._courier.send(party, kind, (encode(Step(self.terms.run, step, message)),)): party
+            self._courier.send(party, kind, (encode(Step(self.terms.run, attempt, message)),)): party
             for party, message in messages.items()
         }
         answers = {}

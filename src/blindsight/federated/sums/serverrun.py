@@ -6,9 +6,8 @@ of an attempt is on disk before anybody hears of it.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
-from blindsight.crypto.wire import Limit, Message
+from blindsight.crypto.wire import Message
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.learn.dphe.storage import read_state, write_state
@@ -16,7 +15,6 @@ from blindsight.learn.dphe.storage import read_state, write_state
 
 class _RunState(Message, name="federated/server-run.1"):
     terms: bytes
-    generator: Annotated[bytes, Limit(4096)]
     own_setup: bytes
     letters: tuple[bytes, ...]
 
@@ -31,9 +29,9 @@ class _ProgressState(Message, name="federated/server-progress.1"):
 
 @dataclass
 class Progress:
-    """Where a run stands: `attempt` at `round` is the last that was begun, `open` until its sum is known.
+    """Where a run stands: `attempt` at `round` is the last that was begun, `open` until it has a sum or is given up.
 
-    `counted` tells by user the last attempt whose sum holds its contribution and of which it has not been told.
+    `counted` tells by user the last attempt whose sum holds its contribution.
     """
 
     round: int = 0
@@ -52,12 +50,10 @@ class ServerRun:
         self.progress = Progress()
 
     @classmethod
-    def create(
-        cls, folder: Path, terms: RunTerms, generator: bytes, own_setup: bytes, letters: dict[str, bytes]
-    ) -> "ServerRun":
+    def create(cls, folder: Path, terms: RunTerms, own_setup: bytes, letters: dict[str, bytes]) -> "ServerRun":
         """Keep a run that has been set up."""
         ordered = tuple(letters[user] for user in terms.users)
-        write_state(folder / "run", _RunState(terms.to_bytes(), generator, own_setup, ordered))
+        write_state(folder / "run", _RunState(terms.to_bytes(), own_setup, ordered))
         return cls(folder, terms, own_setup, letters)
 
     @classmethod
@@ -83,20 +79,25 @@ class ServerRun:
         write_state(self._progress_path, _ProgressState(now.round, now.attempt, now.open, names, attempts))
 
     def keep_answer(self, attempt: int, answer: bytes) -> None:
-        """Keep an answer for users that will read it later; delete those that nobody needs any more."""
+        """Keep an answer: from now on the attempt has a sum, which users will read later."""
         with atomic_writer(self._answer_path(attempt), private=True) as stream:
             stream.write(answer)
-        needed = {attempt, *self.progress.counted.values()}
+
+    def forget_answers(self) -> None:
+        """Delete the answers that nobody needs any more."""
+        needed = {self.progress.attempt, *self.progress.counted.values()}
         with storage_errors("clean", self.folder):
             for path in self.folder.glob("answer-*"):
                 if int(path.name.removeprefix("answer-")) not in needed:
                     path.unlink()
 
+    def has_answer(self, attempt: int) -> bool:
+        """Tell whether an attempt has a sum."""
+        return self._answer_path(attempt).exists()
+
     def answer(self, attempt: int) -> bytes:
-        """Return a kept answer; nothing if there is none."""
+        """Return a kept answer."""
         path = self._answer_path(attempt)
-        if not path.exists():
-            return b""
         with storage_errors("read", path):
             return path.read_bytes()
 

@@ -7,13 +7,13 @@ of at least so many users; one of the schemes it accepts; keys of full length.
 from dataclasses import dataclass
 from typing import Annotated
 
-from blindsight.crypto.wire import Limit, Message, decode
+from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.federated.home import Home
 from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.members import check_fingerprint
 from blindsight.federated.sums.greeting import greet
-from blindsight.federated.sums.messages import Step
+from blindsight.federated.sums.messages import Enrolment, Step
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.userend import USER_ENDS, UserEnd
 from blindsight.files import atomic_writer, storage_errors
@@ -66,7 +66,7 @@ class UserDesk:
 
     def briefing(self, run: str) -> bytes:
         """Return what the server said the run is about."""
-        path = self.home.run(run) / "briefing"
+        path = self.home.folder(run) / "briefing"
         if not path.exists():
             raise MessageError(f"{self.home.identity.name!r} was not told yet what the run {run!r} is about.")
         with storage_errors("read", path):
@@ -81,7 +81,8 @@ class UserDesk:
             return b""
         to = self._pinned(generator)
         self._join(terms.run, _Joined(proposed, generator))
-        return self.home.identity.write(self._end(terms).enrolment(), to=to, purpose=ENROLMENT, run=terms.run)
+        enrolment = encode(Enrolment(terms.digest, self._end(terms).enrolment()))
+        return self.home.identity.write(enrolment, to=to, purpose=ENROLMENT, run=terms.run)
 
     def _join(self, run: str, joined: _Joined) -> None:
         path = self.home.run(run) / "joined"
@@ -119,7 +120,7 @@ class UserDesk:
         return identity
 
     def _joined(self, run: str) -> _Joined:
-        path = self.home.run(run) / "joined"
+        path = self.home.folder(run) / "joined"
         if not path.exists():
             raise MessageError(f"{self.home.identity.name!r} does not take part in the run {run!r}.")
         return read_state(path, _Joined)

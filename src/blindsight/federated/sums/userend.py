@@ -110,6 +110,10 @@ class _RosterUserEnd(UserEnd):
     def _path(self) -> Path:
         return self.folder / "user"
 
+    def _check_set_up(self) -> None:
+        if not self._path.exists():
+            raise MessageError(f"{self.name!r} is not set up yet for the run {self.terms.run!r}.")
+
     def enrolment(self) -> bytes:
         """Return the key that verifies this user's signatures."""
         return self._key.public
@@ -129,13 +133,15 @@ class LatticeUserEnd(_RosterUserEnd):
     def accept(self, setup: bytes) -> None:
         """Receive the roster and the encryption key."""
         roster, message = self._roster(setup)
-        user = self._user if self._path.exists() else LatticeUser(self.name, roster, self._key, path=self._path)
-        if user.roster.digest != roster.digest:
+        if not self._path.exists():
+            LatticeUser(self.name, roster, self._key, path=self._path)
+        if self._user.roster.digest != roster.digest:
             raise MessageError(f"{self.name!r} was already set up, differently.")
-        user.accept(message)
+        self._user.accept(message)
 
-    @property
+    @cached_property
     def _user(self) -> LatticeUser:
+        self._check_set_up()
         return LatticeUser.load(self._path)
 
     def contribute(self, integers: Integers, attempt: int, note: bytes) -> list[bytes]:
@@ -155,12 +161,14 @@ class MaskUserEnd(_RosterUserEnd):
     def accept(self, setup: bytes) -> None:
         """Receive the roster."""
         roster, _ = self._roster(setup)
-        user = self._user if self._path.exists() else MaskUser(self.name, roster, self._key, path=self._path)
-        if user.roster.digest != roster.digest:
+        if not self._path.exists():
+            MaskUser(self.name, roster, self._key, path=self._path)
+        if self._user.roster.digest != roster.digest:
             raise MessageError(f"{self.name!r} was already set up, differently.")
 
-    @property
+    @cached_property
     def _user(self) -> MaskUser:
+        self._check_set_up()
         return MaskUser.load(self._path)
 
     def step(self, kind: str, attempt: int, message: bytes) -> bytes:

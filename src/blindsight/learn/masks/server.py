@@ -70,6 +70,11 @@ class MaskServer(Secret):
         """The users that may send something in the current phase, and so those the last phase's messages are for."""
         return () if self._round is None else self._round.expected
 
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """The users whose message of the current phase has come."""
+        return () if self._round is None else tuple(sorted(self._round.seen))
+
     def open(self, round: int) -> None:
         """Begin a round, which must have a higher number than all before; an unfinished one is given up."""
         last, terms = -1 if self._round is None else self._round.number, self.roster.terms

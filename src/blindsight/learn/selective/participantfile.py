@@ -3,13 +3,15 @@
 *The guarantee.* The file is replaced as a whole and synced before anything that depends on it leaves the participant.
 So one that is killed at any moment and loaded again stands where it last acted: it neither trains twice on a photo nor
 sends two different uploads with one number. Training that was cut short is done again, from the same place of the
-random generator, and is charged for again where there is a ledger.
+random generator, and is charged for again where there is a ledger. What a trainer itself remembers, such as the moments
+of Adam, is not kept here.
 
 Only one process at a time works with a file; the lock of a killed one is free. A write costs what waits to be trained
 on as well: gather photos as they are needed.
 """
 
 import fcntl
+import glob
 import os
 import weakref
 from dataclasses import dataclass
@@ -47,8 +49,6 @@ class ParticipantFile:
     def __init__(self, path: Path, *, new: bool) -> None:
         """Lock the file, which must not be there if it is `new` and must be otherwise."""
         self.path = path
-        if new:
-            refuse_to_overwrite(path)
         with storage_errors("use", path):
             if new:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,6 +61,8 @@ class ParticipantFile:
         except OSError:
             self.close()
             raise StorageError(f"another process works with {path}. Let it finish first.") from None
+        if new:
+            refuse_to_overwrite(path)
 
     def write(self, member: Membership, state: ParticipantState, rng: np.random.Generator) -> None:
         """Replace the file, or raise and leave it as it was."""
@@ -82,7 +84,7 @@ class ParticipantFile:
     def read(self) -> tuple[Membership, ParticipantState, np.random.Generator]:
         """Return what was written last."""
         with storage_errors("clean", self.path):
-            for part in self.path.parent.glob(f".{self.path.name}.*.part"):
+            for part in self.path.parent.glob(f".{glob.escape(self.path.name)}.????????.part"):
                 part.unlink()  # a writer was killed in the middle
         document, arrays = read_arrays(self.path, _KIND)
         try:

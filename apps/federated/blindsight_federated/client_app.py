@@ -1,0 +1,64 @@
+"""The nodes: a user learns from its own data and sends what only a sum reveals; the key generator opens sums.
+
+Which of the two a node is, and what it insists on, its node-config says (`blindsight.federated.flower.node`). A user's
+`data` is a file of its own (`data`). For selective sharing its node-config also says what it shares: `share`, `noise`,
+`epsilon`, `delta`, `clip` (`blindsight.federated.sharing.joining.OwnTerms`).
+"""
+
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from blindsight.errors import MessageError
+from blindsight.federated.flower.mod import answer
+from blindsight.federated.sharing.joining import JOIN, OwnTerms, SharingDesk
+from blindsight.federated.sharing.messages import EXCHANGE
+from blindsight.federated.sums.userdesk import UserDesk
+from blindsight.federated.teaching import learn
+from blindsight_federated.data import read_features, read_pair
+
+app = ClientApp()
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Learn from this user's data."""
+    return _answer(message, context)
+
+
+@app.query()
+def query(message: Message, context: Context) -> Message:
+    """Do everything else that the protocols ask for."""
+    return _answer(message, context)
+
+
+def _answer(message: Message, context: Context) -> Message:
+    config, clusters = context.node_config, context.run_config.get("task") == "k-means"
+    read = read_features if clusters else read_pair
+
+    def load() -> Any:
+        return read(str(config.get("data", "")), "this user's data")
+
+    def contribute(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [learn(desk, parts, load)]
+
+    def join(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
+        _sharing_desk(config, desk).join(_only(parts))
+        return []
+
+    def exchange(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [_sharing_desk(config, desk).exchange(_only(parts), *load())]
+
+    return answer(message, context, {"contribute": contribute, JOIN: join, EXCHANGE: exchange})
+
+
+def _sharing_desk(config: dict[str, Any], desk: UserDesk) -> SharingDesk:
+    names = ("share", "noise", "epsilon", "delta", "clip")
+    return SharingDesk(desk.home, OwnTerms(**{name: config[name] for name in names if name in config}))
+
+
+def _only(parts: tuple[bytes, ...]) -> bytes:
+    if len(parts) != 1:
+        raise MessageError("a message of selective sharing has one part.")
+    return parts[0]

@@ -1,0 +1,123 @@
+"""Encrypted learning on the server: wait for users, set up or resume the run, play its rounds, keep the model."""
+
+import json
+from dataclasses import asdict
+from logging import INFO, WARNING
+from pathlib import Path
+
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+
+from blindsight.errors import InputError
+from blindsight.federated.courses import Course, CourseSettings, classifier_course, cluster_course
+from blindsight.federated.flower.gridcourier import GridCourier
+from blindsight.federated.home import Home
+from blindsight.federated.statements import statement_of
+from blindsight.federated.sums.opening import find_run, label_run, open_run, wait_for_users
+from blindsight.federated.sums.server import SumServer
+from blindsight.federated.sums.serverrun import ServerRun
+from blindsight.federated.teaching import Lap, Taught, teach
+from blindsight.files import atomic_writer
+from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.model import LinearModel
+from blindsight.rng import science
+from blindsight_federated.data import read_features, read_pair
+from blindsight_federated.settings import Settings
+
+
+def learn_encrypted(grid: Grid, settings: Settings) -> None:
+    """Play the run of this label, from its beginning or from where it stopped."""
+    home, members = settings.home()
+    course = _course(settings)
+    courier = GridCourier(grid, members, hello_seconds=settings.number("step-seconds"))
+    run = find_run(home, settings.text("label"))
+    if run is None:
+        run = _open(home, courier, course, settings)
+    else:
+        log(INFO, "The run %r goes on after attempt %d.", settings.text("label"), run.progress.attempt)
+        _check_terms(run, course, settings)
+    seed = int(science(settings.whole("seed")).integers(2**63))  # as learning in one process draws it
+    server = SumServer(run, courier, settings.patience(), seed=seed, briefing=course.lesson.to_bytes())
+    taught = teach(course, server, rounds=settings.whole("rounds"), seed=seed, on_lap=_tell)
+    for node, sentence in courier.directory.refused.items():
+        log(WARNING, "Node %d is not let in: %s", node, sentence)
+    if settings.text("out"):
+        _write(settings.path("out"), course, run, taught)
+
+
+def _course(settings: Settings) -> Course:
+    chosen = CourseSettings(
+        scheme=settings.text("scheme"),
+        sparsity=settings.number("sparsity"),
+        key_bits=settings.whole("key-bits"),
+        minimum_per_position=settings.whole("minimum-per-position"),
+        insecure=settings.flag("insecure"),
+        ridge=settings.number("ridge") or None,
+        passes=settings.whole("passes") or None,
+        clusters=settings.whole("clusters"),
+        most_samples=settings.whole("most-samples"),
+    )
+    held_out = settings.text("validation")
+    validation = read_pair(held_out, "validation") if held_out else None
+    if settings.text("task") == "k-means":
+        return cluster_course(read_features(settings.text("public"), "the public data"), validation, chosen)
+    public = read_pair(settings.text("public"), "the public data")
+    return classifier_course(public, validation, settings.whole("users"), chosen)
+
+
+def _open(home: Home, courier: GridCourier, course: Course, settings: Settings) -> ServerRun:
+    """Wait for users and set up a run with those who agree."""
+    wait_for_users(
+        courier.identities,
+        wanted=settings.whole("users"),
+        seconds=settings.number("wait-seconds"),
+        keyed=settings.text("scheme") != "plain",
+        complaints=courier.complaints,
+    )
+    minimum = settings.whole("minimum-users")
+    run, refused = open_run(
+        home,
+        courier,
+        courier.identities(),
+        lambda name, users: course.terms(name, users, minimum=minimum),
+        settings.patience(),
+    )
+    for name, sentence in refused.items():
+        log(WARNING, "%s does not take part: %s", name, sentence)
+    label_run(home, settings.text("label"), run)
+    log(INFO, "%s learn together under %s.", ", ".join(run.terms.users), run.terms.scheme)
+    return run
+
+
+def _check_terms(run: ServerRun, course: Course, settings: Settings) -> None:
+    if course.terms(run.terms.run, run.terms.users, minimum=settings.whole("minimum-users")) != run.terms:
+        raise InputError(
+            f"the run {settings.text('label')!r} began with other settings or data. Give the same, or another label."
+        )
+
+
+def _tell(lap: Lap) -> None:
+    score = "" if lap.score is None else f"score {lap.score:.3f}, "
+    log(INFO, "Round %d: %ssum of %s, %.1f s", lap.round, score, ", ".join(lap.contributors), lap.seconds)
+    for name, sentence in lap.refused.items():
+        log(WARNING, "Round %d: %s is not in the sum: %s", lap.round, name, sentence)
+
+
+def _write(folder: Path, course: Course, run: ServerRun, taught: Taught) -> None:
+    """Write the model, and what there is to say about how it was learned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    standardiser, labels = course.lesson.standardiser, course.lesson.labels
+    if labels is None:
+        ClusterModel(taught.shared, standardiser).save(folder / "model.npz")
+    else:
+        LinearModel(taught.shared, standardiser, labels).save(folder / "model.npz")
+    report = {
+        "scheme": run.terms.scheme,
+        "users": run.terms.users,
+        "weights": run.terms.dimension,
+        "first score": taught.first_score,
+        "rounds": [asdict(lap) for lap in taught.laps],
+        "statement": statement_of(run.terms, len(taught.laps)).to_dict(),
+    }
+    with atomic_writer(folder / "report.json") as stream:
+        stream.write(json.dumps(report, indent=1).encode())

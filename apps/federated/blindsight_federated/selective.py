@@ -1,0 +1,173 @@
+"""Selective sharing on the server: the parameter server of the run, in turns or without."""
+
+import json
+import secrets
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.federated.flower.gridcourier import GridCourier
+from blindsight.federated.sharing import SharingServer, Taken, Turn, play_asynchronous, play_synchronous
+from blindsight.federated.sharing.joining import JOIN, SharingLesson
+from blindsight.federated.sums.opening import wait_for_users
+from blindsight.files import atomic_writer
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.selective.server import ParameterServer
+from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.learn.timeline.line import Photos
+from blindsight.learn.timeline.play import train_initial
+from blindsight_federated.data import read_pair
+from blindsight_federated.settings import Settings
+
+ORDERS = ("synchronous", "asynchronous")
+_FIRST_EPOCHS = 20
+
+
+def learn_selectively(grid: Grid, settings: Settings) -> None:
+    """Play the run of this label, from its beginning or from where it stopped."""
+    order = settings.text("sharing")
+    if order not in ORDERS:
+        raise UnknownNameError("sharing", order, ORDERS)
+    home, members = settings.home()
+    courier = GridCourier(grid, members, hello_seconds=settings.number("step-seconds"))
+    folder = home.run(f"sharing {settings.text('label')}")
+    server, lesson = _server(folder, courier, settings)
+    validation = settings.text("validation")
+    watch = _Watch(folder, server, lesson.trainer(), read_pair(validation, "validation") if validation else None)
+    _join(courier, lesson, settings)
+    desk, deadline = SharingServer(server, lesson.terms.participants), settings.number("round-seconds")
+    if order == "synchronous":
+        left, minimum = settings.whole("rounds") - watch.turns, settings.whole("minimum-users")
+        if left > 0:
+            play_synchronous(desk, courier, turns=left, deadline=deadline, minimum=minimum, on_turn=watch.turn)
+    else:
+        left = settings.whole("uploads") - server.version
+        if left > 0:
+            play_asynchronous(
+                desk, courier, uploads=left, deadline=deadline, on_upload=watch.upload, on_failure=watch.failure
+            )
+    if settings.text("out"):
+        watch.write(settings.path("out"))
+    server.close()
+
+
+def _server(folder: Path, courier: GridCourier, settings: Settings) -> tuple[ParameterServer, SharingLesson]:
+    """Begin with a model of the public data, or go on with the run in this folder."""
+    X, y = read_pair(settings.text("public"), "the public data")
+    if y.ndim != 1 or y.dtype.kind not in "iu" or (y < 0).any():
+        raise InputError("selective sharing learns classes: whole numbers from 0, one for each sample.")
+    standardiser, classes = Standardiser.fit(X), int(y.max()) + 1
+    shape: dict[str, Any] = {
+        "standardiser": standardiser,
+        "classes": classes,
+        "learning_rate": settings.number("learning-rate"),
+    }
+    epochs, batch = settings.whole("epochs"), settings.whole("batch")
+    trainer = SoftmaxTrainer(**shape, epochs=epochs, batch=batch)
+    if (folder / "snapshot.npz").exists():
+        server = ParameterServer.resume(folder)
+        log(INFO, "The run %r goes on after %d uploads.", settings.text("label"), server.version)
+        return server, SharingLesson(server.terms, **shape, epochs=epochs)
+    users = wait_for_users(
+        courier.identities,
+        wanted=settings.whole("users"),
+        seconds=settings.number("wait-seconds"),
+        keyed=False,
+        complaints=courier.complaints,
+    )
+    stale, most = settings.whole("max-staleness"), settings.whole("max-values")
+    terms = SelectiveTerms.of(
+        trainer.layout,
+        run=secrets.token_hex(8),
+        participants=users,
+        batch=batch,
+        download=settings.number("download"),
+        max_staleness=None if stale < 0 else stale,
+        max_values=most or None,
+    )
+    first = train_initial(trainer, Photos(X, y), epochs=_FIRST_EPOCHS, random_state=settings.whole("seed"))
+    return ParameterServer(terms, first, folder=folder), SharingLesson(terms, **shape, epochs=epochs)
+
+
+def _join(courier: GridCourier, lesson: SharingLesson, settings: Settings) -> None:
+    """Tell every participant that is there what is learned; too few who agree end the run."""
+    present = courier.present()
+    tickets = {
+        courier.send(name, JOIN, (lesson.to_bytes(),)): name for name in lesson.terms.participants if name in present
+    }
+    joined = []
+    for ticket, reply in courier.collect(tickets, seconds=settings.number("step-seconds")):
+        if reply.error:
+            log(WARNING, "%s does not take part: %s", tickets[ticket], reply.error)
+        else:
+            joined.append(tickets[ticket])
+    if len(joined) < settings.whole("minimum-users"):
+        raise PrivacyError(f"{len(joined)} participants have joined; {settings.whole('minimum-users')} are needed.")
+
+
+class _Watch:
+    """What is known of a run while it goes on."""
+
+    def __init__(
+        self,
+        folder: Path,
+        server: ParameterServer,
+        trainer: SoftmaxTrainer,
+        validation: tuple[NDArray[Any], NDArray[Any]] | None,
+    ) -> None:
+        self._server, self._trainer, self._validation = server, trainer, validation
+        self._path = folder / "events.json"
+        self._events: list[dict[str, Any]] = json.loads(self._path.read_text()) if self._path.exists() else []
+        self._first = self._events[0]["first score"] if self._events else self._score()
+
+    @property
+    def turns(self) -> int:
+        """How many turns were played, before and after a restart."""
+        return len(self._events)
+
+    def turn(self, turn: Turn) -> None:
+        """Note a turn."""
+        late = dict.fromkeys(turn.late, "it was late.")
+        self._note("Turn", self.turns + 1, turn.uploaded, {**turn.refused, **turn.failed, **late})
+
+    def upload(self, name: str, taken: Taken) -> None:
+        """Note an upload."""
+        refused = {name: taken.refused} if taken.refused is not None else {}
+        self._note("Upload", taken.version, [name] if taken.uploaded else [], refused)
+
+    def failure(self, name: str, sentence: str) -> None:
+        """Note an error that came instead of a report."""
+        self._note("Upload", self._server.version, [], {name: sentence})
+
+    def write(self, folder: Path) -> None:
+        """Write the parameters, and what there is to say about how they were learned."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_writer(folder / "parameters.npy") as stream:
+            np.save(stream, self._server.parameters, allow_pickle=False)
+        report = {"first score": self._first, "score": self._score(), "events": self._events}
+        with atomic_writer(folder / "report.json") as stream:
+            stream.write(json.dumps(report, indent=1).encode())
+
+    def _note(self, what: str, number: int, uploaded: list[str], refused: dict[str, str]) -> None:
+        score = self._score()
+        event = {"number": number, "first score": self._first, "score": score, "uploaded": uploaded, "refused": refused}
+        self._events.append(event)
+        with atomic_writer(self._path, private=True) as stream:
+            stream.write(json.dumps(self._events).encode())
+        told = "" if score is None else f"score {score:.3f}, "
+        log(INFO, "%s %d: %suploads of %s", what, number, told, ", ".join(uploaded) or "nobody")
+        for name, sentence in refused.items():
+            log(WARNING, "%s %d: %s: %s", what, number, name, sentence)
+
+    def _score(self) -> float | None:
+        if self._validation is None:
+            return None
+        features, labels = self._validation
+        return float((self._trainer.scores(self._server.parameters, features).argmax(axis=1) == labels).mean())

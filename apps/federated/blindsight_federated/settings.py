@@ -1,0 +1,60 @@
+"""The run-config, read with care: every setting has a type, and a wrong one gets a sentence."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blindsight.errors import InputError
+from blindsight.federated.home import Home
+from blindsight.federated.members import Members
+from blindsight.federated.sums.server import Patience
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run by name."""
+
+    values: dict[str, Any]
+
+    def text(self, name: str) -> str:
+        """Return a text, perhaps empty."""
+        return str(self._of(name, str))
+
+    def path(self, name: str) -> Path:
+        """Return a path, which must have been given."""
+        if not (given := self.text(name)):
+            raise InputError(f"the run-config must name {name!r}: flwr run --run-config '{name}=\"...\"'.")
+        return Path(given).expanduser()
+
+    def whole(self, name: str) -> int:
+        """Return a whole number."""
+        return int(self._of(name, int))
+
+    def number(self, name: str) -> float:
+        """Return a number."""
+        return float(self._of(name, int, float))
+
+    def flag(self, name: str) -> bool:
+        """Return true or false."""
+        return bool(self._of(name, bool))
+
+    def home(self) -> tuple[Home, Members]:
+        """Return the server's home and the members, of which the server must be one."""
+        home, members = Home(self.path("home")), Members.read(self.path("members"))
+        members.check(home.identity.public)
+        return home, members
+
+    def patience(self) -> Patience:
+        """Return how long to wait for what."""
+        return Patience(
+            round=self.number("round-seconds"),
+            step=self.number("step-seconds"),
+            generator=self.number("key-generator-seconds"),
+        )
+
+    def _of(self, name: str, *kinds: type) -> Any:
+        value = self.values.get(name)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise InputError(f"{name!r} in the run-config must be {wanted}; got {value!r}.")
+        return value

@@ -1,0 +1,168 @@
+"""How a participant elsewhere joins selective sharing: what is learned comes from the server, how it shares is its own.
+
+The server's `SharingLesson` holds the terms and how to train: data and never code. What a participant shares of what it
+learned, under which noise and within which budget, it decides itself (`OwnTerms`), and its ledger counts it.
+"""
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from numpy.typing import NDArray
+
+from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.dp.ledger import Ledger
+from blindsight.errors import InputError, MessageError, UnknownNameError
+from blindsight.federated.home import Home
+from blindsight.federated.lessons import pack_arrays, unpack_arrays
+from blindsight.federated.sharing.messages import Instruction
+from blindsight.federated.sharing.participantside import step
+from blindsight.files import atomic_writer, storage_errors
+from blindsight.learn.linearmodel import Standardiser, check_features
+from blindsight.learn.selective.noise import RecordGaussian, calibrate_record
+from blindsight.learn.selective.participant import Participant
+from blindsight.learn.selective.protection import Sharing
+from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+
+JOIN = "sharing/join"
+"""What a courier calls joining: one part goes, a `SharingLesson`, and nothing comes back."""
+
+NOISES = ("none", "record")
+
+
+class _LessonMessage(Message, name="sharing/lesson.1"):
+    terms: bytes
+    document: Annotated[bytes, Limit(4096)]
+    arrays: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class SharingLesson:
+    """The terms, and how every participant trains a softmax head on features that `standardiser` scales."""
+
+    terms: SelectiveTerms
+    standardiser: Standardiser
+    classes: int
+    learning_rate: float
+    epochs: int = 1
+
+    def trainer(self) -> SoftmaxTrainer:
+        """Return the training without noise."""
+        return SoftmaxTrainer(
+            standardiser=self.standardiser,
+            classes=self.classes,
+            learning_rate=self.learning_rate,
+            epochs=self.epochs,
+            batch=self.terms.batch,
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the lesson as a message."""
+        document = {"classes": self.classes, "learning_rate": self.learning_rate, "epochs": self.epochs}
+        arrays = pack_arrays({"mean": self.standardiser.mean, "scale": self.standardiser.scale})
+        return encode(_LessonMessage(self.terms.to_bytes(), json.dumps(document).encode(), arrays))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what `to_bytes` wrote; `MessageError` on anything else."""
+        message = decode(data, _LessonMessage)
+        try:
+            arrays, document = unpack_arrays(message.arrays), json.loads(message.document)
+            standardiser = Standardiser(*(check_features(arrays[name][None])[0] for name in ("mean", "scale")))
+            lesson = cls(SelectiveTerms.from_bytes(message.terms), standardiser, **document)
+            if lesson.trainer().layout.digest != lesson.terms.layout:
+                raise InputError("its terms are for another network")
+        except (KeyError, TypeError, ValueError) as error:
+            raise MessageError(f"the lesson of this run cannot be understood: {error}") from None
+        return lesson
+
+
+@dataclass(frozen=True)
+class OwnTerms:
+    """What a participant shares: the largest `share` of its changes, with noise for each photo or without.
+
+    With noise "record" a photo is protected with `epsilon` and `delta`; gradients are cut to the length `clip`.
+    """
+
+    share: float = 0.1
+    noise: str = "none"
+    epsilon: float | None = None
+    delta: float | None = None
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse half a promise."""
+        if self.noise not in NOISES:
+            raise UnknownNameError("noise", self.noise, NOISES)
+        given = [name for name in ("epsilon", "delta", "clip") if getattr(self, name) is not None]
+        if len(given) != (3 if self.noise == "record" else 0):
+            raise InputError("noise 'record' needs epsilon, delta and clip, and nothing else has them.")
+
+    def sharing(self, epochs: int) -> Sharing:
+        """Return how it shares what it learned in so many passes over a batch."""
+        if self.noise == "none":
+            return Sharing(self.share, residual=True)
+        assert self.epsilon is not None
+        assert self.delta is not None
+        assert self.clip is not None
+        noise = calibrate_record(epsilon=self.epsilon, delta=self.delta, steps=epochs, clip=self.clip)
+        return Sharing(self.share, residual=True, noise=noise)
+
+
+@dataclass(frozen=True)
+class SharingDesk:
+    """The desk of a participant in selective sharing: `photos` are its features and classes, in order of arrival."""
+
+    home: Home
+    own: OwnTerms
+
+    def join(self, lesson: bytes) -> None:
+        """Take part in a run; another lesson for the same run is refused."""
+        joined = SharingLesson.from_bytes(lesson)
+        if self.home.identity.name not in joined.terms.participants:
+            raise MessageError(f"{self.home.identity.name!r} is not among the participants of this run.")
+        path = self._folder(joined.terms.digest) / "lesson"
+        if path.exists():
+            if path.read_bytes() != lesson:
+                raise MessageError("this run has begun with another lesson.")
+            return
+        with atomic_writer(path, private=True) as stream:
+            stream.write(lesson)
+
+    def exchange(self, instruction: bytes, features: NDArray[Any], classes: NDArray[Any]) -> bytes:
+        """Do what an instruction leads to, with photos of the collection that were not used before."""
+        folder = self._folder(decode(instruction, Instruction).terms)
+        path = folder / "lesson"
+        if not path.exists():
+            raise MessageError(f"{self.home.identity.name!r} does not take part in this run.")
+        with storage_errors("read", path):
+            lesson = SharingLesson.from_bytes(path.read_bytes())
+        if features.ndim != 2 or features.shape[1] != len(lesson.standardiser.mean):
+            raise InputError(
+                f"the photos of {self.home.identity.name!r} have the shape {features.shape[1:]}; the others' have "
+                f"{len(lesson.standardiser.mean)} numbers. Use the same features everywhere."
+            )
+        with closing(self._participant(lesson, folder)) as participant:
+
+            def new_photos() -> tuple[NDArray[Any], NDArray[Any]] | None:
+                start = participant.gathered
+                some = slice(start, start + lesson.terms.batch)
+                return (features[some], classes[some]) if start < len(features) else None
+
+            return step(participant, instruction, new_photos)
+
+    def _participant(self, lesson: SharingLesson, folder: Path) -> Participant:
+        sharing, path = self.own.sharing(lesson.epochs), folder / "participant.npz"
+        trainer, ledger = lesson.trainer(), None
+        if isinstance(sharing.noise, RecordGaussian):
+            trainer = replace(trainer, record_noise=sharing.noise)
+            ledger = Ledger(self.home.path / "ledger.jsonl")
+        if path.exists():
+            return Participant.load(path, trainer=trainer, sharing=sharing, ledger=ledger)
+        return Participant(self.home.identity.name, lesson.terms, trainer, sharing, ledger=ledger, path=path)
+
+    def _folder(self, digest: bytes) -> Path:
+        return self.home.run(digest.hex())

@@ -1,0 +1,135 @@
+"""Rounds of many owners: every scheme adds up, wrong sums are refused, targets, predictions and plans add up."""
+
+from dataclasses import replace
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+from benchmarks.harness import Settings
+from benchmarks.methods import scale_plan, scale_regions, scale_round
+from benchmarks.results import Result, check_name
+from benchmarks.suites.scale_owners import BENCHMARK
+from benchmarks.suites.scale_owners.cases import (
+    PLANNED,
+    Case,
+    full_cases,
+    quick_cases,
+    score,
+    score_plan,
+    score_regions,
+    tasks,
+)
+from benchmarks.suites.scale_owners.tables import sections
+
+from blindsight.errors import InputError
+from blindsight.federated.costmodel import FIGURES
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "bfv"])
+def test_every_scheme_adds_up_a_round(scheme):
+    case = Case(scheme, 4, 310, 1024)
+    given = case.round(3)
+    truth = sum(map(given.update, given.users))
+    answer = scale_round.run(given, seed=3, scheme=scheme)
+    figures = score(truth, answer)
+    assert figures["measured/contribution"] == pytest.approx(figures["predicted/contribution"], rel=0.05)
+    assert figures["peak megabytes"] > 10
+    assert figures["seconds"] > figures["measured/encrypt"] > 0
+    assert {f"{kind}/{name}" for kind in ("measured", "predicted") for name in FIGURES} < set(figures)
+    with pytest.raises(InputError, match="not that of the owners' updates"):
+        score(truth + np.eye(1, 310)[0] / 2**20, answer)
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "bfv"])
+def test_every_scheme_adds_up_a_round_in_regions(scheme):
+    given = Case(scheme, 9, 310, 1024, regions=True).round(3)
+    truth = sum(map(given.update, given.users))
+    answer = scale_regions.run(given, seed=3, scheme=scheme, regions=3)
+    figures = score_regions(truth, answer)
+    machines = ("region seconds", "root seconds", "shard seconds")
+    assert set(figures) == {f"{kind}/{name}" for kind in ("measured", "predicted") for name in machines}
+    assert min(figures.values()) > 0
+    with pytest.raises(InputError, match="not that of the owners' updates"):
+        score_regions(2 * truth, answer)
+
+
+def test_the_rounds_are_those_of_the_title():
+    cases = full_cases()
+    assert [(case.scheme, case.owners) for case in cases][:3] == [("block-dphe", n) for n in (10, 100, 1000)]
+    sparse, dense = cases[0].round(0), cases[5].round(0)
+    assert sparse.weights == dense.weights == 206_848
+    assert (sparse.block, sparse.kept, sparse.blocks, sparse.key_bits) == (95, 217, 2178, 3072)
+    assert np.count_nonzero(dense.update("owner-7")) == 206_848
+    assert not np.array_equal(sparse.update("owner-7") != 0, sparse.update("owner-8") != 0)
+
+
+def test_a_plan_is_for_all_the_owners_that_were_asked_for():
+    plan = scale_plan.Plan((3, 5_000), 310, 1024, insecure=True)
+    answer = scale_plan.run(plan, seed=0, scheme="block-dphe", slot_bits=40)
+    figures = score_plan(plan, answer)
+    assert figures["3/regions"] == 1
+    assert figures["5000/regions"] == 5
+    assert 0 < figures["5000/wall"] < figures["5000/wall, one aggregator"]
+    with pytest.raises(InputError, match="a plan is for"):
+        score_plan(replace(plan, owners=(4,)), answer)
+
+
+def result(case, **changes):
+    figures = {f"{kind}/{name}": 1.0 for kind in ("measured", "predicted") for name in FIGURES}
+    others = {"peak megabytes": 500.0, "seconds": 50.0, "set-up owner": 0.1, "set-up generator": 0.2}
+    return Result("scale-owners", case.dataset, case.scheme, {}, 0, score=figures | others | changes)
+
+
+def rows(results, title):
+    return {row[0]: row[1:] for table in sections(results) if table.title.startswith(title) for row in table.rows}
+
+
+def test_targets_compare_the_most_owners_with_the_fewest():
+    few, _, many = full_cases()[:3]
+    growth = {"measured/encrypt": 2.0, "measured/contribution": 1.1, "peak megabytes": 4001.0}
+    found = rows([result(few), result(many, **growth)], "Targets")
+    name = "block-dphe, 1,000 owners"
+    assert found[f"{name}: peak megabytes"] == ((4001,), "4000", "missed")
+    assert found[f"{name}: CPU seconds an owner, to those with 10"] == ((pytest.approx(4 / 3),), "1.2", "missed")
+    assert found[f"{name}: bytes sent an owner, to those with 10"] == ((pytest.approx(1.1),), "1.2", "reached")
+    assert not rows([result(many)], "Targets")
+
+
+def test_predictions_stand_beside_measurements_and_the_largest_error_is_named():
+    case = full_cases()[0]
+    off = {"predicted/decrypt": 0.7, "predicted/answer": 1.2, "predicted/add": 1.1, "predicted/close": 0.0}
+    found = rows([result(case, **off)], "Predicted beside measured")
+    name = "block-dphe, 10 owners"
+    assert found[f"{name}: decrypt"] == ((1,), (0.7,), (0.7,))
+    assert found[f"{name}: answer"] == ((0.001,), (0.0012,), (pytest.approx(1.2),))
+    assert found[f"{name}: aggregate"] == ((11,), (11,), (1,))
+    seconds = {
+        f"{kind}/{name} seconds": 2.0 for kind in ("measured", "predicted") for name in ("region", "root", "shard")
+    }
+    regional = full_cases()[-1]
+    machines = [Result("scale-owners", regional.dataset, regional.method, {}, 0, score=seconds)]
+    assert rows(machines, "Predicted")["bfv, 24 owners in regions: root seconds"] == ((2,), (2,), (1,))
+    (table,) = [table for table in sections([result(case, **off)]) if table.title.startswith("Predicted")]
+    assert table.note.endswith("The largest error is 30% (block-dphe, 10 owners: decrypt).")
+
+
+def test_costs_are_shown_by_owner():
+    found = rows([result(full_cases()[0])], "CPU seconds of a round")
+    assert found["block-dphe, 10 owners"] == (*[(1.0,)] * 5, (5.0,), (0.1,), (0.2,), (500.0,))
+
+
+def test_plans_are_shown_by_scheme_slots_and_owners():
+    plan = scale_plan.Plan(PLANNED, 310, 1024, insecure=True)
+    arguments = {"scheme": "bfv", "slot_bits": 40}
+    figures = score_plan(plan, scale_plan.run(plan, seed=0, **arguments))
+    found = rows([Result("scale-owners", "plan-310-weights", "plan", arguments, 0, score=figures)], "Plan")
+    assert list(found) == [f"bfv, 40 bits, {owners:,} owners" for owners in PLANNED]
+    assert found["bfv, 40 bits, 100,000 owners"][0] == (100,)
+
+
+def test_every_case_is_measured_under_a_name_of_its_own():
+    names = [task.dataset for quick in (False, True) for task in tasks(Settings(quick=quick))]
+    assert len(set(names)) == len(names) == len(full_cases()) + len(quick_cases()) + 2
+    for name in names:
+        check_name(name)
+    assert all(resolve_name(method.adapter) for method in BENCHMARK.methods)

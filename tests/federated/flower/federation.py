@@ -1,0 +1,106 @@
+"""A federation over a LocalGrid: a server's home, a key generator and users whose apps learn what a test says."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg, Result
+
+from blindsight.federated.flower import EncryptedFedAvg, encrypted_updates
+from blindsight.federated.members import Members
+from blindsight.federated.sums.server import Patience
+from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from tests.federated.flower.localgrid import LocalGrid, LocalNode
+from tests.federated.village import make_home
+
+USERS = ("ann", "bob", "cem", "dan")
+GENERATOR = 100
+PATIENCE = Patience(round=0.05, step=0.05, generator=0.05, pause=0)
+
+Train = Callable[[Message, Context], RecordDict]
+
+
+def model(**arrays: np.ndarray) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
+
+
+def numpy_of(arrays: ArrayRecord) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in arrays.items()}
+
+
+def app_of(train: Train, mods: list[Any]) -> ClientApp:
+    app = ClientApp(mods=mods)
+
+    @app.train()
+    def _(message: Message, context: Context) -> Message:
+        return Message(train(message, context), reply_to=message)
+
+    @app.evaluate()
+    def _(message: Message, context: Context) -> Message:
+        metrics = MetricRecord({"node": context.node_id, "num-examples": 1})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def moving(change: Callable[[str, int], np.ndarray], examples: int = 10, **metrics: Any) -> Callable[[str], Train]:
+    """Return apps that add `change(name, round)` to the array "w"."""
+
+    def of(name: str) -> Train:
+        def train(message: Message, context: Context) -> RecordDict:
+            arrays = numpy_of(message.content["arrays"])
+            arrays["w"] = (arrays["w"] + change(name, message.content["config"]["server-round"])).astype(np.float32)
+            reported = MetricRecord({"num-examples": examples, **metrics})
+            return RecordDict({"arrays": model(**arrays), "metrics": reported})
+
+        return train
+
+    return of
+
+
+class Federation:
+    """Nodes 1, 2, ... are the users in order, node 100 is the key generator."""
+
+    def __init__(self, folder: Path, trains: Callable[[str], Train], users: tuple[str, ...] = USERS) -> None:
+        self.folder, self.users = folder, users
+        self.homes = {name: make_home(folder, name) for name in (*users, AGGREGATOR, KEY_GENERATOR)}
+        self.members = Members({name: home.identity.public.fingerprint for name, home in self.homes.items()})
+        self.pin = self.members.fingerprints[KEY_GENERATOR]
+        self.members_file = folder / "members.toml"
+        self.members_file.write_text(self.members.to_toml())
+        self.grid = LocalGrid({place: self.user(name, trains(name)) for place, name in enumerate(users, 1)})
+        self.grid.nodes[GENERATOR] = LocalNode(app_of(_never, [encrypted_updates]), self.generator_config())
+
+    def user(self, name: str, train: Train, **config: Any) -> LocalNode:
+        given = {
+            "home": str(self.homes[name].path),
+            "key-generator": self.pin,
+            "schemes": "plain, dphe, block-dphe, bfv, masks",
+            "insecure": True,
+        }
+        return LocalNode(app_of(train, [encrypted_updates]), given | config)
+
+    def generator_config(self) -> dict[str, Any]:
+        home = str(self.homes[KEY_GENERATOR].path)
+        return {"role": "key-generator", "home": home, "members": str(self.members_file), "insecure": True}
+
+    def node(self, name: str) -> LocalNode:
+        return self.grid.nodes[self.users.index(name) + 1]
+
+    def strategy(self, **settings: Any) -> EncryptedFedAvg:
+        given = {"home": self.homes[AGGREGATOR].path, "members": self.members_file, "users": len(self.users)}
+        quick = {"key_bits": 1024, "insecure": True, "wait": 0.05, "patience": PATIENCE}
+        return EncryptedFedAvg(**(given | quick | settings))
+
+
+def fedavg(trains: Mapping[str, Train], arrays: ArrayRecord, rounds: int = 1) -> Result:
+    """Return what plain FedAvg makes of the same apps."""
+    grid = LocalGrid({place: LocalNode(app_of(train, []), {}) for place, train in enumerate(trains.values(), 1)})
+    return FedAvg(min_train_nodes=len(trains)).start(grid, arrays, num_rounds=rounds)
+
+
+def _never(message: Message, context: Context) -> RecordDict:
+    raise AssertionError("the key generator's app is never called")

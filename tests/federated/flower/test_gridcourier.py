@@ -1,0 +1,175 @@
+from unittest.mock import patch
+
+import pytest
+from flwr.app import Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+from blindsight.federated.flower import gridcourier
+from blindsight.federated.flower.gridcourier import GridCourier, read_reply
+from blindsight.federated.flower.records import pack
+from blindsight.learn.dphe.terms import KEY_GENERATOR
+from tests.federated.flower.federation import GENERATOR, Federation
+from tests.federated.village import make_home
+
+
+@pytest.fixture
+def federation(tmp_path):
+    return Federation(tmp_path, lambda name: lambda message, context: RecordDict())
+
+
+@pytest.fixture
+def courier(federation):
+    return GridCourier(federation.grid, federation.members, hello_seconds=0.05)
+
+
+def everybody(federation):
+    return {name: place for place, name in enumerate(federation.users, 1)} | {KEY_GENERATOR: GENERATOR}
+
+
+def test_nodes_are_known_by_the_names_they_prove(federation, courier):
+    assert courier.present() == everybody(federation)
+    assert courier.identities()["bob"] == federation.homes["bob"].identity.public
+    assert courier.complaints() == ""
+    said_hello = len(federation.grid.wire)
+    courier.present()
+    assert len(federation.grid.wire) == said_hello  # nobody is asked twice
+
+
+def test_nodes_come_and_go(federation, courier):
+    bob = federation.grid.nodes.pop(2)
+    assert "bob" not in courier.present()
+    federation.grid.nodes[22] = bob  # started anew, under another number
+    assert courier.present()["bob"] == 22
+
+
+def test_what_is_sent_to_somebody_who_is_away_is_not_waited_for(federation, courier):
+    courier.present()
+    assert courier.send("nobody", "hello", (b"",)) == ""
+    assert list(courier.collect([""], seconds=0.01)) == []
+    del federation.grid.nodes[1]
+    assert list(courier.collect([courier.send("ann", "hello", (b"",))], seconds=3600)) == []  # Flower says it is gone
+
+
+def test_a_late_reply_is_given_up_and_can_still_be_collected(federation, courier):
+    courier.present()
+    late = []
+    federation.node("ann").tamper = lambda message, reply: late.append(reply)
+    ticket = courier.send("ann", "hello", (b"",))
+    assert list(courier.collect([ticket], seconds=0.01)) == []
+    federation.grid._replies[ticket] = late[0]
+    ((found, reply),) = courier.collect([ticket], seconds=0.01)
+    assert found == ticket
+    assert reply.error
+
+
+def test_no_reply_is_lost_when_a_collect_is_left_before_its_end(federation, courier):
+    courier.present()
+    tickets = {courier.send(name, "hello", (b"",)) for name in federation.users}
+    first, _ = next(courier.collect(tickets, seconds=1))
+    rest = {ticket for ticket, _ in courier.collect(tickets - {first}, seconds=1)}
+    assert {first} | rest == tickets
+
+
+def test_a_message_that_flower_does_not_take_has_no_reply(courier, monkeypatch):
+    courier.present()
+    for answer in ([], [None]):
+        monkeypatch.setattr(courier._grid, "push_messages", lambda messages, answer=answer: answer)
+        assert courier.send("ann", "hello", (b"",)) == ""
+
+
+def refusal(federation, courier, node):
+    federation.grid.nodes[3] = node
+    assert "cem" not in courier.present()
+    assert set(courier.directory.refused) == {3}
+    return courier.complaints()
+
+
+def idle(message, context):
+    return RecordDict()
+
+
+def test_a_stranger_is_refused(federation, courier, tmp_path):
+    mallory = make_home(tmp_path, "mallory")
+    node = federation.user("cem", idle, home=str(mallory.path))
+    assert "'mallory' does not take part" in refusal(federation, courier, node)
+
+
+def test_a_member_with_other_keys_is_refused(federation, courier, tmp_path):
+    forged = make_home(tmp_path / "elsewhere", "cem")
+    complaint = refusal(federation, courier, federation.user("cem", idle, home=str(forged.path)))
+    assert forged.identity.public.fingerprint in complaint
+    assert federation.members.fingerprints["cem"] in complaint
+
+
+def test_a_user_in_the_role_of_the_key_generator_is_refused(federation, courier):
+    node = federation.user("cem", idle, role="key-generator", members=str(federation.members_file))
+    assert "the identity in this home is that of 'cem'" in refusal(federation, courier, node)
+
+
+def test_the_key_generator_in_the_role_of_a_user_is_refused(federation, courier):
+    node = federation.user("cem", idle, home=str(federation.homes[KEY_GENERATOR].path))
+    assert "'key generator' comes in the role of a user" in refusal(federation, courier, node)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"home": ""}, "this node has no 'home'"),
+        ({"home": "/nowhere/at/all"}, "cannot use /nowhere/at/all"),
+        ({"role": "keygenerator"}, "Did you mean 'key-generator'"),
+        ({"key-generator": "SHA256:short"}, "a fingerprint is 'SHA256:' and 43 characters"),
+        ({"minimum-users": 2}, "minimum-users must be a whole number of at least 3; got 2"),
+        ({"schemes": "bvf"}, "Did you mean 'bfv'"),
+    ],
+)
+def test_a_node_that_is_set_up_wrongly_says_what_is_wrong(federation, courier, config, sentence):
+    assert sentence in refusal(federation, courier, federation.user("cem", idle, **config))
+
+
+def test_of_two_nodes_with_one_identity_the_first_stays(federation, courier):
+    federation.grid.nodes[33] = federation.grid.nodes[3]
+    assert courier.present() == everybody(federation)
+    assert "Node 33: two nodes say they are 'cem'" in courier.complaints()
+    del federation.grid.nodes[3]
+    assert courier.present()["cem"] == 33  # the other one is gone
+
+
+def test_a_node_of_another_protocol_is_refused(federation, courier):
+    node = federation.grid.nodes[3]
+    node.around = lambda: patch("blindsight.federated.sums.greeting.PROTOCOL", 99)
+    complaint = refusal(federation, courier, node)
+    assert "Install the same version of blindsight everywhere" in complaint
+    assert "protocol 99" in complaint
+
+
+def test_garbage_instead_of_a_greeting_is_refused(federation, courier):
+    node = federation.grid.nodes[3]
+    node.tamper = lambda message, reply: Message(pack("hello", [b"I am", b"cem"]), reply_to=message)
+    assert "Node 3:" in refusal(federation, courier, node)
+
+
+def test_a_greeting_cannot_be_repeated(federation, courier):
+    kept = []
+    node = federation.grid.nodes[3]
+    node.tamper = lambda message, reply: kept.append(reply) or reply
+    GridCourier(federation.grid, federation.members).present()
+    node.tamper = lambda message, reply: Message(kept[0].content, reply_to=message)
+    assert "answers another hello" in refusal(federation, courier, node)
+
+
+def test_a_silent_node_is_refused_for_a_minute(federation, courier, monkeypatch):
+    node = federation.grid.nodes[3]
+    node.tamper = lambda message, reply: None
+    assert "did not say who it is in time" in refusal(federation, courier, node)
+    node.tamper = lambda message, reply: reply
+    assert "cem" not in courier.present()
+    monkeypatch.setattr(gridcourier, "_ASK_AGAIN_SECONDS", 0.0)
+    assert "cem" in courier.present()
+
+
+def test_an_app_that_fails_has_a_reason_and_a_node_that_is_gone_has_no_reply():
+    question = Message(RecordDict(), dst_node_id=1, message_type="train")
+    failed = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "broken"), reply_to=question)
+    assert "broken" in read_reply(failed).error
+    gone = Message(Error(ErrorCode.NODE_UNAVAILABLE), reply_to=question)
+    assert read_reply(gone) is None

@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from blindsight.errors import InputError
+from blindsight.federated.flower.records import is_ours, pack, reply_in
+from tests.federated.flower.federation import GENERATOR, USERS, Federation, model, moving, numpy_of
+
+START = model(w=np.zeros(30, np.float32))
+
+
+def ones(name, round):
+    return np.ones(30, np.float32)
+
+
+def asked(federation, node, content, message_type):
+    (reply,) = federation.grid.send_and_receive([Message(content, dst_node_id=node, message_type=message_type)])
+    return reply
+
+
+def plain_training():
+    return RecordDict({"arrays": START, "config": ConfigRecord({"server-round": 1})})
+
+
+@pytest.mark.parametrize("message_type", ["train", "train.again", "query"])
+def test_a_plain_training_is_refused(tmp_path, message_type):
+    federation = Federation(tmp_path, lambda name: lambda message, context: pytest.fail("the app was called"))
+    app = federation.grid.nodes[1].app
+    for register in (app.train("again"), app.query()):
+        register(lambda message, context: pytest.fail("the app was called"))
+    reply = asked(federation, 1, plain_training(), message_type)
+    assert "learns only where updates are encrypted. Use EncryptedFedAvg." in reply.error.reason
+
+
+def test_an_evaluation_reaches_the_app_of_a_user_and_not_the_key_generator(tmp_path):
+    federation = Federation(tmp_path, moving(ones))
+    assert asked(federation, 1, plain_training(), "evaluate").content["metrics"]["node"] == 1
+    assert "it has no data" in asked(federation, GENERATOR, plain_training(), "evaluate").error.reason
+
+
+@pytest.mark.parametrize("kind", ["contribute", "enrol", "set-up", "open", "answer", "advertise", "nonsense"])
+@pytest.mark.parametrize("parts", [[], [b""], [b"x" * 40], [b"a", b"b"], [b"\xff", b"b", b"c"]])
+@pytest.mark.parametrize("node", [1, GENERATOR])
+def test_garbage_from_the_server_gets_a_sentence(tmp_path, kind, parts, node):
+    federation = Federation(tmp_path, lambda name: lambda message, context: pytest.fail("the app was called"))
+    reply = asked(federation, node, pack(kind, parts), "train")
+    assert is_ours(reply.content)
+    assert reply_in(reply.content).error.endswith(".")
+
+
+def test_a_damaged_head_gets_a_sentence(tmp_path):
+    federation = Federation(tmp_path, moving(ones))
+    reply = asked(federation, 1, RecordDict({"blindsight": ConfigRecord({"kind": 1})}), "train")
+    assert "not one of Blindsight's messages" in reply_in(reply.content).error
+
+
+def secretive(message, context):
+    raise ValueError("could not convert 'Jane Doe, 40 Main St' to a number")
+
+
+def changed(**arrays):
+    def train(message, context):
+        return RecordDict({"arrays": model(**arrays), "metrics": MetricRecord({"num-examples": 10})})
+
+    return train
+
+
+def reporting(*metrics):
+    def train(message, context):
+        records = {f"metrics-{place}": record for place, record in enumerate(metrics)}
+        return RecordDict({"arrays": message.content["arrays"], **records})
+
+    return train
+
+
+BAD_APPS = {
+    "raises": (secretive, "its app failed in training with a ValueError; the node's log says more."),
+    "no arrays": (lambda message, context: RecordDict(), "must send one ArrayRecord, the model; got 0."),
+    "two arrays": (lambda message, context: RecordDict({"a": START, "b": START}), "got 2."),
+    "no examples": (reporting(MetricRecord({"loss": 0.5})), "must report 'num-examples', above 0"),
+    "zero examples": (reporting(MetricRecord({"num-examples": 0})), "must report 'num-examples', above 0"),
+    "NaN examples": (reporting(MetricRecord({"num-examples": np.nan})), "must report 'num-examples', above 0"),
+    "a list of examples": (reporting(MetricRecord({"num-examples": [1, 2]})), "must report 'num-examples', above 0"),
+    "examples twice": (reporting(*[MetricRecord({"num-examples": 2})] * 2), "must report 'num-examples', above 0"),
+    "NaN": (changed(w=np.full(30, np.nan, np.float32)), "what was learned is not finite"),
+    "other dimensions": (changed(w=np.zeros(31, np.float32)), "data of the same dimensions everywhere"),
+    "other names": (changed(v=np.zeros(30, np.float32)), "'w' is floating point of shape (30,)"),
+    "integers": (changed(w=np.zeros(30, np.int64)), "int64 of shape (30,) here"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD_APPS))
+def test_an_app_that_cannot_contribute_is_left_out_with_a_sentence(tmp_path, name, caplog):
+    train, sentence = BAD_APPS[name]
+    federation = Federation(tmp_path, lambda user: train if user == "dan" else moving(ones)(user))
+    strategy = federation.strategy()
+    result = strategy.start(federation.grid, START, num_rounds=1)
+    assert strategy.reports[0].contributors == ("ann", "bob", "cem")
+    assert sentence in strategy.reports[0].refused["dan"]
+    assert f"dan is not in the sum: {strategy.reports[0].refused['dan']}" in caplog.text
+    assert result.arrays is not None
+    assert not any("Jane Doe" in str(message) for message in federation.grid.wire)
+
+
+def test_an_app_may_write_into_the_record_it_gets_and_return_arrays_in_any_order(tmp_path):
+    start = model(a=np.zeros(4), b=np.zeros(3))
+
+    def in_place(message, context):
+        arrays = message.content["arrays"]
+        arrays["a"], arrays["b"] = Array(arrays["a"].numpy() + 1), Array(arrays["b"].numpy() + 2)
+        turned = ArrayRecord(dict(reversed(arrays.items())))
+        return RecordDict({"arrays": turned, "metrics": MetricRecord({"num-examples": 10_000})})
+
+    federation = Federation(tmp_path, lambda name: in_place)
+    moved = numpy_of(federation.strategy(sparsity=0.0).start(federation.grid, start, num_rounds=1).arrays)
+    assert moved["a"] == pytest.approx(np.ones(4))
+    assert moved["b"] == pytest.approx(np.full(3, 2.0))
+
+
+def records_on(wire):
+    return [message.content for message in wire if message.has_content()]
+
+
+def floats_on(wire):
+    """Return all floating-point arrays among messages, as bytes."""
+    arrays = [array for content in records_on(wire) for record in content.array_records.values() for array in record.values()]
+    return {array.numpy().tobytes() for array in arrays if array.dtype.startswith("float")}
+
+
+def bytes_on(wire):
+    """Return all that travelled in arrays as one string of bytes."""
+    return b"".join(
+        array.data for content in records_on(wire) for record in content.array_records.values() for array in record.values()
+    )
+
+
+def residues(change, examples):
+    """Return the integers of an update, as `plain` sends them."""
+    integers = np.rint(change.astype(np.float64) * examples / 10_000 * 2**24).astype(np.int64)
+    return (integers % 2**32).astype(np.uint32).tobytes()
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "dphe", "bfv", "masks", "plain"])
+def test_no_update_and_no_metric_of_a_training_travels_in_the_clear(tmp_path, scheme):
+    rng = np.random.default_rng(0)
+    changes = {name: rng.normal(size=30).astype(np.float32) for name in USERS}
+    federation = Federation(tmp_path, moving(lambda name, round: changes[name], examples=321, loss=0.123))
+    federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0).start(federation.grid, START, num_rounds=1)
+    wire = federation.grid.wire
+    assert floats_on(wire) == {START["w"].numpy().tobytes()}  # the model that went out, and nothing else
+    assert not any(content.metric_records for content in records_on(wire))
+    for change in changes.values():
+        assert change[:4].tobytes() not in bytes_on(wire)
+        assert (residues(change[:4], 321) in bytes_on(wire)) == (scheme == "plain")  # found where nothing hides it
+
+
+def test_the_most_examples_of_a_run_are_logged_where_they_bind(tmp_path, caplog):
+    federation = Federation(tmp_path, moving(ones, examples=500))
+    federation.strategy(most_examples=100).start(federation.grid, START, num_rounds=1)
+    assert "this node's num-examples count as 100, the most of this run" in caplog.text
+
+
+def test_a_node_needs_a_home_that_others_cannot_read(tmp_path):
+    federation = Federation(tmp_path, moving(ones))
+    federation.homes["ann"].path.chmod(0o755)
+    reply = asked(federation, 1, pack("hello", [b""]), "train")
+    assert "others can look into" in reply_in(reply.content).error
+
+
+def test_the_server_needs_its_own_home(tmp_path):
+    federation = Federation(tmp_path, moving(ones))
+    with pytest.raises(InputError, match="is the home of 'ann'; the server needs that of 'aggregator'"):
+        federation.strategy(home=federation.homes["ann"].path)

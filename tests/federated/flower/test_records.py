@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.errors import MessageError
+from blindsight.federated.courier import Reply
+from blindsight.federated.flower.records import HEAD, MOST_PARTS, PARTS, is_ours, pack, reply_in, unpack
+
+
+def moved(content: RecordDict) -> RecordDict:
+    contents = {key: part.deflate() for key, part in get_all_nested_objects(content).items()}
+    return inflate_object_from_contents(content.object_id, contents)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=20), st.lists(st.binary(max_size=200), max_size=MOST_PARTS), st.text(max_size=50))
+def test_parts_survive_the_wire(kind, parts, error):
+    assert unpack(moved(pack(kind, parts, error=error))) == (kind, tuple(parts), error)
+
+
+def test_a_large_part_survives_in_pieces():
+    part = np.random.default_rng(0).bytes(25 << 20)  # Flower's pieces have 20 MB
+    assert unpack(moved(pack("contribute", [part])))[1] == (part,)
+
+
+def test_our_messages_are_known_by_their_head():
+    assert is_ours(pack("hello", []))
+    assert not is_ours(RecordDict({"arrays": ArrayRecord()}))
+
+
+def damaged() -> dict[str, RecordDict]:
+    good = {name: pack("contribute", [b"ab", b"cd"]) for name in range(9)}
+    good[0][HEAD]["parts"] = 3
+    good[1][HEAD]["parts"] = MOST_PARTS + 1
+    good[2][HEAD]["parts"] = "2"
+    del good[3][HEAD]["kind"]
+    del good[4][PARTS]["01"]
+    good[5][PARTS] = ArrayRecord({"00": Array(np.zeros(2)), "01": Array(np.zeros(2))})
+    good[6][PARTS] = ArrayRecord({"00": Array(np.zeros(2, np.uint8)), "0x": Array(np.zeros(2, np.uint8))})
+    good[7][PARTS]["01"] = Array("uint8", (3,), "blindsight.bytes", b"cd")
+    good[8][PARTS] = ConfigRecord()
+    named = dict(zip(("more parts", "too many", "no number", "no kind", "missing", "floats"), good.values(), strict=False))
+    named |= {"npy": good[6], "other length": good[7], "no arrays": good[8], "nothing": RecordDict()}
+    return named
+
+
+@pytest.mark.parametrize("name", list(damaged()))
+def test_what_is_damaged_is_refused_with_a_sentence(name):
+    content = moved(damaged()[name])
+    with pytest.raises(MessageError, match=r"\.$"):
+        unpack(content)
+    assert reply_in(content).error
+
+
+def test_a_reply_is_parts_or_a_sentence():
+    assert reply_in(pack("hello", [b"a"])) == Reply((b"a",))
+    assert reply_in(pack("hello", [b"a"], error="no.")) == Reply(error="no.")

@@ -1,0 +1,356 @@
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.federated.flower.records import pack
+from blindsight.learn.aggregation import SCHEMES
+from tests.federated.flower.federation import GENERATOR, USERS, Federation, fedavg, model, moving, numpy_of
+from tests.federated.village import make_home
+
+START = model(w=np.zeros((6, 25), np.float32), count=np.array(3))
+EXAMPLES = {"ann": 100, "bob": 2000, "cem": 700, "dan": 10_000}
+
+
+def changes(rounds=3, size=(6, 25)):
+    rng = np.random.default_rng(0)
+    drawn = {(name, round): rng.normal(size=size).astype(np.float32) for name in USERS for round in range(1, rounds + 1)}
+    return lambda name, round: drawn[name, round]
+
+
+def weighed(change, examples=EXAMPLES):
+    return lambda name: moving(change, examples[name])(name)
+
+
+def distance(one, other):
+    return np.abs(numpy_of(one.arrays)["w"] - numpy_of(other.arrays)["w"]).max()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("examples", [EXAMPLES, dict.fromkeys(USERS, 10_000)], ids=["weighted", "equal"])
+def test_without_sparsity_the_result_is_that_of_fedavg(tmp_path, scheme, examples):
+    trains = weighed(changes(), examples)
+    federation = Federation(tmp_path, trains)
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=3)
+    assert distance(result, fedavg({name: trains(name) for name in USERS}, START, rounds=3)) < 2e-6
+    assert [report.contributors for report in strategy.reports] == [USERS] * 3
+    assert result.train_metrics_clientapp[3] == MetricRecord({"contributors": 4})
+    assert numpy_of(result.arrays)["count"] == 3
+
+
+def test_all_may_weigh_the_same(tmp_path):
+    change = changes()
+    federation = Federation(tmp_path, weighed(change))
+    result = federation.strategy(sparsity=0.0, most_examples=0).start(federation.grid, START, num_rounds=1)
+    mean = np.mean([change(name, 1) for name in USERS], axis=0)
+    assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-6)
+
+
+def test_apps_name_their_weight_as_they_like(tmp_path):
+    def train(message, context):
+        metrics = MetricRecord({"patients": 10_000})
+        return RecordDict({"arrays": message.content["arrays"], "metrics": metrics})
+
+    federation = Federation(tmp_path, lambda name: train)
+    strategy = federation.strategy(weighted_by_key="patients", fraction_evaluate=0.0)
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert strategy.reports[0].contributors == USERS
+
+
+def test_a_torch_model_with_integer_buffers(tmp_path):
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    start = ArrayRecord(net.state_dict())
+
+    def trains(name):
+        def train(message, context):
+            state = message.content["arrays"].to_torch_state_dict()
+            for place, value in enumerate(state.values()):
+                value += place + len(name)
+            metrics = MetricRecord({"num-examples": EXAMPLES[name]})
+            return RecordDict({"arrays": ArrayRecord(state), "metrics": metrics})
+
+        return train
+
+    federation = Federation(tmp_path, trains)
+    result = federation.strategy(sparsity=0.0).start(federation.grid, start, num_rounds=2)
+    plain = numpy_of(fedavg({name: trains(name) for name in USERS}, start, rounds=2).arrays)
+    state = result.arrays.to_torch_state_dict()
+    net.load_state_dict(state)
+    assert state.pop("1.num_batches_tracked").item() == 0  # the server's own
+    for name, value in state.items():
+        assert value.dtype == torch.float32
+        assert value.numpy() == pytest.approx(plain[name], abs=2e-5)
+
+
+def held(federation, name):
+    (path,) = federation.homes[name].path.glob("runs/*/memory.npz")
+    with np.load(path) as kept:
+        return kept["held"], kept["sent"], kept["next"]
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "dphe"])
+def test_with_sparsity_all_that_was_sent_and_what_is_held_is_all_that_was_learned(tmp_path, scheme):
+    change, totals = changes(rounds=4), []
+    federation = Federation(tmp_path, moving(change, 10_000))
+    strategy = federation.strategy(scheme=scheme, sparsity=0.9)
+    with patch("blindsight.federated.flower.strategy.mean_change", lambda values: totals.append(values) or values[1:]):
+        strategy.start(federation.grid, START, num_rounds=4)
+    sent = np.sum(totals, axis=0)
+    learned = sum(change(name, round).ravel() for name in USERS for round in range(1, 5))
+    kept = sum(held(federation, name)[2] for name in USERS)  # once the last round is settled
+    assert sent[0] == pytest.approx(16)
+    assert (sent + kept)[1:] == pytest.approx(learned, abs=16 * 2**-20)
+    assert all(0 < np.count_nonzero(total) < 151 for total in totals)
+
+
+def test_with_sparsity_everything_arrives_in_the_end(tmp_path):
+    change = changes(rounds=1)
+    federation = Federation(tmp_path, moving(lambda name, round: change(name, 1) * (round == 1), 10_000))
+    result = federation.strategy(sparsity=0.5).start(federation.grid, START, num_rounds=8)
+    mean = np.mean([change(name, 1) for name in USERS], axis=0)
+    assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-5)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_user_that_is_gone_in_a_round_and_comes_back(tmp_path, scheme):
+    change = changes()
+    trains = moving(change, 10_000)
+    federation = Federation(tmp_path, trains)
+    bob = federation.node("bob")
+
+    def die(message, reply):
+        if reply.metadata.message_type != "train" or "arrays" not in message.content:
+            return reply
+        del federation.grid.nodes[2]
+        return None
+
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
+    first = strategy.configure_train
+    with patch.object(strategy, "configure_train", lambda number, *rest: (come_back(number), first(number, *rest))[1]):
+
+        def come_back(number):
+            bob.tamper = die if number == 2 else lambda message, reply: reply
+            federation.grid.nodes[2] = bob
+
+        result = strategy.start(federation.grid, START, num_rounds=3)
+    without = ("ann", "cem", "dan")
+    assert [report.contributors for report in strategy.reports] == [USERS, without, USERS]
+    assert "did not reply in time" in strategy.reports[1].refused["bob"]
+    expected = sum(
+        np.mean([change(name, round) for name in names], axis=0)
+        for round, names in ((1, USERS), (2, without), (3, USERS))
+    )
+    assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_round_with_too_few_users_leaves_the_model_and_the_next_goes_on(tmp_path, scheme, caplog):
+    change = changes()
+    federation = Federation(tmp_path, moving(change, 10_000))
+    away = {}
+
+    def evaluate(number, arrays):
+        if number == 1:
+            away.update({place: federation.grid.nodes.pop(place) for place in (1, 2)})
+        if number == 2:
+            federation.grid.nodes.update(away)
+
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=3, evaluate_fn=evaluate)
+    assert [report.contributors for report in strategy.reports] == [USERS, (), USERS]
+    assert strategy.reports[1].failure
+    assert "round 2 gives no sum" in caplog.text
+    expected = sum(np.mean([change(name, round) for name in USERS], axis=0) for round in (1, 3))
+    assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
+
+
+def garbage(contributions):
+    rng = np.random.default_rng(0)
+    return {
+        "random arrays": lambda reply: RecordDict({"arrays": model(w=rng.normal(size=(6, 25)))}),
+        "random bytes": lambda reply: pack("contribute", [rng.bytes(3000)]),
+        "missing parts": lambda reply: pack("contribute", []),
+        "too many parts": lambda reply: pack("contribute", [b"a", b"b"]),
+        "half of it": lambda reply: pack("contribute", [contributions["dan"][: len(contributions["dan"]) // 2]]),
+        "a bit flipped": lambda reply: pack("contribute", [flipped(contributions["dan"])]),
+        "another's": lambda reply: pack("contribute", [contributions["ann"]]),
+        "wrong dtype": lambda reply: RecordDict(
+            {"blindsight": reply["blindsight"], "blindsight-parts": model(**{"00": np.zeros(99)})}
+        ),
+        "nothing": lambda reply: RecordDict(),
+    }
+
+
+def flipped(data):
+    turned = bytearray(data)
+    turned[len(turned) // 2] ^= 1
+    return bytes(turned)
+
+
+@pytest.mark.parametrize("kind", list(garbage({})))
+@pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
+def test_garbage_from_a_user_changes_nothing_for_the_others(tmp_path, scheme, kind):
+    change, contributions = changes(), {}
+    federation = Federation(tmp_path, moving(change, 10_000))
+
+    def spoil(name):
+        def tamper(message, reply):
+            if "arrays" not in message.content or message.metadata.message_type != "train":
+                return reply
+            contributions[name] = reply.content["blindsight-parts"]["00"].data
+            return Message(garbage(contributions)[kind](reply.content), reply_to=message) if name == "dan" else reply
+
+        return tamper
+
+    for name in USERS:
+        federation.node(name).tamper = spoil(name)
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=1)
+    assert strategy.reports[0].contributors == USERS[:3]
+    assert strategy.reports[0].refused["dan"]
+    mean = np.mean([change(name, 1) for name in USERS[:3]], axis=0)
+    assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_late_reply_does_not_hold_up_the_round(tmp_path):
+    federation = Federation(tmp_path, moving(changes(), 10_000))
+    federation.node("dan").tamper = lambda message, reply: None if "arrays" in message.content else reply
+    strategy = federation.strategy()
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert strategy.reports[0].contributors == USERS[:3]
+
+
+def test_evaluations_go_to_users_alone(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    strategy = federation.strategy()
+    result = strategy.start(federation.grid, START, num_rounds=1)
+    asked = [message.metadata.dst_node_id for message in federation.grid.wire if is_evaluation(message)]
+    assert sorted(asked) == [1, 2, 3, 4]
+    assert result.evaluate_metrics_clientapp[1]["node"] == pytest.approx(2.5)
+
+
+def test_a_fraction_of_the_users_is_asked_to_evaluate(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    federation.strategy(fraction_evaluate=0.5).start(federation.grid, START, num_rounds=1)
+    asked = {message.metadata.dst_node_id for message in federation.grid.wire if is_evaluation(message)}
+    assert len(asked) == 2
+    assert GENERATOR not in asked
+
+
+def is_evaluation(message):
+    return message.metadata.message_type == "evaluate" and message.metadata.reply_to_message_id == ""
+
+
+def test_a_user_that_trusts_another_key_generator_does_not_take_part(tmp_path, caplog):
+    federation = Federation(tmp_path, moving(changes()))
+    other = make_home(tmp_path / "other", "key generator").identity.public.fingerprint
+    federation.node("dan").config["key-generator"] = other
+    strategy = federation.strategy()
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert strategy.reports[0].contributors == USERS[:3]
+    assert f"dan does not take part: the key generator of this run has the fingerprint {federation.pin}" in caplog.text
+    assert f"trust {other} alone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"schemes": "masks"}, "does not take part in block-dphe; it accepts masks"),
+        ({"minimum-users": 4}, "takes part in sums of 4 or more; got 3"),
+        ({"insecure": False}, "keys of full length only"),
+    ],
+)
+def test_a_user_that_insists_on_more_does_not_take_part(tmp_path, caplog, config, sentence):
+    federation = Federation(tmp_path, moving(changes()))
+    federation.node("dan").config.update(config)
+    strategy = federation.strategy()
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert strategy.reports[0].contributors == USERS[:3]
+    assert sentence in caplog.text
+
+
+def test_plain_sums_are_refused_unless_a_user_allows_them(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    for place in range(1, 5):
+        del federation.grid.nodes[place].config["schemes"]
+    with pytest.raises(PrivacyError, match="does not take part in plain"):
+        federation.strategy(scheme="plain").start(federation.grid, START, num_rounds=1)
+
+
+def test_without_enough_users_or_key_generator_the_run_does_not_begin(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    generator = federation.grid.nodes.pop(GENERATOR)
+    with pytest.raises(PrivacyError, match="The key generator is not there"):
+        federation.strategy().start(federation.grid, START)
+    federation.grid.nodes[GENERATOR] = generator
+    federation.grid.nodes[4].config["home"] = "/nowhere"
+    with pytest.raises(PrivacyError, match=r"3 of 4 users are there after 0.05 seconds. Node 4: cannot use /nowhere"):
+        federation.strategy().start(federation.grid, START)
+
+
+def test_a_strategy_may_start_again(tmp_path):
+    change = changes(rounds=1)
+    federation = Federation(tmp_path, moving(change, 10_000))
+    strategy = federation.strategy(sparsity=0.0)
+    first = strategy.start(federation.grid, START, num_rounds=1)
+    second = strategy.start(federation.grid, first.arrays, num_rounds=1)
+    assert numpy_of(second.arrays)["w"] == pytest.approx(2 * numpy_of(first.arrays)["w"], abs=1e-6)
+
+
+def test_the_key_generator_killed_in_a_round_costs_that_round_alone(tmp_path):
+    change = changes()
+    federation = Federation(tmp_path, moving(change, 10_000))
+    generator = federation.grid.nodes[GENERATOR]
+
+    def evaluate(number, arrays):
+        if number == 1:
+            del federation.grid.nodes[GENERATOR]
+        if number == 2:
+            federation.grid.nodes[GENERATOR + 1] = generator
+
+    strategy = federation.strategy(sparsity=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=3, evaluate_fn=evaluate)
+    assert [report.contributors for report in strategy.reports] == [USERS, (), USERS]
+    assert "the key generator did not answer" in strategy.reports[1].failure
+    expected = sum(np.mean([change(name, round) for name in USERS], axis=0) for round in (1, 3))
+    assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
+
+
+def test_users_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path):
+    federation = Federation(tmp_path, moving(changes(), 10_000))
+    terms = federation.strategy(largest=0.01)._terms("run", tuple(f"user {n}" for n in range(1000)), 10)
+    assert terms.sums.values(np.array(terms.sums.max_integer)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "sentence"),
+    [
+        ({"scheme": "bvf"}, UnknownNameError, "Did you mean 'bfv'"),
+        ({"minimum": 2}, InputError, "minimum must be in 3 ... 4"),
+        ({"users": 2}, InputError, "minimum must be in 3 ... 2"),
+        ({"sparsity": 1.0}, InputError, r"sparsity must be in \[0, 1\)"),
+        ({"most_examples": -1}, InputError, "examples are counted"),
+        ({"fraction_train": 0.5}, InputError, "all users that are there are asked to train"),
+        ({"min_available_nodes": 2}, InputError, "use `users`"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_once(tmp_path, settings, error, sentence):
+    federation = Federation(tmp_path, moving(changes()))
+    with pytest.raises(error, match=sentence):
+        federation.strategy(**settings)
+
+
+def test_a_model_without_floating_point_numbers_is_refused(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    with pytest.raises(InputError, match="nothing to learn"):
+        federation.strategy().start(federation.grid, model(w=np.arange(3)))
+
+
+def test_evaluation_before_training_is_refused(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    with pytest.raises(InputError, match="not set up yet"):
+        federation.strategy().configure_evaluate(1, START, RecordDict(), federation.grid)

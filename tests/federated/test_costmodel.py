@@ -1,0 +1,147 @@
+"""The cost model: it finds constants that are there, foretells bytes of rounds it has not seen, and adds up."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.federated.costmodel import (
+    FIGURES,
+    CostModel,
+    Hierarchy,
+    Network,
+    Setting,
+    Size,
+    aggregate_seconds,
+    aggregator_bytes,
+    calibrate,
+    fit,
+    measure,
+)
+from blindsight.federated.crowd import lattice_round, sparse_round
+from blindsight.learn.schemes.paillier import sparse_terms
+from blindsight.learn.sumterms import SumTerms
+
+MESSAGES = ("contribution", "request", "answer", "set-up message")
+SPARSE = Setting("block-dphe", key_bits=1024, density=0.2, insecure=True)
+DENSE = Setting("bfv")
+
+# One unit for each quantity that a figure depends on, so that sums can be followed by hand.
+UNITS = CostModel(
+    DENSE,
+    {
+        "encrypt": (1, 2),
+        "read": (1, 0),
+        "add": (0, 3),
+        "close": (5, 0, 1),
+        "decrypt": (7, 0.5, 2),
+        "contribution": (0, 10),
+        "request": (0, 1, 10),
+        "answer": (0, 0, 1),
+        "set-up message": (1, 1),
+    },
+)
+
+
+@given(
+    constants=st.lists(st.floats(1e-6, 1e3), min_size=2, max_size=2),
+    sizes=st.lists(st.floats(1, 1e6), min_size=2, max_size=5, unique=True).filter(lambda x: max(x) > 2 * min(x)),
+)
+@settings(deadline=None)
+def test_constants_that_are_there_are_found(constants: list[float], sizes: list[float]) -> None:
+    fixed, each = constants
+    found = fit([((1, size), fixed + each * size) for size in sizes])
+    for size in sizes:
+        assert found[0] + found[1] * size == pytest.approx(fixed + each * size, rel=1e-6)
+
+
+def test_no_cost_is_negative_and_small_figures_count_as_much_as_large_ones() -> None:
+    falling = fit([((1, 1), 10.0), ((1, 100), 1.0)])
+    assert min(falling) >= 0
+    # No line goes through all three; plain least squares would give 7.7 for the first.
+    fixed, each = fit([((1, 1), 1.0), ((1, 500), 520.0), ((1, 1000), 1000.0)])
+    assert fixed + each == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize("setting", [SPARSE, DENSE], ids=lambda setting: setting.scheme)
+def test_bytes_of_a_round_that_was_not_calibrated_are_foretold(setting: Setting) -> None:
+    owners, weights = 25, 1500 if setting is SPARSE else 9000
+    model = calibrate(setting, weights=3100 if setting is SPARSE else 20_000)
+    names = tuple(f"owner-{number}" for number in range(owners))
+    sums = SumTerms(run="another", users=names, dimension=weights, fraction_bits=8)
+    if setting is DENSE:
+        crowd = lattice_round(sums, lambda name: np.ones(weights))
+    else:
+        sparse = sparse_terms(sums, blocks=True, capacity=300, key_bits=1024, minimum_per_position=1, insecure=True)
+        blocks = [np.roll(np.arange(49) < 10, 2 * number) for number in range(owners)]
+        crowd = sparse_round(sparse, lambda name: np.repeat(blocks[names.index(name)], 31)[:weights])
+    size, found = measure(crowd)
+    predicted = model.predict(owners, weights)
+    assert tuple(predicted) == tuple(found) == FIGURES
+    assert size.sent == setting.size(owners, weights).sent
+    for message in MESSAGES:
+        assert predicted[message] == pytest.approx(found[message], rel=0.02)
+    assert all(predicted[figure] > 0 for figure in FIGURES)
+    assert aggregator_bytes(predicted) == pytest.approx(found["request"] + found["contribution"], rel=0.02)
+
+
+def test_independent_supports_cover_what_chance_leaves() -> None:
+    setting, rng = replace(SPARSE, density=0.1), np.random.default_rng(0)
+    size = setting.size(12, 31 * 400)
+    assert size.sent == 40
+    drawn = [
+        np.unique(np.concatenate([rng.choice(400, 40, replace=False) for _ in range(12)])).size for _ in range(300)
+    ]
+    # The mean of 300 rounds deviates by about 0.3 of 287 blocks; 5 are missed in less than one case of 10^40.
+    assert abs(np.mean(drawn) - size.opened) < 5
+
+
+def test_a_dense_round_has_as_many_ciphertexts_as_hold_the_weights() -> None:
+    assert DENSE.size(5, 4097) == Size(5, 4097, 2, 2)
+    assert replace(DENSE, slot_bits=40).size(5, 4097) == Size(5, 4097, 1, 1)
+
+
+def test_regions_a_root_and_shards_share_the_work() -> None:
+    weights = 4096 * 8  # eight ciphertexts
+    machines = Hierarchy(regions=4, shards=2).figures(UNITS, 100, weights)
+    assert machines == {
+        "region seconds": 25 * 3 * 8 + 5 + 8,
+        "region bytes": 25 * (80 + weights) + (25 + 80),
+        "root seconds": 4 * 3 * 8 + 5 + 8 + 100 * 0.5,
+        "root bytes": 4 * (25 + 80 + weights) + (100 + 80),
+        "shard seconds": 7 + 50 + 2 * 4,
+        "shard bytes": 100 + 40 + weights / 2,
+    }
+    alone = Hierarchy(regions=1, shards=1).figures(UNITS, 100, weights)
+    flat = UNITS.predict(100, weights)
+    assert alone["region seconds"] == aggregate_seconds(flat, 100) == 100 * 24 + 13
+    assert alone["shard seconds"] == flat["decrypt"]
+
+
+def test_wall_time_is_what_one_step_after_another_takes() -> None:
+    network = Network(cores=2, owner_bytes=10, server_bytes=100, latency=0.5, poll=1.5)
+    figures = UNITS.predict(3, 4096)
+    owner = 3 + 1 + (10 + 4096) / 10 + 3 * 2
+    aggregator = 3 * (10 + 4096) / 100 + (9 + 6) / 2
+    generator = 13 / 100 + (7 + 1.5 + 2) / 2
+    assert network.seconds(figures, 3) == pytest.approx(owner + aggregator + generator)
+    machines = {"region bytes": 200, "root bytes": 300, "shard bytes": 400} | dict.fromkeys(
+        ("region seconds", "root seconds", "shard seconds"), 4.0
+    )
+    assert network.regional_seconds(figures, machines) == pytest.approx(owner + 2 + 3 + 4 + 6)
+
+
+def test_nonsense_is_refused_with_a_sentence() -> None:
+    with pytest.raises(UnknownNameError, match="unknown scheme with a cost model 'masks'"):
+        Setting("masks")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"density must be in \(0, 1\]; got 0"):
+        Setting("bfv", density=0)
+    with pytest.raises(InputError, match="at least 3 owners and one weight; got 2 and 5"):
+        DENSE.size(2, 5)
+    with pytest.raises(InputError, match="regions of at least 3 owners"):
+        Hierarchy(regions=4, shards=1).figures(UNITS, 11, 100)
+    with pytest.raises(InputError, match="a weight for each shard"):
+        Hierarchy(regions=1, shards=101).figures(UNITS, 11, 100)
