@@ -13,7 +13,7 @@ from blindsight.federated.sums.messages import Call, Contribution
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import KEY_GENERATOR
-from tests.federated.village import DIMENSION, USERS, Gone, Village
+from tests.federated.village import DIMENSION, IMPATIENT, USERS, Gone, Village
 
 KEYED = ("dphe", "block-dphe", "bfv")
 
@@ -102,7 +102,7 @@ def test_a_key_generator_killed_at_any_point_of_the_set_up_opens_the_run_when_it
 @pytest.mark.parametrize("scheme", KEYED)
 def test_a_key_generator_that_is_away_is_waited_for_and_the_attempt_goes_on_later(tmp_path, scheme):
     village = Village(tmp_path)
-    server = village.open(scheme)
+    server = village.restarted(village.open(scheme), patience=IMPATIENT)
     village.draw(1)
     away = village.handlers.pop(KEY_GENERATOR)
     with pytest.raises(UnansweredError, match="did not answer"):
@@ -131,7 +131,7 @@ def test_an_answer_that_was_altered_on_its_way_is_asked_for_again(tmp_path, sche
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_whatever_is_lost_doubled_or_late_nothing_is_counted_twice_or_forgotten(tmp_path, scheme, seed):
     rng = np.random.default_rng(seed)
     village = Village(tmp_path, held=True)
@@ -153,27 +153,17 @@ def test_whatever_is_lost_doubled_or_late_nothing_is_counted_twice_or_forgotten(
 
     village.courier._transit, village.courier.back = transit, back
     moved = np.zeros(DIMENSION, dtype=np.int64)
-    for round in range(1, 9):
+    for round in range(1, 6):
         village.draw(round, whole=True)
-        moved += persistently(server, round).total
+        moved += server.play(round, ()).total
         if rng.random() < 0.5:
             server = village.restarted(server)
     village.courier._transit = village.courier.back = None
-    village.draw(9, whole=True)
-    result = server.play(9, ())
+    village.draw(6, whole=True)
+    result = server.play(6, ())
     assert result.contributors == USERS
     assert np.array_equal(moved + result.total, village.everything_learned(server))
     assert max(village.proposals.values()) == 1
-
-
-def persistently(server, round):
-    """Play a round, again if too few users got through, which is for the caller to decide."""
-    for _ in range(50):
-        try:
-            return server.play(round, ())
-        except (MessageError, PrivacyError):
-            continue
-    raise AssertionError("no round got through")
 
 
 def test_what_was_withheld_from_the_sum_is_held_by_those_who_sent_it(tmp_path):
@@ -281,13 +271,13 @@ def test_a_user_that_sends_rubbish_in_a_step_of_the_masks_drops_out_of_the_round
     result = server.play(1, ())
     assert result.contributors == (USERS if kind == "unmask" else ("ann", "cem", "dan"))
     assert np.array_equal(result.total, village.plain_sum(server, result.contributors))
-    assert "Blindsight message" in server.refused["bob"]
+    assert "less than a header" in server.refused["bob"]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_too_few_users_are_a_sentence_and_the_round_goes_on_when_they_are_back(tmp_path, scheme):
     village = Village(tmp_path)
-    server = village.open(scheme)
+    server = village.restarted(village.open(scheme), patience=IMPATIENT)
     village.draw(1)
     away = {name: village.handlers.pop(name) for name in ("bob", "cem")}
     with pytest.raises(PrivacyError, match="2 users"):

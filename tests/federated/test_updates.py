@@ -55,7 +55,8 @@ def test_all_that_was_sent_and_what_is_held_is_all_that_was_learned(seed, block,
         proposal = propose_update(change, number, memory, briefing)
         assert proposal.sent[0] == pytest.approx(number / 100)
         blocks = np.add.reduceat(proposal.sent != 0, np.arange(0, 31, block)) > 0
-        assert blocks.sum() <= max(1, int((1 - sparsity) * len(blocks) + 1e-9))
+        assert 2 <= blocks.sum() <= 1 + max(1, (1 - sparsity) * len(blocks))  # the weight's, and others
+        assert np.count_nonzero(proposal.sent) <= briefing.room(31)
         sent, memory = sent + proposal.sent, proposal.memory
     assert sent[1:] + memory.held[1:] == pytest.approx((examples / 100) @ changes)
 

@@ -25,7 +25,8 @@ from blindsight.learn.federation import Memory, Proposal
 
 USERS = ("ann", "bob", "cem", "dan")
 DIMENSION = 120
-PATIENCE = Patience(round=0.05, step=0.05, generator=0.05, pause=0.0)
+PATIENCE = Patience(generator=300.0, pause=0.0)  # nobody waits in one process: whoever can answer has answered
+IMPATIENT = Patience(generator=1e-9, pause=0.0)  # one try
 
 class Gone(BaseException):
     """A party was killed while it handled a message: no reply comes, and it is back for the next one."""
@@ -127,9 +128,11 @@ class Village:
         )
         return SumServer(run, carrier, PATIENCE)
 
-    def restarted(self, server: SumServer, courier: Courier | None = None) -> SumServer:
+    def restarted(
+        self, server: SumServer, courier: Courier | None = None, patience: Patience = PATIENCE
+    ) -> SumServer:
         """Return the server as a new process finds it on its disk."""
-        return SumServer(ServerRun.load(server.run.folder), courier or self.courier, PATIENCE)
+        return SumServer(ServerRun.load(server.run.folder), courier or self.courier, patience)
 
     def draw(self, seed: int, *, whole: bool = False) -> dict[str, np.ndarray]:
         """Let users learn something new; `whole` numbers are sent without rounding."""

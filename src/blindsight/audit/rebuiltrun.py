@@ -15,11 +15,11 @@ from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.errors import DataError, MessageError
 from blindsight.files import cache_folder
-from blindsight.learn.classifier import LARGEST_WEIGHT
 from blindsight.learn.dphe.messages import Contribution, Shard
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.federation import fraction_bits
 from blindsight.learn.labels import Classes
+from blindsight.learn.linear import LARGEST_WEIGHT
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.model import LinearModel
 from blindsight.learn.recording import RecordedRound

@@ -1,6 +1,6 @@
 """What a round takes when there are more owners than anyone has at hand: a cost model, calibrated on this machine.
 
-Nothing here is typed in. `calibrate` plays four small rounds with the real roles (`crowd`) and fits to each figure the
+No cost here is typed in. `calibrate` plays four small rounds with the real roles (`crowd`) and fits to each figure the
 quantities it must depend on, with costs that are never negative; `predict` applies them to a round of any size.
 `benchmarks/suites/scale_owners` sets predictions beside measurements.
 
@@ -84,7 +84,7 @@ class Setting:
     def per_ciphertext(self) -> int:
         """How many weights share a ciphertext."""
         if self.scheme == "bfv":
-            return bfv.PARAMETERS[0 if self.slot_bits <= 32 else 1].degree
+            return bfv.parameters_for(_largest_sum(self.slot_bits)).degree
         return SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots
 
     def size(self, owners: int, weights: int) -> Size:
@@ -171,9 +171,13 @@ def fit(rounds: Sequence[tuple[Sequence[float], float]]) -> tuple[float, ...]:
     return tuple((constants / scale).tolist())
 
 
+def _largest_sum(slot_bits: int) -> int:
+    return (1 << (slot_bits - 1)) - 1
+
+
 def _key(setting: Setting) -> privatekey.PrivateKey | bfv.SecretKey:
     if setting.scheme == "bfv":
-        return bfv.generate_keys(max_sum=(1 << (setting.slot_bits - 1)) - 1)
+        return bfv.generate_keys(max_sum=_largest_sum(setting.slot_bits))
     return privatekey.generate_keys(setting.key_bits, insecure=setting.insecure)
 
 
@@ -235,8 +239,9 @@ class Network:
     """The machines of a deployment: cores that work, bytes a second, seconds of a round trip, how often nodes ask.
 
     Wall time is one step after another: nothing is assumed to overlap but what different machines do side by side. A
-    server's line carries all that it receives and sends, its cores share its work. Owners and the key service are asked
-    three times a round, for a contribution, for the sum and to read it, and each time wait for their next poll.
+    server's line carries all that it receives and sends, and its cores share its work (today's aggregators use one). In a
+    round, nodes are asked three times, for a contribution, to open the sum and to read it; each time they wait for
+    their next poll.
     """
 
     cores: int = 8

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from blindsight.errors import InputError
 from blindsight.federated.lessons import Lesson
 from blindsight.federated.sums.runterms import RunTerms
-from blindsight.learn.classifier import LARGEST_WEIGHT
 from blindsight.learn.clustering import ClusterTraining
 from blindsight.learn.clusterlearner import ClusterLearner
 from blindsight.learn.federation import SLOT_BITS, fraction_bits
 from blindsight.learn.labels import Attributes, Classes, Labels
-from blindsight.learn.linear import LinearTraining
+from blindsight.learn.linear import LARGEST_WEIGHT, LinearTraining
 from blindsight.learn.linearlearner import LinearLearner
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.owners import check_pair, check_samples, speaking_of

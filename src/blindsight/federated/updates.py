@@ -3,7 +3,7 @@
 The first number of a vector is the owner's weight w, the others are w times its change of the model: their sums over
 owners give the weighted mean, and nobody sees an owner's weight.
 
-With `sparsity` only the largest blocks are sent (the first, with the weight, always), and the rest is remembered and
+With `sparsity` only the largest blocks are sent, besides the first with the weight, and the rest is remembered and
 sent later (`learn.sparsity`). Without, an owner remembers nothing: what misses a sum is learned anew from the next
 model, as in plain federated averaging.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.federation import Memory, Proposal
-from blindsight.learn.sparsity import top_blocks, top_entries
+from blindsight.learn.sparsity import top_blocks
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +49,14 @@ class Briefing:
         if self.block < 1 or self.most_examples < 0:
             raise InputError(f"a block has at least 1 number, and examples are counted; got {self}.")
 
+    def room(self, dimension: int) -> int:
+        """Return how many of so many numbers an owner sends.
+
+        >>> Briefing(sparsity=0.9, block=10).room(200)
+        20
+        """
+        return int(np.count_nonzero(_chosen(np.ones(dimension), self)))
+
     def to_bytes(self) -> bytes:
         """Return it as a message."""
         return encode(_BriefingMessage(**asdict(self)))
@@ -77,10 +85,9 @@ def propose_update(change: Floats, examples: float, memory: Memory, briefing: Br
     wanted = np.concatenate([[weight], weight * change])
     if memory.held is not None:
         wanted[1:] += memory.held[1:]
-    if not briefing.sparsity:
-        return Proposal(wanted, Memory(None, None))
     chosen = _chosen(wanted, briefing)
-    return Proposal(np.where(chosen, wanted, 0.0), Memory(np.where(chosen, 0.0, wanted), None))
+    held = np.where(chosen, 0.0, wanted) if briefing.sparsity else None
+    return Proposal(np.where(chosen, wanted, 0.0), Memory(held, None))
 
 
 def mean_change(values: Floats) -> Floats:
@@ -92,8 +99,9 @@ def mean_change(values: Floats) -> Floats:
 
 
 def _chosen(wanted: Floats, briefing: Briefing) -> NDArray[np.bool_]:
-    """Mark what is sent: the largest, and always the place of the weight."""
-    largest = wanted.copy()
-    largest[0] = np.sqrt(np.finfo(np.float64).max) / 2  # no block is longer than the one with the weight
-    keep = 1 - briefing.sparsity
-    return top_entries(largest, keep) if briefing.block == 1 else top_blocks(largest, briefing.block, keep)
+    """Mark what is sent: the block with the weight, and the largest of the others."""
+    if not briefing.sparsity:
+        return np.ones(wanted.shape, dtype=np.bool_)
+    first, others = wanted[: briefing.block], wanted[briefing.block :]
+    chosen = top_blocks(others, briefing.block, 1 - briefing.sparsity)
+    return np.concatenate([np.ones(first.shape, dtype=np.bool_), chosen])

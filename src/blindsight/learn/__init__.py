@@ -1,13 +1,17 @@
 """Learning together without showing anything: encrypted federated averaging, its mathematics and its baselines."""
 
-from blindsight.learn.aggregation import open_session
-from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.clustermodel import ClusterModel
-from blindsight.learn.comparison import compare
-from blindsight.learn.kmeans import FederatedKMeans
-from blindsight.learn.model import LinearModel
-from blindsight.learn.rounds import RoundReport
-from blindsight.learn.study import Study
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blindsight.learn.aggregation import open_session
+    from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.learn.clustermodel import ClusterModel
+    from blindsight.learn.comparison import compare
+    from blindsight.learn.kmeans import FederatedKMeans
+    from blindsight.learn.model import LinearModel
+    from blindsight.learn.rounds import RoundReport
+    from blindsight.learn.study import Study
 
 __all__ = [
     "ClusterModel",
@@ -19,3 +23,21 @@ __all__ = [
     "compare",
     "open_session",
 ]
+
+_HOMES = {
+    "ClusterModel": "blindsight.learn.clustermodel",
+    "FederatedClassifier": "blindsight.learn.classifier",
+    "FederatedKMeans": "blindsight.learn.kmeans",
+    "LinearModel": "blindsight.learn.model",
+    "RoundReport": "blindsight.learn.rounds",
+    "Study": "blindsight.learn.study",
+    "compare": "blindsight.learn.comparison",
+    "open_session": "blindsight.learn.aggregation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what was asked for when it is asked for: a node of a federation begins anew with every message."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

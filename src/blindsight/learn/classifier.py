@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from blindsight.errors import InputError
 from blindsight.learn.descent import Loss
 from blindsight.learn.labels import Attributes, Classes, Labels
-from blindsight.learn.linear import LinearTraining, Target, train
+from blindsight.learn.linear import LARGEST_WEIGHT, LinearTraining, Target, train
 from blindsight.learn.linearlearner import LinearLearner
 from blindsight.learn.linearmodel import Floats, Standardiser
 from blindsight.learn.model import LinearModel
@@ -38,9 +38,6 @@ from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of
 from blindsight.learn.rounds import Criterion
 from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Task, alone, play
 from blindsight.progress import Progress, silent
-
-LARGEST_WEIGHT = 64.0
-"""Weights of standardised features stay far below; the fixed point has room for it."""
 
 _FEW_PASSES, _MANY_PASSES = 3, 20
 

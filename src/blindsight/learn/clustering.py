@@ -32,7 +32,6 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import kmeans_plusplus
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.linearmodel import Array, Floats, check_features
@@ -89,6 +88,8 @@ def initial_centroids(X: ArrayLike, clusters: int, *, random_state: int | np.ran
     if not 1 <= clusters <= len(features):
         raise InputError(f"clusters must be in 1..{len(features)}, the public samples at hand; got {clusters}.")
     seed = int(science(random_state).integers(2**32))
+    from sklearn.cluster import kmeans_plusplus  # half a second, and owners never need it
+
     return np.asarray(kmeans_plusplus(features, clusters, random_state=seed)[0], dtype=np.float64)
 
 

@@ -44,6 +44,9 @@ Target = Literal["update", "classifier"]
 Sparsify = Literal["topk", "blocks", "strength", "none"]
 ClassWeight = Literal["equal", "balanced"]
 
+LARGEST_WEIGHT = 64.0
+"""Weights of standardised features stay far below; the fixed point has room for it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTraining:

@@ -85,5 +85,7 @@ class LocalGrid(Grid):
             with node.around():
                 reply = node.app(message, context)
         except Exception as error:
-            reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(error)}:<'{error}'>"), reply_to=message)
+            reply = Message(
+                Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(error)}:<'{error}'>"), reply_to=message
+            )
         return node.tamper(message, reply)

@@ -123,14 +123,19 @@ def records_on(wire):
 
 def floats_on(wire):
     """Return all floating-point arrays among messages, as bytes."""
-    arrays = [array for content in records_on(wire) for record in content.array_records.values() for array in record.values()]
+    arrays = [
+        array for content in records_on(wire) for record in content.array_records.values() for array in record.values()
+    ]
     return {array.numpy().tobytes() for array in arrays if array.dtype.startswith("float")}
 
 
 def bytes_on(wire):
     """Return all that travelled in arrays as one string of bytes."""
     return b"".join(
-        array.data for content in records_on(wire) for record in content.array_records.values() for array in record.values()
+        array.data
+        for content in records_on(wire)
+        for record in content.array_records.values()
+        for array in record.values()
     )
 
 

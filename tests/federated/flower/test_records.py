@@ -43,7 +43,9 @@ def damaged() -> dict[str, RecordDict]:
     good[6][PARTS] = ArrayRecord({"00": Array(np.zeros(2, np.uint8)), "0x": Array(np.zeros(2, np.uint8))})
     good[7][PARTS]["01"] = Array("uint8", (3,), "blindsight.bytes", b"cd")
     good[8][PARTS] = ConfigRecord()
-    named = dict(zip(("more parts", "too many", "no number", "no kind", "missing", "floats"), good.values(), strict=False))
+    named = dict(
+        zip(("more parts", "too many", "no number", "no kind", "missing", "floats"), good.values(), strict=False)
+    )
     named |= {"npy": good[6], "other length": good[7], "no arrays": good[8], "nothing": RecordDict()}
     return named
 

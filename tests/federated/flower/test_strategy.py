@@ -16,7 +16,9 @@ EXAMPLES = {"ann": 100, "bob": 2000, "cem": 700, "dan": 10_000}
 
 def changes(rounds=3, size=(6, 25)):
     rng = np.random.default_rng(0)
-    drawn = {(name, round): rng.normal(size=size).astype(np.float32) for name in USERS for round in range(1, rounds + 1)}
+    drawn = {
+        (name, round): rng.normal(size=size).astype(np.float32) for name in USERS for round in range(1, rounds + 1)
+    }
     return lambda name, round: drawn[name, round]
 
 

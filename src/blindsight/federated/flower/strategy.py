@@ -14,7 +14,7 @@ passed; one with too few contributions leaves the model as it is. Who contribute
 
 import secrets
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
+from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.flattening import flatten, unflatten
 from blindsight.federated.flower.gridcourier import GridCourier, envelope, read_reply
@@ -99,7 +100,8 @@ class EncryptedFedAvg(FedAvg):
         if not 3 <= minimum <= users:
             raise InputError(f"minimum must be in 3 ... {users}, the number of users; got {minimum}.")
         sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
-        self.briefing = Briefing(sparsity, 1, most_examples, self.weighted_by_key)
+        block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots if scheme == "block-dphe" else 1
+        self.briefing = Briefing(sparsity, block, most_examples, self.weighted_by_key)
         self.home = _server_home(home)
         self.members = members if isinstance(members, Members) else Members.read(Path(members).expanduser())
         self.members.check(self.home.identity.public)
@@ -110,6 +112,7 @@ class EncryptedFedAvg(FedAvg):
         self._begun: tuple[SumServer, GridCourier] | None = None
         self._arrays = ArrayRecord()
         self._asked: dict[int, str] = {}
+        self._failure = ""  # why the round could not begin
 
     def summary(self) -> None:
         """Log what is protected and how."""
@@ -123,11 +126,11 @@ class EncryptedFedAvg(FedAvg):
         if self._begun is None or server_round <= self._begun[0].run.progress.round:
             self._begun = self._set_up(grid, arrays)
         server, courier = self._begun
-        self._arrays, self._asked = arrays, {}
+        self._arrays, self._asked, self._failure = arrays, {}, ""
         try:
             calls = server.begin(server_round)
         except (MessageError, PrivacyError) as error:
-            log(WARNING, "configure_train: round %d cannot begin: %s", server_round, error)
+            self._failure = str(error)
             return []
         config["server-round"] = server_round
         messages = []
@@ -152,6 +155,8 @@ class EncryptedFedAvg(FedAvg):
                 server.take(name, reply)
                 heard.add(name)
         try:
+            if self._failure:
+                raise MessageError(self._failure)
             result = server.finish()
             moved = flatten(self._arrays) + mean_change(result.values)
         except (MessageError, PrivacyError) as error:
@@ -216,9 +221,7 @@ class EncryptedFedAvg(FedAvg):
         run, refused = open_run(self.home, courier, courier.identities(), terms, self.patience)
         for name, sentence in sorted(refused.items()):
             log(WARNING, "\t> %s does not take part: %s", name, sentence)
-        block = run.terms.paillier.slots if run.terms.sparse else 1
-        briefing = replace(self.briefing, block=block)
-        return SumServer(run, courier, self.patience, briefing=briefing.to_bytes()), courier
+        return SumServer(run, courier, self.patience, briefing=self.briefing.to_bytes()), courier
 
     def _terms(self, run: str, users: tuple[str, ...], dimension: int) -> RunTerms:
         return RunTerms(
@@ -229,7 +232,7 @@ class EncryptedFedAvg(FedAvg):
             fraction_bits=fraction_bits(len(users), max(self.largest, 1.0)),  # weights are at most 1
             slot_bits=SLOT_BITS,
             minimum=self.minimum,
-            capacity=max(1, round(dimension * (1 - self.briefing.sparsity))),
+            capacity=self.briefing.room(dimension),
             key_bits=self.key_bits,
             insecure=self.insecure,
         )

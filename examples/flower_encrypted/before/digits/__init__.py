@@ -1,0 +1,1 @@
+"""Five owners learn to read handwritten digits together."""
