@@ -8,14 +8,17 @@ OUT ?= out
 REQUIREMENTS := pyproject.toml constraints.txt
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test test-all check lock bench coverage reference clean
+.PHONY: help demo federated-demo test test-all test-faults check lock bench coverage reference clean
 
 help:  ## list the targets
 	@echo "Blindsight: learn from, search through and share images that nobody may see."
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.base  ## set up, run the whole story on bundled data, write out/report.html
 	$(BIN)/blindsight demo --out $(OUT)
+
+federated-demo: $(VENV)/.federated  ## five owners and a key generator learn over loopback: real processes, TLS, Flower
+	$(BIN)/python -m apps.federated.demo --out $(OUT)/federated
 
 test: $(VENV)/.all  ## set up with every extra; lint, types, import contract, fast tests
 	@$(MAKE) --no-print-directory check
@@ -26,6 +29,9 @@ test-all: $(VENV)/.all  ## the same with the slow tests
 	@$(MAKE) --no-print-directory check
 	@tools/browser.sh
 	@tools/test.sh $(BIN)/python -m "slow or not slow"
+
+test-faults: $(VENV)/.all  ## kill parties of a real deployment over loopback: the short part of its slow tests
+	$(BIN)/python -m pytest -m slow tests/federated/faults/test_faults_short.py
 
 check: $(VENV)/.all  ## lint, types, import contract, lock file, generated reference
 	$(BIN)/ruff check .
@@ -61,7 +67,12 @@ $(VENV)/.base: $(REQUIREMENTS) | $(BIN)/python
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
+$(VENV)/.federated: $(REQUIREMENTS) | $(BIN)/python
+	@echo "Installing Blindsight with Flower into $(VENV) ..."
+	$(PIP_INSTALL) --editable '.[federated,he]'
+	@touch $@ $(VENV)/.base
+
 $(VENV)/.all: $(REQUIREMENTS) | $(BIN)/python
 	@echo "Installing Blindsight with every extra into $(VENV) (about 2 GB) ..."
 	$(PIP_INSTALL) --editable '.[all,dev]'
-	@touch $@ $(VENV)/.base
+	@touch $@ $(VENV)/.base $(VENV)/.federated

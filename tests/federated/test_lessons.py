@@ -113,7 +113,7 @@ def test_arrays_that_do_not_fit_are_refused(change):
 
 
 @settings(deadline=None, max_examples=60)
-@given(arrays(st.sampled_from(["<f4", "<f8", "<i8", "|i1", "|b1", "<U3"]), array_shapes(min_dims=0, min_side=0), ))
+@given(arrays(st.sampled_from(["<f4", "<f8", "<i8", "|i1", "|b1", "<U3"]), array_shapes(min_dims=0, min_side=0)))
 def test_arrays_arrive_as_they_were_sent(array):
     for sent in (array, np.asfortranarray(array)):
         arrived = unpack_arrays(pack_arrays({"it": sent}))["it"]

@@ -16,7 +16,8 @@ from blindsight.federated.sharing.joining import JOIN, OwnTerms, SharingDesk
 from blindsight.federated.sharing.messages import EXCHANGE
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.federated.teaching import learn
-from blindsight_federated.data import read_features, read_pair
+
+from .data import read_features, read_pair
 
 app = ClientApp()
 

@@ -21,8 +21,9 @@ from blindsight.files import atomic_writer
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.model import LinearModel
 from blindsight.rng import science
-from blindsight_federated.data import read_features, read_pair
-from blindsight_federated.settings import Settings
+
+from .data import read_features, read_pair
+from .settings import Settings
 
 
 def learn_encrypted(grid: Grid, settings: Settings) -> None:

@@ -23,8 +23,9 @@ from blindsight.learn.selective.terms import SelectiveTerms
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline.line import Photos
 from blindsight.learn.timeline.play import train_initial
-from blindsight_federated.data import read_pair
-from blindsight_federated.settings import Settings
+
+from .data import read_pair
+from .settings import Settings
 
 ORDERS = ("synchronous", "asynchronous")
 _FIRST_EPOCHS = 20

@@ -6,9 +6,10 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from blindsight.errors import UnknownNameError
-from blindsight_federated.encrypted import learn_encrypted
-from blindsight_federated.selective import learn_selectively
-from blindsight_federated.settings import Settings
+
+from .encrypted import learn_encrypted
+from .selective import learn_selectively
+from .settings import Settings
 
 app = ServerApp()
 
