@@ -1,4 +1,4 @@
-"""A round in regions below a root, with real ciphertexts in one process, and what the cost model says of it."""
+"""A round in regions below a root, with real ciphertexts in one process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.methods.rounds import FRACTION_BITS, Clock, Round
 from blindsight.crypto import bfv, privatekey
 from blindsight.crypto.signing import SigningKey
-from blindsight.federated.costmodel import Hierarchy, Scheme, Setting, calibrate
+from blindsight.federated.costmodel import Scheme
 from blindsight.federated.hierarchy import LatticeRoot, Region, Root, SparseRoot, regional_setup
 from blindsight.learn.dphe import Aggregator, set_up
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
@@ -28,7 +28,6 @@ class RegionsAnswer(TypedDict):
 
     total: NDArray[np.float64]
     measured: dict[str, float]
-    predicted: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,8 @@ def run(given: Round, *, seed: int, scheme: Scheme, regions: int) -> RegionsAnsw
     with clock("shard seconds"):
         answer = parties.answer(request)
     clock.seconds["region seconds"] /= regions
-    setting = Setting(scheme, key_bits=given.key_bits, density=given.capacity / given.weights, insecure=given.insecure)
-    model = calibrate(setting, weights=given.weights)
-    predicted = Hierarchy(regions, shards=1).figures(model, len(given.users), given.weights)
-    return RegionsAnswer(
-        total=parties.users[given.users[0]].read(answer, 0).values,
-        measured=dict(clock.seconds),
-        predicted={name: predicted[name] for name in clock.seconds},
-    )
+    total = parties.users[given.users[0]].read(answer, 0).values
+    return RegionsAnswer(total=total, measured=dict(clock.seconds))
 
 
 def _sparse(sums: SumTerms, given: Round, groups: Mapping[str, tuple[str, ...]]) -> _Run:

@@ -1,7 +1,4 @@
-"""A round of very many owners in a process of its own, one owner at a time, and what the cost model says of it.
-
-The model is calibrated in the same process, after the round: on 3 to 60 owners, whatever the round has.
-"""
+"""A round of very many owners in a process of its own, one owner at a time."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -13,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.machine import measured
 from benchmarks.methods.rounds import FRACTION_BITS, Round
 from blindsight.crypto import bfv, privatekey
-from blindsight.federated.costmodel import Scheme, Setting, calibrate, measure
+from blindsight.federated.costmodel import Scheme, measure
 from blindsight.federated.crowd import CrowdRound, lattice_round, sparse_round
 from blindsight.learn.dphe.terms import KEY_GENERATOR
 from blindsight.learn.schemes.paillier import sparse_terms
@@ -21,7 +18,7 @@ from blindsight.learn.sumterms import SumTerms
 
 
 class ScaleAnswer(TypedDict):
-    """The exact sum, and what the round took: figures of `costmodel` as measured and as predicted, others as measured.
+    """The exact sum, and what the round took: the figures of `costmodel`.
 
     `setup` are CPU seconds: of one owner, and of the key generator for all owners (without making its key). `seconds`
     are those of all parties in the round.
@@ -29,7 +26,6 @@ class ScaleAnswer(TypedDict):
 
     total: NDArray[np.float64]
     measured: dict[str, float]
-    predicted: dict[str, float]
     setup: tuple[float, float]
     seconds: float
     peak_bytes: int
@@ -42,14 +38,12 @@ def run(given: Round, *, seed: int, scheme: Scheme) -> ScaleAnswer:
 
 
 def _run(given: Round, scheme: Scheme) -> ScaleAnswer:
-    setting = Setting(scheme, key_bits=given.key_bits, density=given.capacity / given.weights, insecure=given.insecure)
     with measured() as memory:
         crowd = _play(given, scheme)
     owners, figures = crowd.cost.users, measure(crowd)[1]
     return ScaleAnswer(
         total=np.ldexp(crowd.integers.astype(np.float64), -FRACTION_BITS),
         measured=figures,
-        predicted=calibrate(setting, weights=given.weights).predict(len(owners), given.weights),
         setup=(
             sum(crowd.setup.seconds(party=owner) for owner in owners) / len(owners),
             crowd.setup.seconds(party=KEY_GENERATOR),

@@ -69,7 +69,7 @@ def test_no_cost_is_negative_and_small_figures_count_as_much_as_large_ones() -> 
 @pytest.mark.parametrize("setting", [SPARSE, DENSE], ids=lambda setting: setting.scheme)
 def test_bytes_of_a_round_that_was_not_calibrated_are_foretold(setting: Setting) -> None:
     owners, weights = 25, 1500 if setting is SPARSE else 9000
-    model = calibrate(setting, weights=3100 if setting is SPARSE else 20_000)
+    model = calibrate(setting, weights=3100 if setting is SPARSE else 20_000, repeats=1)
     names = tuple(f"owner-{number}" for number in range(owners))
     sums = SumTerms(run="another", users=names, dimension=weights, fraction_bits=8)
     if setting is DENSE:

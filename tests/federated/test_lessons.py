@@ -33,10 +33,14 @@ def lessons():
 def test_a_lesson_arrives_as_it_was_sent(kind):
     lesson = lessons()[kind]
     arrived = Lesson.from_bytes(lesson.to_bytes())
-    assert arrived.training == lesson.training and arrived.shape == lesson.shape and arrived.kind == lesson.kind
-    assert arrived.public.dtype == np.float32 and np.array_equal(arrived.public, lesson.public)
+    assert arrived.training == lesson.training
+    assert arrived.shape == lesson.shape
+    assert arrived.kind == lesson.kind
+    assert arrived.public.dtype == np.float32
+    assert np.array_equal(arrived.public, lesson.public)
     assert np.array_equal(arrived.standardiser.mean, lesson.standardiser.mean)
-    assert type(arrived.labels) is type(lesson.labels) and arrived.to_bytes() == lesson.to_bytes()
+    assert type(arrived.labels) is type(lesson.labels)
+    assert arrived.to_bytes() == lesson.to_bytes()
 
 
 @settings(deadline=None, max_examples=60)
@@ -61,7 +65,9 @@ def forged(document=None, **changes):
         "signs": lesson.signs,
     } | changes
     text = whole if isinstance(whole, bytes) else json.dumps(whole).encode()
-    return encode(_LessonMessage(text, pack_arrays({name: array for name, array in content.items() if array is not None})))
+    return encode(
+        _LessonMessage(text, pack_arrays({name: array for name, array in content.items() if array is not None}))
+    )
 
 
 def test_the_forgery_of_these_tests_would_pass():
@@ -117,8 +123,11 @@ def test_arrays_that_do_not_fit_are_refused(change):
 def test_arrays_arrive_as_they_were_sent(array):
     for sent in (array, np.asfortranarray(array)):
         arrived = unpack_arrays(pack_arrays({"it": sent}))["it"]
-        assert arrived.dtype == sent.dtype and arrived.shape == sent.shape and arrived.tobytes() == sent.tobytes()
-        assert arrived.flags.aligned and arrived.flags.writeable
+        assert arrived.dtype == sent.dtype
+        assert arrived.shape == sent.shape
+        assert arrived.tobytes() == sent.tobytes()
+        assert arrived.flags.aligned
+        assert arrived.flags.writeable
         assert sent.ndim < 2 or arrived.flags.f_contiguous == sent.flags.f_contiguous
 
 

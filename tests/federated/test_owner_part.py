@@ -1,7 +1,10 @@
 """An owner is called twice, late, for another round, by somebody confused: it answers an attempt in one way or not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tests.federated.village import DIMENSION, USERS, Village
 
 from blindsight.arrayfile import write_arrays
 from blindsight.crypto.wire import decode
@@ -10,7 +13,6 @@ from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.federation import Memory, Proposal
-from tests.federated.village import DIMENSION, USERS, Village
 
 
 @pytest.fixture
@@ -68,8 +70,6 @@ def test_a_late_call_is_refused_and_changes_nothing(village, scheme):
     ],
 )
 def test_a_call_out_of_order_is_refused_and_changes_nothing(village, change):
-    from dataclasses import replace
-
     server, calls, _ = played(village, "block-dphe")
     before = memory_file(village, server).read_bytes()
     with pytest.raises(MessageError):
@@ -79,8 +79,6 @@ def test_a_call_out_of_order_is_refused_and_changes_nothing(village, change):
 
 @pytest.mark.parametrize("scheme", ["dphe", "block-dphe", "bfv", "masks"])
 def test_an_answer_of_another_attempt_run_or_author_settles_nothing(village, scheme):
-    from dataclasses import replace
-
     server, calls, replies = played(village, scheme, rounds=3)
     settling = replace(calls[-1], round=4, attempt=3, settles=2)
     before = memory_file(village, server).read_bytes()
@@ -146,7 +144,7 @@ def test_a_memory_that_was_altered_is_refused(village):
 
 
 def test_nothing_of_what_an_owner_remembers_is_shown(village):
-    server, calls, _ = played(village, "plain")
+    server, _, _ = played(village, "plain")
     part = OwnerPart(village.user_desk("bob").end(server.terms.run))
     shown = repr(part._load()) + repr(part._load().pending) + repr(part)
     assert "array" not in shown

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.federated.village import PATIENCE, Village
 
 import blindsight.files
 from blindsight.federated.courier import Courier, Reply
@@ -13,7 +14,6 @@ from blindsight.federated.sums.server import SumServer
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.storage import MessageJournal
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.village import PATIENCE, Village
 
 
 class Killed(BaseException):
@@ -110,7 +110,8 @@ def test_a_server_killed_anywhere_in_a_round_goes_on_and_no_sum_is_wrong(tmp_pat
         # Whoever did not get in (it came too late for the sum that was asked for) has kept it for the next round.
         if result.contributors == village.users:
             assert np.array_equal(moved, village.everything_learned(server))
-    assert 15 < round < 1000 and result.contributors == village.users
+    assert 15 < round < 1000
+    assert result.contributors == village.users
     assert np.array_equal(moved, village.everything_learned(server))
 
 
@@ -122,7 +123,8 @@ def test_a_server_killed_after_a_round_but_before_using_its_sum_gets_the_same_su
     first = server.play(1, ())
     del village.handlers[KEY_GENERATOR], village.handlers["ann"]
     again = village.restarted(server).play(1, ())
-    assert again.contributors == first.contributors and np.array_equal(again.total, first.total)
+    assert again.contributors == first.contributors
+    assert np.array_equal(again.total, first.total)
     assert all(count == 1 for count in village.proposals.values())
 
 
@@ -141,7 +143,8 @@ def test_a_server_killed_anywhere_in_the_set_up_can_be_started_again(tmp_path, f
             break
     fuse.left = None
     found = find_run(home, label)
-    assert found is not None and point > 8
+    assert found is not None
+    assert point > 8
     server = SumServer(found, village.courier, PATIENCE)
     village.draw(1)
     assert np.array_equal(server.play(1, ()).total, village.plain_sum(server, village.users))

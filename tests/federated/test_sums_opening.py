@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.federated.village import DIMENSION, IMPATIENT, PATIENCE, USERS, Village
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
@@ -17,10 +18,9 @@ from blindsight.federated.sums.messages import Enrolment, Opening, RunTermsMessa
 from blindsight.federated.sums.opening import open_run, wait_for_users
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.server import Patience
-from blindsight.federated.sums.userdesk import ENROLMENT
+from blindsight.federated.sums.userdesk import ENROLMENT, UserDesk
 from blindsight.learn.dphe.messages import Enrolment as DpheEnrolment
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.village import DIMENSION, IMPATIENT, PATIENCE, USERS, Village
 
 KEYED = ("dphe", "block-dphe", "bfv", "masks")
 
@@ -55,8 +55,6 @@ class TestWhatAUserRefuses:
         assert set(village.homes["ann"].path.rglob("*")) == before
 
     def test_plain_unless_told_otherwise(self, village):
-        from blindsight.federated.sums.userdesk import UserDesk
-
         desk = UserDesk(village.homes["ann"], village.pin)
         with pytest.raises(PrivacyError, match="plain"):
             desk.handle("enrol", (terms_of(village, "plain").to_bytes(), b""))
@@ -70,14 +68,15 @@ class TestWhatAUserRefuses:
         other = village.homes["dan"].identity.public
         with pytest.raises(PrivacyError, match="alone") as error:
             village.user_desk("ann").handle("enrol", (terms_of(village).to_bytes(), other.to_bytes()))
-        assert village.pin in str(error.value) and other.fingerprint in str(error.value)
+        assert village.pin in str(error.value)
+        assert other.fingerprint in str(error.value)
 
     def test_other_terms_for_a_run_it_has_joined(self, village):
         enrol(village, "ann", terms_of(village))
         with pytest.raises(MessageError, match="other terms"):
             enrol(village, "ann", terms_of(village, minimum=4))
 
-    @pytest.mark.parametrize("part", [b"", b"\xff", "somewhere".encode()])
+    @pytest.mark.parametrize("part", [b"", b"\xff", b"somewhere"])
     def test_a_set_up_of_a_run_it_has_not_joined_and_makes_no_folder_for_it(self, village, part):
         with pytest.raises(MessageError):
             village.user_desk("ann").handle("set-up", (part, b"", b""))
@@ -103,7 +102,8 @@ def test_an_enrolment_asked_for_again_says_the_same(village, scheme):
     letters = [enrol(village, "ann", terms) for _ in range(2)]
     sender = village.homes["ann"].identity.public
     first, again = (generator.read(letter, sender=sender, purpose=ENROLMENT, run="run1") for letter in letters)
-    assert first == again and decode(first, Enrolment).terms == terms.digest
+    assert first == again
+    assert decode(first, Enrolment).terms == terms.digest
 
 
 class TestOneBadUserDoesNotStopTheRest:
@@ -112,7 +112,8 @@ class TestOneBadUserDoesNotStopTheRest:
     def test_garbage_in_place_of_an_enrolment(self, village, scheme, letter):
         village.courier.back = lambda name, kind, parts: (letter,) if (name, kind) == ("bob", "enrol") else parts
         server = village.open(scheme)
-        assert server.terms.users == ("ann", "cem", "dan") and set(village.refused) == {"bob"}
+        assert server.terms.users == ("ann", "cem", "dan")
+        assert set(village.refused) == {"bob"}
 
     def test_anothers_enrolment(self, village):
         sent = {}

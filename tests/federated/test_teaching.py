@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.federated.village import PATIENCE, USERS, Village
 
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.courses import CourseSettings, classifier_course, cluster_course
@@ -12,7 +13,6 @@ from blindsight.federated.teaching import learn, teach
 from blindsight.learn import FederatedClassifier, FederatedKMeans
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.rng import science
-from tests.federated.village import PATIENCE, USERS, Village
 
 SCHEMES = ("block-dphe", "bfv", "masks", "plain")
 ROUNDS, SEED = 3, int(science(0).integers(2**63))
@@ -64,7 +64,9 @@ def classifier(scheme, public, validation, data, **others):
 
 
 def course_for(scheme, public, validation, **others):
-    return classifier_course(public, validation, len(USERS), CourseSettings(scheme=scheme, ridge=0.1, **COMMON, **others))
+    return classifier_course(
+        public, validation, len(USERS), CourseSettings(scheme=scheme, ridge=0.1, **COMMON, **others)
+    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -132,9 +134,11 @@ def test_a_run_interrupted_and_resumed_ends_with_the_same_model(tmp_path, scheme
         object.__setattr__(course.learner, "combine", combine)
     server = school.server(school.restarted(server).run, course)
     taught = teach(course, server, rounds=ROUNDS, seed=SEED)
-    assert np.array_equal(taught.shared, expected.model_.weights) and len(taught.laps) == ROUNDS
+    assert np.array_equal(taught.shared, expected.model_.weights)
+    assert len(taught.laps) == ROUNDS
     again = teach(course, server, rounds=ROUNDS, seed=SEED)
-    assert np.array_equal(again.shared, taught.shared) and again.laps == taught.laps
+    assert np.array_equal(again.shared, taught.shared)
+    assert again.laps == taught.laps
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -208,7 +212,7 @@ def test_a_run_that_was_begun_with_other_data_is_not_continued(tmp_path):
 
 @pytest.mark.parametrize("clusters", [0, 31])
 def test_clusters_are_as_many_as_public_samples_at_most(clusters):
-    with pytest.raises(InputError, match="clusters must be in 1 ... 30"):
+    with pytest.raises(InputError, match=r"clusters must be in 1 \.\.\. 30"):
         cluster_course(pictures(10)[0], None, CourseSettings(clusters=clusters, **COMMON))
 
 

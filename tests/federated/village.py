@@ -28,6 +28,7 @@ DIMENSION = 120
 PATIENCE = Patience(generator=300.0, pause=0.0)  # nobody waits in one process: whoever can answer has answered
 IMPATIENT = Patience(generator=1e-9, pause=0.0)  # one try
 
+
 class Gone(BaseException):
     """A party was killed while it handled a message: no reply comes, and it is back for the next one."""
 
@@ -128,9 +129,7 @@ class Village:
         )
         return SumServer(run, carrier, PATIENCE)
 
-    def restarted(
-        self, server: SumServer, courier: Courier | None = None, patience: Patience = PATIENCE
-    ) -> SumServer:
+    def restarted(self, server: SumServer, courier: Courier | None = None, patience: Patience = PATIENCE) -> SumServer:
         """Return the server as a new process finds it on its disk."""
         return SumServer(ServerRun.load(server.run.folder), courier or self.courier, patience)
 

@@ -1,6 +1,7 @@
 """Encrypted learning on the server: wait for users, set up or resume the run, play its rounds, keep the model."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from logging import INFO, WARNING
 from pathlib import Path
@@ -12,6 +13,7 @@ from blindsight.errors import InputError
 from blindsight.federated.courses import Course, CourseSettings, classifier_course, cluster_course
 from blindsight.federated.flower.gridcourier import GridCourier
 from blindsight.federated.home import Home
+from blindsight.federated.metered import Errand, MeteredCourier
 from blindsight.federated.statements import statement_of
 from blindsight.federated.sums.opening import find_run, label_run, open_run, wait_for_users
 from blindsight.federated.sums.server import SumServer
@@ -38,12 +40,18 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
         log(INFO, "The run %r goes on after attempt %d.", settings.text("label"), run.progress.attempt)
         _check_terms(run, course, settings)
     seed = int(science(settings.whole("seed")).integers(2**63))  # as learning in one process draws it
-    server = SumServer(run, courier, settings.patience(), seed=seed, briefing=course.lesson.to_bytes())
-    taught = teach(course, server, rounds=settings.whole("rounds"), seed=seed, on_lap=_tell)
+    meter, errands = MeteredCourier(courier), dict[int, dict[str, Errand]]()
+    server = SumServer(run, meter, settings.patience(), seed=seed, briefing=course.lesson.to_bytes())
+
+    def on_lap(lap: Lap) -> None:
+        errands[lap.round] = meter.take()
+        _tell(lap)
+
+    taught = teach(course, server, rounds=settings.whole("rounds"), seed=seed, on_lap=on_lap)
     for node, sentence in courier.directory.refused.items():
         log(WARNING, "Node %d is not let in: %s", node, sentence)
     if settings.text("out"):
-        _write(settings.path("out"), course, run, taught)
+        _write(settings.path("out"), course, run, taught, errands)
 
 
 def _course(settings: Settings) -> Course:
@@ -104,8 +112,10 @@ def _tell(lap: Lap) -> None:
         log(WARNING, "Round %d: %s is not in the sum: %s", lap.round, name, sentence)
 
 
-def _write(folder: Path, course: Course, run: ServerRun, taught: Taught) -> None:
-    """Write the model, and what there is to say about how it was learned."""
+def _write(
+    folder: Path, course: Course, run: ServerRun, taught: Taught, errands: Mapping[int, Mapping[str, Errand]]
+) -> None:
+    """Write the model, and what there is to say about how it was learned; of `errands`, what this process ran."""
     folder.mkdir(parents=True, exist_ok=True)
     standardiser, labels = course.lesson.standardiser, course.lesson.labels
     if labels is None:
@@ -118,6 +128,7 @@ def _write(folder: Path, course: Course, run: ServerRun, taught: Taught) -> None
         "weights": run.terms.dimension,
         "first score": taught.first_score,
         "rounds": [asdict(lap) for lap in taught.laps],
+        "errands": {lap: {kind: asdict(errand) for kind, errand in kinds.items()} for lap, kinds in errands.items()},
         "statement": statement_of(run.terms, len(taught.laps)).to_dict(),
     }
     with atomic_writer(folder / "report.json") as stream:

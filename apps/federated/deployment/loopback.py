@@ -132,6 +132,10 @@ class Loopback:
         """Kill a node and all it started (SIGKILL), as if its machine had lost its power."""
         self._service(name).kill()
 
+    def stop(self, name: str) -> None:
+        """Stop a node in peace: it signs itself off."""
+        self._service(name).stop()
+
     def start(self, name: str) -> None:
         """Start a node again with the same key, and wait until the SuperLink accepted it.
 

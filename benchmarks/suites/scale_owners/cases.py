@@ -1,6 +1,7 @@
 """What is measured: the same round with ever more owners, and what the model says of rounds that are too large."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Problem, Settings, Task
 from benchmarks.methods.rounds import Round
-from benchmarks.methods.scale_plan import Plan, PlanAnswer
+from benchmarks.methods.scale_model import ModelAnswer, Question
 from benchmarks.methods.scale_regions import RegionsAnswer
 from benchmarks.methods.scale_round import ScaleAnswer
 from blindsight.crypto.encoding import SlotPacking
@@ -83,12 +84,22 @@ def quick_cases() -> list[Case]:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Pose each case, and the plan."""
+    """Pose each case, and ask the model about all of them and about more owners."""
     cases = quick_cases() if settings.quick else full_cases()
-    plan = Plan(PLANNED, cases[0].weights, cases[0].key_bits)
-    text = f"{plan.weights:,} weights; regions of {plan.region:,} owners, {plan.shards} shards of the key service."
     rounds = [Task(case.dataset, case.description, partial(_pose, case), (case.method,)) for case in cases]
-    return [*rounds, Task(f"plan-{plan.weights}-weights", text, partial(_pose_plan, plan), ("plan",))]
+    asked = question(cases)
+    text = (
+        f"the model's answers for {asked.weights:,} weights; the plan has regions of {asked.region:,} owners and "
+        f"{asked.shards} shards of the key service."
+    )
+    return [*rounds, Task(f"model-{asked.weights}-weights", text, partial(_pose_model, asked), ("model",))]
+
+
+def question(cases: Sequence[Case]) -> Question:
+    """Return what the model is asked, to stand beside these cases."""
+    owners = {case.owners: None for case in cases if not case.regions}
+    (regional,) = {case.owners for case in cases if case.regions}
+    return Question(cases[0].weights, cases[0].key_bits, DENSITY, tuple(owners), (regional, REGIONS), PLANNED)
 
 
 def _pose(case: Case, seed: int) -> Problem:
@@ -107,19 +118,21 @@ def score(truth: NDArray[np.float64], answer: ScaleAnswer) -> dict[str, float]:
 
 
 def score_regions(truth: NDArray[np.float64], answer: ScaleAnswer | RegionsAnswer) -> dict[str, float]:
-    """Return what was measured and predicted, after a check that the sum is exact."""
+    """Return what was measured, after a check that the sum is exact."""
     if not np.array_equal(answer["total"], truth):
         raise InputError("the sum is not that of the owners' updates.")
-    kinds = (("measured", answer["measured"]), ("predicted", answer["predicted"]))
-    return {f"{kind}/{name}": value for kind, found in kinds for name, value in found.items()}
+    return {f"measured/{name}": value for name, value in answer["measured"].items()}
 
 
-def _pose_plan(plan: Plan, seed: int) -> Problem:
-    return Problem(plan, partial(score_plan, plan))
+def _pose_model(asked: Question, seed: int) -> Problem:
+    return Problem(asked, partial(score_model, asked))
 
 
-def score_plan(plan: Plan, answer: PlanAnswer) -> dict[str, float]:
-    """Return all predictions by number of owners."""
-    if tuple(answer["figures"]) != plan.owners:
-        raise InputError(f"a plan is for {plan.owners} owners; got {tuple(answer['figures'])}.")
-    return {f"{owners}/{name}": value for owners, some in answer["figures"].items() for name, value in some.items()}
+def score_model(asked: Question, answer: ModelAnswer) -> dict[str, float]:
+    """Return all predictions: "round/<owners>/...", "regional/..." and "plan/<owners>/..."."""
+    if (tuple(answer["rounds"]), tuple(answer["planned"])) != (asked.rounds, asked.planned):
+        raise InputError(f"the model was asked about {asked.rounds} and {asked.planned} owners and answers otherwise.")
+    found = {"regional": answer["regional"]}
+    found |= {f"round/{owners}": figures for owners, figures in answer["rounds"].items()}
+    found |= {f"plan/{owners}": figures for owners, figures in answer["planned"].items()}
+    return {f"{about}/{name}": value for about, figures in found.items() for name, value in figures.items()}

@@ -1,6 +1,7 @@
 """The tables: whether the targets are met, what a round costs, what was predicted, and the plan for more owners."""
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 
 from benchmarks.results import Result
 from benchmarks.suites.hash_tables.relations import verdict
@@ -9,6 +10,7 @@ from benchmarks.table import Cell, Grid
 from blindsight.federated.costmodel import aggregate_seconds
 
 MOST_MEGABYTES, MOST_GROWTH = 4000.0, 1.2
+_MEASURED_BITS = 32  # of a slot, in every round that is measured
 _SECONDS = ("encrypt", "read", "aggregate", "decrypt")
 _MESSAGES = ("contribution", "request", "answer", "set-up message")
 _MACHINES = ("region seconds", "root seconds", "shard seconds")
@@ -23,12 +25,13 @@ class Figures:
     """Scores by case."""
 
     def __init__(self, results: Sequence[Result]) -> None:
-        """Sort results by what they are about; the plans are not among them."""
+        """Sort results by what they are about."""
         known = {case.dataset: case for case in (*full_cases(), *quick_cases())}
         self._results: dict[Case, list[Result]] = {}
         for result in results:
             if result.dataset in known:
                 self._results.setdefault(known[result.dataset], []).append(result)
+        self._models = [r for r in results if r.method == "model" and r.arguments["slot_bits"] == _MEASURED_BITS]
         self.cases = [case for case in self._results if not case.regions]
         self.regional = [case for case in self._results if case.regions]
 
@@ -36,16 +39,25 @@ class Figures:
         """Return the sum of the named figures in every run."""
         return tuple(scale * sum(result.score[name] for name in names) for result in self._results[case])
 
-    def compared(self, case: Case, kind: str, name: str) -> Values:
-        """Return a figure, "measured" or "predicted", in seconds or kilobytes; "aggregate" is a whole round."""
-        if name != "aggregate":
-            return self.of(case, f"{kind}/{name}", scale=1e-3 if name in _MESSAGES else 1.0)
-        parts = zip(self.of(case, f"{kind}/add"), self.of(case, f"{kind}/close"), strict=True)
-        return tuple(aggregate_seconds({"add": add, "close": close}, case.owners) for add, close in parts)
+    def measured(self, case: Case, name: str) -> Values:
+        """Return a figure in seconds or kilobytes; "aggregate" is the aggregator's whole round."""
+        return tuple(_figure(result.score, "measured", name, case.owners) for result in self._results[case])
+
+    def predicted(self, case: Case, name: str) -> Values:
+        """Return the same as the model has it."""
+        about = "regional" if case.regions else f"round/{case.owners}"
+        models = (model for model in self._models if model.arguments["scheme"] == case.scheme)
+        return tuple(_figure(model.score, about, name, case.owners) for model in models)
 
     def of_scheme(self, scheme: str) -> list[Case]:
         """Return the cases of a scheme that were measured, with ever more owners."""
         return sorted((case for case in self.cases if case.scheme == scheme), key=lambda case: case.owners)
+
+
+def _figure(score: Mapping[str, float], about: str, name: str, owners: int) -> float:
+    if name == "aggregate":
+        return aggregate_seconds({part: score[f"{about}/{part}"] for part in ("add", "close")}, owners)
+    return score[f"{about}/{name}"] * (1e-3 if name in _MESSAGES else 1.0)
 
 
 def sections(results: Sequence[Result]) -> list[Grid]:
@@ -106,7 +118,7 @@ def _costs(figures: Figures) -> Grid:
 
 def _sizes(figures: Figures) -> Grid:
     rows: list[tuple[Cell, ...]] = [
-        (_name(case), *(figures.compared(case, "measured", name) for name in _MESSAGES)) for case in figures.cases
+        (_name(case), *(figures.measured(case, name) for name in _MESSAGES)) for case in figures.cases
     ]
     columns = ("", "a contribution", "the request", "the answer", "a set-up message")
     return Grid("Kilobytes of messages", columns, tuple(rows))
@@ -114,26 +126,26 @@ def _sizes(figures: Figures) -> Grid:
 
 def _predictions(figures: Figures) -> Grid:
     rows: list[tuple[Cell, ...]] = []
-    worst, where = 0.0, ""
+    errors: dict[str, float] = {}
     for case in (*figures.cases, *figures.regional):
         for name in _MACHINES if case.regions else (*_SECONDS, *_MESSAGES):
-            measured, predicted = (figures.compared(case, kind, name) for kind in ("measured", "predicted"))
-            ratios = tuple(ours / true for ours, true in zip(predicted, measured, strict=True))
-            rows.append((f"{_name(case)}: {name}", measured, predicted, ratios))
-            for ratio in ratios:
-                if abs(ratio - 1) > worst:
-                    worst, where = abs(ratio - 1), f"{_name(case)}: {name}"
-    note = f"Seconds, or kilobytes of a message. The largest error is {100 * worst:.0f}% ({where})." if rows else ""
+            measured, predicted = figures.measured(case, name), figures.predicted(case, name)
+            if predicted:
+                ratio, what = statistics.fmean(predicted) / statistics.fmean(measured), f"{_name(case)}: {name}"
+                errors[what] = abs(ratio - 1)
+                rows.append((what, measured, predicted, (ratio,)))
+    worst = max(errors, key=errors.__getitem__, default="")
+    note = f"Seconds, or kilobytes of a message. The largest error is {errors[worst]:.0%} ({worst})." if worst else ""
     return Grid("Predicted beside measured", ("", "measured", "predicted", "predicted / measured"), tuple(rows), note)
 
 
 def _plan(results: Sequence[Result]) -> Grid:
     rows: list[tuple[Cell, ...]] = []
-    plans = [result for result in results if result.method == "plan"]
-    for arguments in dict.fromkeys((str(r.arguments["scheme"]), r.arguments["slot_bits"]) for r in plans):
-        chosen = [r for r in plans if (r.arguments["scheme"], r.arguments["slot_bits"]) == arguments]
+    models = [result for result in results if result.method == "model"]
+    for arguments in dict.fromkeys((str(r.arguments["scheme"]), r.arguments["slot_bits"]) for r in models):
+        chosen = [r for r in models if (r.arguments["scheme"], r.arguments["slot_bits"]) == arguments]
         for owners in PLANNED:
-            cells = [tuple(scale * r.score[f"{owners}/{name}"] for r in chosen) for _, name, scale in _PLAN]
+            cells = [tuple(scale * r.score[f"plan/{owners}/{name}"] for r in chosen) for _, name, scale in _PLAN]
             rows.append((f"{arguments[0]}, {arguments[1]} bits, {owners:,} owners", *cells))
     note = "CPU seconds and megabytes of one machine of each kind in one round; wall seconds of the round. Predicted."
     return Grid("Plan: regions below a root, a key service in shards", ("", *(c[0] for c in _PLAN)), tuple(rows), note)

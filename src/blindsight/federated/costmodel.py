@@ -127,17 +127,21 @@ def aggregator_bytes(figures: Figures) -> float:
     return figures["request"] + figures["contribution"]
 
 
-def calibrate(setting: Setting, *, weights: int = 200_000) -> CostModel:
-    """Play small rounds of up to 60 owners and `weights` weights, and fit the constants: seconds, not minutes."""
-    small = setting.per_ciphertext
+def calibrate(setting: Setting, *, weights: int = 200_000, repeats: int = 3) -> CostModel:
+    """Play small rounds of up to 60 owners and `weights` weights, and fit the constants: seconds, not minutes.
+
+    Every round is played `repeats` times and the median counts, because a busy machine is slow now and then.
+    """
+    small, key = setting.per_ciphertext, _key(setting)
     probes = [(3, small), (60, small), (3, weights), (9, weights // 8)]
-    key = _key(setting)
-    played = [measure(_play(setting, key, owners, size)) for owners, size in probes]
+    runs = [[measure(_play(setting, key, *probe)) for probe in probes] for _ in range(repeats)]
+    sizes = [size for size, _ in runs[0]]  # the same in all
     constants = {}
     for figure in FIGURES:
+        medians = [statistics.median(run[probe][1][figure] for run in runs) for probe in range(len(probes))]
+        found = [(_TERMS[figure](size), value) for size, value in zip(sizes, medians, strict=True)]
         # The window table of an owner is that of the large rounds: a single ciphertext is made without one.
-        chosen = played[2:] if figure == "encrypt" else played
-        constants[figure] = fit([(_TERMS[figure](size), found[figure]) for size, found in chosen])
+        constants[figure] = fit(found[2:] if figure == "encrypt" else found)
     return CostModel(setting, constants)
 
 
@@ -239,7 +243,7 @@ class Network:
     """The machines of a deployment: cores that work, bytes a second, seconds of a round trip, how often nodes ask.
 
     Wall time is one step after another: nothing is assumed to overlap but what different machines do side by side. A
-    server's line carries all that it receives and sends, and its cores share its work (today's aggregators use one). In a
+    server's line carries all that it receives and sends; its cores share its work (today's aggregators use one). In a
     round, nodes are asked three times, for a contribution, to open the sum and to read it; each time they wait for
     their next poll.
     """

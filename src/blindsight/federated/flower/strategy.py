@@ -163,7 +163,9 @@ class EncryptedFedAvg(FedAvg):
             server.give_up()
             self._report(SumReport(server_round, (), self._missing(server, heard), str(error)))
             return None, None
-        self._report(SumReport(server_round, result.contributors, self._missing(server, result.contributors)))
+        missing = self._missing(server, heard)
+        refused = {name: sentence for name, sentence in missing.items() if name not in result.contributors}
+        self._report(SumReport(server_round, result.contributors, refused))
         return unflatten(moved, self._arrays), MetricRecord({"contributors": len(result.contributors)})
 
     def configure_evaluate(
@@ -186,7 +188,7 @@ class EncryptedFedAvg(FedAvg):
         return self._begun
 
     def _missing(self, server: SumServer, heard: Collection[str]) -> dict[str, str]:
-        """Return why users that were asked are not in the sum."""
+        """Return what is known of users that may not be in the sum."""
         silent = [name for name in self._asked.values() if name not in heard]
         return dict.fromkeys(silent, "it stopped, or did not reply in time.") | server.refused
 

@@ -82,6 +82,7 @@ class SumServer:
                 self._end.receive(user, message)
             if user not in self._end.contributors:
                 raise MessageError(f"{user!r} has not sent all of its contribution.")
+            self.refused.pop(user, None)
         except (MessageError, PrivacyError) as error:
             self.refused[user] = str(error)
 

@@ -1,0 +1,138 @@
+"""A small federation of real processes, some of which misbehave, and what its owners learn without any of that."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from apps.federated.deployment.federation import LocalFederation
+from apps.federated.deployment.loopback import NodeSpec
+
+from blindsight.federated.courses import CourseSettings, classifier_course
+from blindsight.learn.dphe.terms import AGGREGATOR
+from blindsight.learn.federation import Memory, owner_seed, remembered
+from blindsight.learn.model import LinearModel
+from blindsight.rng import science
+
+ROOT = Path(__file__).resolve().parents[3]
+FEATURES, CLASSES, SAMPLES = 20, 3, 60
+SEED = 5
+PUBLIC, VALIDATION = 100, 101  # seeds of their samples
+SECONDS = 240.0  # to wait for what takes a few on a machine that does nothing else
+
+# Flower starts several programs on a node: all have its clock, one runs the app.
+SITE = """
+import sys
+if {skew}:
+    from tests.federated.faults.skew import skew_clock
+    skew_clock({skew})
+if any("flwr-clientapp" in word for word in sys.orig_argv):
+    from tests.federated.faults import sabotage
+    for name, argument in {faults}:
+        getattr(sabotage, name)(argument)
+"""
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+def samples(seed: int, features: int = FEATURES) -> Pair:
+    centres = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))[:, :features]
+    labels = np.arange(SAMPLES) % CLASSES
+    return centres[labels] + np.random.default_rng(seed).normal(size=(SAMPLES, features)), labels
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A federation that is ready to start; each user keeps a diary of what it contributed."""
+
+    federation: LocalFederation
+
+    @classmethod
+    def build(cls, folder: Path, users: Sequence[str], **others: Pair) -> "Stage":
+        """Prepare these users, and others that have data of their own."""
+        shares = {name: samples(number) for number, name in enumerate(users)} | others
+        return cls(LocalFederation.prepare(folder, shares, samples(PUBLIC), samples(VALIDATION), insecure=True))
+
+    def mark(self, name: str) -> Path:
+        """Return a file by which a saboteur and the test tell each other how far they are."""
+        return self.federation.folder / f"mark-{name}"
+
+    def diary(self, name: str) -> Path:
+        path = self.federation.folder / "diaries" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def user(self, name: str, skew: float = 0.0, config: Mapping[str, str] | None = None, **faults: Path) -> NodeSpec:
+        """Return a user's node that keeps a diary, and in which these functions of `sabotage` are called."""
+        node = self.federation.node(name, **(config or {}))
+        return self.spoilt(node, skew, keep_diary=self.diary(name), **faults)
+
+    def spoilt(self, node: NodeSpec, skew: float = 0.0, **faults: Path) -> NodeSpec:
+        folder = self.federation.folder / "sites" / f"{node.name}{skew:+g}"
+        folder.mkdir(parents=True)
+        site = SITE.format(skew=skew, faults=[(name, str(argument)) for name, argument in faults.items()])
+        (folder / "sitecustomize.py").write_text(site)
+        paths = [str(folder), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return replace(node, env={"PYTHONPATH": os.pathsep.join(paths)})
+
+    def config(self, **settings: Any) -> dict[str, Any]:
+        """Return the settings of a run; nobody who answers is waited for in vain, so deadlines may be long."""
+        chosen = {"scheme": "block-dphe", "key_bits": 1024, "sparsity": 0.5, "rounds": 3, "seed": SEED}
+        patience = {"round_seconds": 60.0, "step_seconds": 90.0, "key_generator_seconds": SECONDS}
+        return self.federation.run_config(**{**chosen, **patience, "wait_seconds": SECONDS, **settings})
+
+    @property
+    def round_is_kept(self) -> bool:
+        """Tell whether the server has finished a round."""
+        return any(self.federation.home(AGGREGATOR).glob("runs/*/taught.npz"))
+
+    def report(self) -> dict[str, Any]:
+        return json.loads((self.federation.out / "report.json").read_text())
+
+    def weights(self) -> np.ndarray:
+        return LinearModel.load(self.federation.out / "model.npz").weights
+
+    def replayed(self, config: Mapping[str, Any]) -> np.ndarray:
+        """Return what the same owners learn here, from plain sums of those whom the report names for each round.
+
+        What an owner learned and did not get into the sum of its round, as its diary tells, it sends later.
+        """
+        report, seed = self.report(), int(science(SEED).integers(2**63))
+        chosen = {name: config[name] for name in ("scheme", "sparsity")}
+        settings = CourseSettings(**chosen, key_bits=1024, insecure=True)
+        course = classifier_course(samples(PUBLIC), None, config["users"], settings)
+        terms = course.terms("replayed", tuple(report["users"]), minimum=3).sums
+        shared, memories = course.learner.first(seed), dict.fromkeys(report["users"], Memory(None, None))
+        for lap in report["rounds"]:
+            total = np.zeros(terms.dimension, dtype=np.int64)
+            for place, name in enumerate(report["users"]):
+                if not (self.diary(name) / str(lap["round"])).exists():
+                    assert name not in lap["contributors"]
+                    continue
+                learner = course.lesson.learner(name, lambda name=name: self._data(name))
+                proposal = learner.propose(name, shared, memories[name], owner_seed(seed, lap["round"], place))
+                integers, counted = terms.integers(proposal.sent), name in lap["contributors"]
+                memories[name] = remembered(proposal, terms.values(integers), np.full(terms.dimension, counted))
+                total += integers if counted else 0
+            assert course.learner.adds
+            shared = shared + (terms.values(total) / len(lap["contributors"])).reshape(shared.shape)
+        return shared
+
+    def _data(self, name: str) -> Pair:
+        with np.load(self.federation.home(name) / "data.npz") as arrays:
+            return arrays["features"], arrays["labels"]
+
+
+def wait_for(happened: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < until, f"{what} has not happened"
+        time.sleep(0.1)
+
+
+def contributors(report: Mapping[str, Any]) -> list[set[str]]:
+    return [set(lap["contributors"]) for lap in report["rounds"]]

@@ -1,0 +1,59 @@
+"""Real processes over TLS: nodes that are not who they say, that trust somebody else, that are late or do not fit."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.federated.faults.staging import FEATURES, SECONDS, Stage, contributors, samples, wait_for
+
+from blindsight.federated.identity import IDENTITY_FILE, Identity
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("flwr")
+
+HONEST = {"ann", "bob", "cem"}
+
+
+def double(stage, name):
+    """Return a node with a copy of a user's home."""
+    home = stage.federation.home(f"{name} again")
+    shutil.copytree(stage.federation.home(name), home)
+    spec = stage.federation.node(name, home=str(home), data=str(home / "data.npz"))
+    return stage.spoilt(replace(spec, name=f"{name}-again"), keep_diary=stage.diary(name))
+
+
+def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
+    stage = Stage.build(tmp_path, ["ann", "bob", "cem", "dan", "eve", "gus", "hal"], ivy=samples(9, FEATURES - 3))
+    own, go = stage.federation.members.fingerprints, stage.mark("go")
+    stranger = Identity.create(tmp_path / "other" / IDENTITY_FILE, "eve").public
+    nodes = [
+        stage.federation.generator_node(),
+        *map(stage.user, ["ann", "bob", "cem", "ivy"]),
+        double(stage, "ann"),
+        stage.user("dan", dawdle=go),
+        stage.user("eve", config={"home": str(tmp_path / "other")}),
+        stage.user("gus", config={"key-generator": own["hal"]}),
+        stage.user("hal", speak_another_protocol=stage.mark("unused")),
+    ]
+    config = stage.config(users=6, round_seconds=30.0)
+    with stage.federation.loopback(nodes) as network:
+        run = network.run(config)
+        wait_for(lambda: stage.round_is_kept, "the first round")
+        go.touch()
+        assert network.wait(run, SECONDS) == "finished:completed", network.log(run)
+        log = network.log(run)
+
+    print(log)
+    print(stage.report())
+    told = re.sub(r"\s+", " ", log)
+    assert f"'eve' shows the fingerprint {stranger.fingerprint}" in told
+    assert "two nodes say they are 'ann', and both have its keys" in told
+    assert f"this user was told to trust {own['hal']} alone" in told
+    assert "'hal' speaks protocol 2" in told
+    report = stage.report()
+    assert report["users"] == ["ann", "bob", "cem", "dan", "ivy"]
+    assert contributors(report)[0] <= HONEST and contributors(report)[-1] == {*HONEST, "dan"}
+    assert all("features" in lap["refused"]["ivy"] for lap in report["rounds"])
+    assert np.array_equal(stage.weights(), stage.replayed(config))
