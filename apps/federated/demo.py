@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from apps.federated.deployment.federation import LocalFederation
-from apps.federated.deployment.loopback import Loopback
 from rich.console import Console
 from rich.table import Table
 
+from apps.federated.deployment.federation import LocalFederation
+from apps.federated.deployment.loopback import Loopback
 from blindsight.data.faces import faces
 from blindsight.data.features.pipelines import pipeline
 from blindsight.errors import BlindsightError, ServiceError

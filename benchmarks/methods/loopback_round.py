@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-from apps.federated.deployment.federation import LocalFederation, Pair
 from numpy.typing import NDArray
 
+from apps.federated.deployment.federation import LocalFederation, Pair
 from benchmarks.methods.process_watch import Sample, Watch
 from blindsight.errors import ServiceError
 from blindsight.federated.costmodel import Scheme, Setting, calibrate

@@ -5,6 +5,7 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+
 from benchmarks.harness import Settings
 from benchmarks.methods import python_paillier_round
 from benchmarks.methods.rounds import Measured, RoundAnswer
@@ -21,7 +22,6 @@ from benchmarks.suites.dphe_round.cases import (
     score,
 )
 from benchmarks.suites.dphe_round.tables import sections
-
 from blindsight.errors import InputError
 
 TINY = Setting(310, 90.0, 1024, users=3)

@@ -4,11 +4,11 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+
 from benchmarks.harness import Settings
 from benchmarks.results import Result
 from benchmarks.suites.dphe_tables import BENCHMARK, cases, collections, scores
 from benchmarks.suites.dphe_tables.tables import sections
-
 from blindsight.crypto.privatekey import generate_keys
 from blindsight.errors import InputError
 

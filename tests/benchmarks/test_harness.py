@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from benchmarks.command import main, suite_names
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task, recorded, run
 from benchmarks.machine import commit, measured
 from benchmarks.results import Result, argument_text, parse_arguments, read_result, result_path, write_result
 from benchmarks.table import Grid, Row, Section, render
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
-
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.metrics import accuracy
 

@@ -4,12 +4,12 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+
 from benchmarks.harness import Settings
 from benchmarks.methods.engines import Questions
 from benchmarks.methods.own_postgres import postgres_programs
 from benchmarks.results import Result
 from benchmarks.suites import hash_engines
-
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming
 

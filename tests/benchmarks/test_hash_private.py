@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import record_level
 from benchmarks.results import Result
 from benchmarks.suites.hash_private import cases
 from benchmarks.suites.hash_private.tables import REFERENCE, Measured, sections
-
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.rankings import SymbolSearcher
 

@@ -4,6 +4,7 @@ from math import exp, inf
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import phashing
@@ -14,7 +15,6 @@ from benchmarks.suites.hash_tables.paper import LENGTHS, PAPER
 from benchmarks.suites.hash_tables.relations import CORRECTED, EVERYTHING, PITQ_EPSILONS, RELATIONS, verdict
 from benchmarks.suites.hash_tables.scores import score
 from benchmarks.suites.hash_tables.tables import by_run, sections
-
 from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming, pack

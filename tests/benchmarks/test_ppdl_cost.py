@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import sharing_steps
 from benchmarks.results import Result
 from benchmarks.suites import ppdl_cost
-
 from blindsight.errors import InputError
 
 pytest.importorskip("torch")

@@ -4,13 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import daylines
 from benchmarks.results import Result
 from benchmarks.suites.ppdl_days import cases, linelist
 from benchmarks.suites.ppdl_days.tables import sections
-
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
 

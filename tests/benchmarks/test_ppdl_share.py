@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import shared_epochs
 from benchmarks.results import Result
 from benchmarks.suites.ppdl_share import cases
 from benchmarks.suites.ppdl_share.tables import measured_ways, sections
-
 from blindsight.errors import InputError
 
 QUICK = Settings(quick=True)

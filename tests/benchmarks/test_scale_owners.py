@@ -5,6 +5,7 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+
 from benchmarks.harness import Settings
 from benchmarks.methods import scale_model, scale_regions, scale_round
 from benchmarks.results import Result, check_name
@@ -21,7 +22,6 @@ from benchmarks.suites.scale_owners.cases import (
     tasks,
 )
 from benchmarks.suites.scale_owners.tables import sections
-
 from blindsight.errors import InputError
 from blindsight.federated.costmodel import FIGURES
 

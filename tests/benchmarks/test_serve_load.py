@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.harness import Settings
 from benchmarks.methods import release_load
 from benchmarks.results import Result
 from benchmarks.suites import serve_load
-
 from blindsight.errors import InputError
 
 pytest.importorskip("fastapi")

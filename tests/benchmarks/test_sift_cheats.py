@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import sift_cheating

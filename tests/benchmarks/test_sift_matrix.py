@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.methods import sift_learners
 from benchmarks.methods.sifting import SiftingData, released_by_each
@@ -10,7 +11,6 @@ from benchmarks.suites.sift_matrix import cases
 from benchmarks.suites.sift_matrix.pictures import People, drawn_numbers
 from benchmarks.suites.sift_matrix.scores import Judge, by_policy
 from benchmarks.suites.sift_matrix.tables import sections
-
 from blindsight.errors import InputError
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.lossbench import QUICK

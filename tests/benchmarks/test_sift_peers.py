@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import sift_correlation_remover, sift_inlp
@@ -10,8 +12,6 @@ from benchmarks.suites.sift_matrix.cases import developer_data
 from benchmarks.suites.sift_matrix.pictures import drawn_numbers
 from benchmarks.suites.sift_peers import BENCHMARK, cases
 from benchmarks.suites.sift_peers.tables import PEERS, sections
-from sklearn.linear_model import LogisticRegression
-
 from blindsight.errors import InputError
 
 KINDS = {"kinds": "label capped parity"}

@@ -4,12 +4,12 @@ import copy
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import ppls_fit
 from benchmarks.results import Result
 from benchmarks.suites import sift_speed
-
 from blindsight.errors import InputError
 
 

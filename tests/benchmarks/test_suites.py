@@ -4,13 +4,13 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+
 from benchmarks.command import main, suite_names
 from benchmarks.harness import Settings
 from benchmarks.methods.attributes import LabelledFeatures
 from benchmarks.methods.noise import NoiseRequest
 from benchmarks.results import Result
 from benchmarks.suites import attributes, noise
-
 from blindsight.errors import InputError
 
 

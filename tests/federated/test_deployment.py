@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from apps.federated.deployment.commands import configuration
-from apps.federated.deployment.loopback import Loopback, NodeSpec
-from apps.federated.deployment.processes import Service, check_port, free_ports
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from apps.federated.deployment.commands import configuration
+from apps.federated.deployment.loopback import Loopback, NodeSpec
+from apps.federated.deployment.processes import Service, check_port, free_ports
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
 from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
 

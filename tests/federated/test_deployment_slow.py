@@ -5,9 +5,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+
 from apps.federated.deployment.loopback import Loopback, NodeSpec
 from apps.federated.deployment.processes import Service
-
 from blindsight.errors import InputError, ServiceError
 from blindsight.federated.certificates import make_node_key
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.federated.village import DIMENSION, USERS, Village
 
 from blindsight.arrayfile import write_arrays
 from blindsight.crypto.wire import decode
@@ -13,6 +12,7 @@ from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.federation import Memory, Proposal
+from tests.federated.village import DIMENSION, USERS, Village
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.federated.village import DIMENSION, IMPATIENT, USERS, Gone, Village
 
 import blindsight.files
 from blindsight.crypto.wire import decode, encode
@@ -15,6 +14,7 @@ from blindsight.federated.sums.messages import Call, Contribution
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import KEY_GENERATOR
+from tests.federated.village import DIMENSION, IMPATIENT, USERS, Gone, Village
 
 KEYED = ("dphe", "block-dphe", "bfv")
 

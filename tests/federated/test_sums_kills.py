@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.federated.village import PATIENCE, Village
 
 import blindsight.files
 from blindsight.federated.courier import Courier, Reply
@@ -14,6 +13,7 @@ from blindsight.federated.sums.server import SumServer
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.storage import MessageJournal
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from tests.federated.village import PATIENCE, Village
 
 
 class Killed(BaseException):

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.federated.village import DIMENSION, IMPATIENT, PATIENCE, USERS, Village
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
@@ -21,6 +20,7 @@ from blindsight.federated.sums.server import Patience
 from blindsight.federated.sums.userdesk import ENROLMENT, UserDesk
 from blindsight.learn.dphe.messages import Enrolment as DpheEnrolment
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from tests.federated.village import DIMENSION, IMPATIENT, PATIENCE, USERS, Village
 
 KEYED = ("dphe", "block-dphe", "bfv", "masks")
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from tests.federated.village import PATIENCE, Village
 
 from blindsight.federated.sums.opening import find_run, label_run
 from blindsight.federated.sums.server import SumServer
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import AGGREGATOR
+from tests.federated.village import PATIENCE, Village
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

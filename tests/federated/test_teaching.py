@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.federated.village import PATIENCE, USERS, Village
 
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.courses import CourseSettings, classifier_course, cluster_course
@@ -13,6 +12,7 @@ from blindsight.federated.teaching import learn, teach
 from blindsight.learn import FederatedClassifier, FederatedKMeans
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.rng import science
+from tests.federated.village import PATIENCE, USERS, Village
 
 SCHEMES = ("block-dphe", "bfv", "masks", "plain")
 ROUNDS, SEED = 3, int(science(0).integers(2**63))

@@ -23,18 +23,8 @@ app = ClientApp()
 
 
 @app.train()
-def train(message: Message, context: Context) -> Message:
-    """Learn from this user's data."""
-    return _answer(message, context)
-
-
-@app.query()
-def query(message: Message, context: Context) -> Message:
-    """Do everything else that the protocols ask for."""
-    return _answer(message, context)
-
-
-def _answer(message: Message, context: Context) -> Message:
+def handle(message: Message, context: Context) -> Message:
+    """Do what the protocols ask of this node; all their messages come as trainings."""
     config, clusters = context.node_config, context.run_config.get("task") == "k-means"
     read = read_features if clusters else read_pair
 

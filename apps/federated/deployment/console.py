@@ -9,7 +9,6 @@ from typing import Any
 
 from apps.federated.deployment import commands
 from apps.federated.deployment.commands import ConfigValue
-
 from blindsight.errors import ServiceError
 
 _CONNECTION = "federation"

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from apps.federated.deployment.loopback import ConfigValue, Loopback, NodeSpec
 from numpy.typing import NDArray
 
+from apps.federated.deployment.loopback import ConfigValue, Loopback, NodeSpec
 from blindsight.federated.identity import IDENTITY_FILE, Identity
 from blindsight.federated.members import Members
 from blindsight.files import atomic_writer

@@ -30,7 +30,6 @@ from apps.federated.deployment.commands import ConfigValue as ConfigValue  # par
 from apps.federated.deployment.console import Operator
 from apps.federated.deployment.processes import Service, check_port, free_ports
 from apps.federated.deployment.signoff import sign_off
-
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
 from blindsight.extras import require
 from blindsight.federated.certificates import Certificates, make_certificates, make_node_key

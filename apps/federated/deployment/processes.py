@@ -15,7 +15,6 @@ from pathlib import Path
 from random import SystemRandom
 
 from apps.federated.deployment import guardian
-
 from blindsight.errors import InputError, ServiceError
 from blindsight.files import storage_errors
 

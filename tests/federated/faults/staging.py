@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from apps.federated.deployment.federation import LocalFederation
 from apps.federated.deployment.loopback import NodeSpec
-
 from blindsight.federated.courses import CourseSettings, classifier_course
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.federation import Memory, owner_seed, remembered

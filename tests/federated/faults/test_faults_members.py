@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.federated.faults.staging import FEATURES, SECONDS, Stage, contributors, samples, wait_for
 
 from blindsight.federated.identity import IDENTITY_FILE, Identity
+from tests.federated.faults.staging import FEATURES, SECONDS, Stage, contributors, samples, wait_for
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("flwr")

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.federated.faults.staging import SECONDS, Stage, contributors, wait_for
 
 from blindsight.errors import ServiceError
+from tests.federated.faults.staging import SECONDS, Stage, contributors, wait_for
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("flwr")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from apps.federated.deployment.federation import GENERATOR_NODE
 from tests.federated.faults.staging import SECONDS, Stage, contributors, wait_for
 

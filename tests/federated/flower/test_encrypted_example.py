@@ -96,7 +96,8 @@ def test_two_lines_of_code_and_their_imports_differ():
         "- from flwr.serverapp.strategy import FedAvg",
         "+ from blindsight.federated.flower import EncryptedFedAvg",
         "-     strategy = FedAvg(min_available_nodes=5)",
-        '+     strategy = EncryptedFedAvg(home=context.run_config["home"], members=context.run_config["members"], users=5)',
+        '+     strategy = EncryptedFedAvg(home=context.run_config["home"], '
+        'members=context.run_config["members"], users=5)',
     ]
     for file in ("digits/task.py", "digits/__init__.py"):
         assert changed_lines(file) == []
