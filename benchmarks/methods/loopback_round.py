@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.federated.deployment.federation import LocalFederation, Pair
-from benchmarks.methods.process_watch import Sample, Watch
+from benchmarks.methods.process_watch import Sample, Watch, sample
 from blindsight.errors import ServiceError
 from blindsight.federated.costmodel import Scheme, Setting, calibrate
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.model import LinearModel
 
 WARM_UP = 1  # rounds that are not counted: the first one also sets users up
+IDLE_SECONDS = 6.0
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,15 @@ class Deployment:
         return tuple(f"owner-{number}" for number in range(self.owners))
 
     def data(self, seed: int) -> tuple[dict[str, Pair], Pair]:
-        """Return random data of all owners, and public data."""
+        """Return random data of all owners, and public data that teach nothing, so that the first model is zero."""
         rng = np.random.default_rng(seed)
 
         def pair() -> Pair:
             labels = rng.integers(0, 2, (self.samples, self.attributes), dtype=np.int8)
             return rng.standard_normal((self.samples, self.features)), labels
 
-        return {name: pair() for name in self.names}, pair()
+        features, labels = pair()
+        return {name: pair() for name in self.names}, (features, np.ones_like(labels))
 
     def settings(self, scheme: str) -> dict[str, Any]:
         """Return how they learn: one pass over the data in a round."""
@@ -83,7 +85,8 @@ def run(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
         federation = LocalFederation.prepare(Path(folder), shares, public, public, insecure=given.insecure)
         begun = time.monotonic()
         with Watch(lambda: _finished_rounds(federation)) as watch, federation.loopback() as network:
-            started = time.monotonic()
+            started, idle = time.monotonic(), idle_cores()
+            submitted = time.monotonic()
             config = federation.run_config(
                 **given.settings(scheme),
                 key_bits=given.key_bits,
@@ -100,7 +103,9 @@ def run(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
     laps = report["rounds"]
     whole = {
         "starting": started - begun,
-        "set-up": ended - started - sum(lap["seconds"] for lap in laps),
+        "idle": idle,
+        "set-up": ended - submitted - sum(lap["seconds"] for lap in laps),
+        "first round": laps[0]["seconds"],
         "peak bytes": float(watch.peak_bytes),
     }
     setting = Setting(scheme, key_bits=given.key_bits, density=1 - given.sparsity, insecure=given.insecure)
@@ -111,6 +116,13 @@ def run(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
         run=whole,
         predicted=calibrate(setting, repeats=1).predict(given.owners, given.weights),
     )
+
+
+def idle_cores() -> float:
+    """Return how much of a core all processes use while nothing goes on but that they look for work."""
+    before, begun = sample(), time.monotonic()
+    time.sleep(IDLE_SECONDS)
+    return (sample().ours - before.ours) / (time.monotonic() - begun)
 
 
 def round_figures(report: dict[str, Any], ends: list[Sample]) -> dict[str, NDArray[np.float64]]:

@@ -12,7 +12,7 @@ from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.federation import Memory, Proposal
-from tests.federated.village import DIMENSION, USERS, Village
+from tests.federated.village import DIMENSION, USERS, Village, damaged
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_an_answer_of_another_attempt_run_or_author_settles_nothing(village, sch
     server, calls, replies = played(village, scheme, rounds=3)
     settling = replace(calls[-1], round=4, attempt=3, settles=2)
     before = memory_file(village, server).read_bytes()
-    for answer in (b"", b"garbage", calls[-1].answer, server.run.answer(2)[:-1] + b"?", replies[0]):
+    for answer in (b"", b"garbage", calls[-1].answer, damaged(server.run.answer(2)), replies[0]):
         with pytest.raises(MessageError):
             village.contribute("bob", replace(settling, answer=answer))
     assert memory_file(village, server).read_bytes() == before

@@ -23,13 +23,15 @@ from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.linearmodel import Array
 from blindsight.learn.owners import Load
+from blindsight.learn.session import RoundResult
 
 _KIND = "blindsight/teaching.1"
+_SILENT = "no contribution of it came in time."
 
 
 @dataclass(frozen=True)
 class Lap:
-    """One finished round; `score` is None without validation data."""
+    """One finished round; `score` is None without validation data, `refused` says why users are not in the sum."""
 
     round: int
     score: float | None
@@ -59,7 +61,7 @@ def teach(course: Course, server: SumServer, *, rounds: int, seed: int, on_lap: 
         result = server.play(number, (pack_arrays({"shared": taught.shared}),))
         shared = course.learner.combine(taught.shared, result)
         score = course.learner.score(shared)
-        lap = Lap(number, score, result.contributors, dict(server.refused), time.monotonic() - begun)
+        lap = Lap(number, score, result.contributors, _missing(server, result), time.monotonic() - begun)
         taught = Taught(shared, taught.first_score, (*taught.laps, lap))
         _save(path, taught)
         if on_lap is not None:
@@ -83,6 +85,12 @@ def learn(desk: UserDesk, parts: Sequence[bytes], load: Load) -> bytes:
         return learner.propose(name, shared, memory, seed)
 
     return OwnerPart(desk.end(call.run)).contribute(call, propose)
+
+
+def _missing(server: SumServer, result: RoundResult) -> dict[str, str]:
+    """Return why users are not in the sum; one that was refused first and came in later is."""
+    missing = [user for user in server.terms.users if user not in result.contributors]
+    return {user: server.refused.get(user, _SILENT) for user in missing}
 
 
 def _begin(course: Course, seed: int) -> Taught:

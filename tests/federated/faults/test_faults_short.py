@@ -32,6 +32,10 @@ def test_no_sum_is_wrong_whoever_is_killed_and_whatever_is_sent(tmp_path):
 
     report, rest = stage.report(), {"ann", "cem", "dan"}
     assert contributors(report) == [rest, rest | {"bob"}, rest | {"bob"}]
-    refused = [lap["refused"]["eve"] for lap in report["rounds"]]
-    print(refused, [lap["seconds"] for lap in report["rounds"]])
+    assert report["rounds"][0]["refused"]["bob"] == "no contribution of it came in time."
+    assert [lap["refused"]["eve"] for lap in report["rounds"]] == [
+        "this is not a Blindsight message: it does not begin like one.",
+        "'ann' contributes to round 0; this is round 1.",
+        "this is not one of Blindsight's messages.",
+    ]
     assert np.array_equal(stage.weights(), stage.replayed(config))

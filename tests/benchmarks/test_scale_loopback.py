@@ -1,0 +1,168 @@
+"""Rounds over loopback: what is measured adds up, wrong models are refused, predictions stand beside measurements."""
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pkgutil import resolve_name
+
+import numpy as np
+import pytest
+from benchmarks.harness import Settings
+from benchmarks.methods import process_watch
+from benchmarks.results import Result, check_name
+from benchmarks.suites.scale_loopback import BENCHMARK
+from benchmarks.suites.scale_loopback.cases import (
+    MEGABYTES,
+    OWNERS,
+    Case,
+    dense,
+    full_cases,
+    in_one_process,
+    quick_cases,
+    score,
+    tasks,
+)
+from benchmarks.suites.scale_loopback.tables import sections
+
+from blindsight.errors import InputError, ServiceError
+from blindsight.federated.costmodel import Setting
+
+pytest.importorskip("flwr")
+loopback_round = pytest.importorskip("benchmarks.methods.loopback_round")
+
+SMALL = Case("bfv", loopback_round.Deployment(3, 4, 5, sparsity=0.0, key_bits=3072, rounds=2))
+CONTRIBUTE = {"messages": 3, "sent": 3_000, "received": 6_000, "seconds": 5.0}
+ANSWER = {"messages": 1, "sent": 1_900, "received": 500, "seconds": 3.0}
+
+
+def report(*seconds):
+    errands = {"contribute": CONTRIBUTE, "answer": ANSWER}
+    return {
+        "rounds": [{"round": number, "seconds": wall} for number, wall in enumerate(seconds, 1)],
+        "errands": {str(number): errands for number in range(1, len(seconds) + 1)},
+    }
+
+
+def test_cases_are_of_the_sizes_in_the_title():
+    sizes = [(case.given.owners, case.given.weights) for case in full_cases()]
+    assert sizes[0] == (5, 206_848)
+    per_ciphertext = Setting("bfv").per_ciphertext
+    assert sizes[1:] == [(owners, 15 * megabytes * per_ciphertext) for megabytes in MEGABYTES for owners in OWNERS]
+
+
+def test_rounds_that_count_come_after_the_first():
+    ends = [process_watch.Sample(*values, bytes=0) for values in ((10, 100), (16, 150), (17, 152))]
+    figures = loopback_round.round_figures(report(30.0, 9.0, 8.0), ends)
+    assert figures["wall"].tolist() == [9, 8]
+    assert figures["cpu"].tolist() == [6, 1]
+    assert figures["others"].tolist() == [44, 1]
+    assert [figures[name][0] for name in ("contributing", "opening")] == [5, 3]
+    assert [figures[name][0] for name in ("call", "contribution", "request", "answer")] == [1_000, 2_000, 1_900, 500]
+    with pytest.raises(ServiceError, match="2 rounds were seen to end; the report has 3"):
+        loopback_round.round_figures(report(1, 2, 3), ends[:2])
+
+
+def test_a_model_that_others_would_not_have_learned_is_refused():
+    truth = in_one_process(SMALL, 0)
+    assert truth.shape == (4, 6)
+    assert not np.array_equal(truth, in_one_process(SMALL, 1))
+    answer = {
+        "weights": truth,
+        "complete": np.array([True, True]),
+        "rounds": {"wall": np.array([2.0, 4.0])},
+        "run": {"idle": 0.5},
+        "predicted": {"encrypt": 1.0},
+    }
+    assert score(truth, answer) == {"round/wall": 3, "slowest/wall": 4, "run/idle": 0.5, "predicted/encrypt": 1}
+    with pytest.raises(InputError, match="not the one that the same owners learn in one process"):
+        score(truth + 1e-12, answer)
+    with pytest.raises(InputError, match="not all owners were in every sum"):
+        score(truth, answer | {"complete": np.array([True, False])})
+
+
+def test_processes_below_this_one_are_counted_while_they_run_and_after():
+    before = process_watch.sample()
+    burn = (
+        "import time\nx = bytearray(50_000_000)\nwhile time.process_time() < 0.3: pass\nprint('!', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        during = process_watch.sample()
+        child.communicate("\n")
+    after = process_watch.sample()
+    assert during.bytes - before.bytes > 40_000_000
+    # Two clock ticks of rounding, of the child and of its parent's sum.
+    assert min(during.ours, after.ours) - before.ours >= 0.3 - 2 / os.sysconf("SC_CLK_TCK")
+    assert during.all - before.all >= 0.2
+
+
+def test_a_watch_marks_every_lap(monkeypatch):
+    monkeypatch.setattr(process_watch, "_PERIOD", 0.0)
+    states, seen = iter([0, 0, 1, 1, 2]), threading.Event()
+
+    def lap():
+        state = next(states, None)
+        if state is None:
+            seen.set()
+        return 2 if state is None else state
+
+    with process_watch.Watch(lap) as watch:
+        assert seen.wait(60)
+    assert len(watch.laps) == 2
+
+
+def result(case, **changes):
+    carried = {"contribution": 2e6, "call": 1e6, "request": 2e6, "answer": 5e5}
+    figures = {"wall": 10.0, "contributing": 6.0, "opening": 4.0, "cpu": 8.0, "others": 5.0}
+    run = {"idle": 0.25, "peak bytes": 3e9, "starting": 15.0, "set-up": 30.0, "first round": 20.0}
+    predicted = {"encrypt": 0.1, "read": 0.0, "add": 0.0, "close": 0.0, "decrypt": 0.1} | carried
+    groups = {"round": figures | carried, "run": run, "predicted": predicted}
+    scores = {f"{group}/{name}": value for group, values in groups.items() for name, value in values.items()}
+    machine = {"cores": "2"}
+    return Result("scale-loopback", case.dataset, case.scheme, {}, 0, score=scores | changes, machine=machine)
+
+
+def rows(results, title):
+    return {row[0]: row[1:] for table in sections(results) if table.title.startswith(title) for row in table.rows}
+
+
+def test_tables_show_bytes_seconds_and_what_others_used():
+    found = rows([result(dense(3, 1))], "Wall")["bfv, 3 owners, 61,440 weights"]
+    assert found == ((2,), (11.5,), (10,), (6,), (4,), (15,), (30,), (20,))
+    found = rows([result(dense(3, 1))], "What all")["bfv, 3 owners, 61,440 weights"]
+    assert found == ((8,), (5.5,), (0.25,), (0.5,), (3000,))
+
+
+def test_predictions_are_fitted_to_the_fewest_owners_and_need_two_sizes():
+    few, more, many = dense(3, 1), dense(3, 10), dense(8, 1)
+    assert not rows([result(few), result(many)], "Predicted")
+    large = {"round/cpu": 28.0, "round/wall": 20.0, "predicted/contribution": 2e7}
+    found = rows([result(few), result(more, **large), result(many)], "Predicted")
+    assert [found[case.name][2][0] for case in (few, more)] == pytest.approx([1, 1])
+    # More owners, more messages and bytes: as much as the model says, not as little as was "measured" here.
+    assert found[many.name][2][0] > 1.5
+    assert found[few.name][5][0] == pytest.approx((3.75 + 5.5 / (2 - 0.25 - 0.5)) / 10)
+    assert found[few.name][6][0] == pytest.approx(3.75 + 5.5 / 1.75)
+
+
+def test_every_case_is_measured_under_a_name_of_its_own():
+    names = [task.dataset for task in tasks(Settings())]
+    assert len(set(names)) == len(names) == 10
+    for task in (*tasks(Settings()), *tasks(Settings(quick=True))):
+        check_name(task.dataset)
+        assert task.methods[0] in {method.name for method in BENCHMARK.methods}
+    assert all(resolve_name(method.adapter) for method in BENCHMARK.methods)
+
+
+@pytest.mark.slow
+def test_the_smallest_deployment_learns_what_one_process_learns():
+    case = replace(quick_cases()[0], given=replace(quick_cases()[0].given, rounds=2))
+    figures = score(in_one_process(case, 0), loopback_round.run(case.given, seed=0, scheme="bfv"))
+    assert figures["round/contribution"] == pytest.approx(figures["predicted/contribution"], rel=0.01)
+    assert figures["round/wall"] >= figures["round/contributing"] + figures["round/opening"]
+    assert figures["round/cpu"] > 1
