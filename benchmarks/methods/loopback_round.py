@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.federated.deployment.federation import LocalFederation, Pair
+from apps.federated.deployment.loopback import ConfigValue, Loopback
 from benchmarks.methods.process_watch import Sample, Watch, sample
 from blindsight.errors import ServiceError
 from blindsight.federated.costmodel import Scheme, Setting, calibrate
@@ -62,7 +63,8 @@ class Deployment:
 
     def settings(self, scheme: str) -> dict[str, Any]:
         """Return how they learn: one pass over the data in a round."""
-        return {"scheme": scheme, "rounds": self.rounds, "sparsity": self.sparsity, "passes": 1}
+        chosen = {"rounds": self.rounds, "sparsity": self.sparsity, "key_bits": self.key_bits, "passes": 1}
+        return {"scheme": scheme, **chosen}
 
 
 class LoopbackAnswer(TypedDict):
@@ -85,37 +87,33 @@ def run(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
         federation = LocalFederation.prepare(Path(folder), shares, public, public, insecure=given.insecure)
         begun = time.monotonic()
         with Watch(lambda: _finished_rounds(federation)) as watch, federation.loopback() as network:
-            started, idle = time.monotonic(), idle_cores()
-            submitted = time.monotonic()
-            config = federation.run_config(
-                **given.settings(scheme),
-                key_bits=given.key_bits,
-                validation="",
-                round_seconds=given.most_seconds,
-                step_seconds=given.most_seconds,
-            )
-            number = network.run(config)
-            if (status := network.wait(number, given.most_seconds)) != "finished:completed":
-                raise ServiceError(f"the run ended as {status}: {' / '.join(network.log(number).split()[-40:])}")
-            ended = time.monotonic()
+            started = time.monotonic()
+            _learn(network, federation.run_config(**given.settings(scheme)), given.most_seconds)
+            ended, idle = time.monotonic(), idle_cores()
         report = json.loads((federation.out / "report.json").read_text())
         weights = LinearModel.load(federation.out / "model.npz").weights
     laps = report["rounds"]
-    whole = {
-        "starting": started - begun,
-        "idle": idle,
-        "set-up": ended - submitted - sum(lap["seconds"] for lap in laps),
-        "first round": laps[0]["seconds"],
-        "peak bytes": float(watch.peak_bytes),
-    }
     setting = Setting(scheme, key_bits=given.key_bits, density=1 - given.sparsity, insecure=given.insecure)
     return LoopbackAnswer(
         weights=weights,
         complete=np.array([sorted(lap["contributors"]) == sorted(given.names) for lap in laps]),
         rounds=round_figures(report, watch.laps),
-        run=whole,
+        run={
+            "starting": started - begun,
+            "idle": idle,
+            "set-up": ended - started - sum(lap["seconds"] for lap in laps),
+            "first round": laps[0]["seconds"],
+            "peak bytes": float(watch.peak_bytes),
+        },
         predicted=calibrate(setting, repeats=1).predict(given.owners, given.weights),
     )
+
+
+def _learn(network: Loopback, config: dict[str, ConfigValue], seconds: float) -> None:
+    """Play a run to its end, with deadlines that only the whole run can miss."""
+    number = network.run({**config, "validation": "", "round-seconds": seconds, "step-seconds": seconds})
+    if (status := network.wait(number, seconds)) != "finished:completed":
+        raise ServiceError(f"the run ended as {status}: {' '.join(network.log(number).split()[-60:])}")
 
 
 def idle_cores() -> float:

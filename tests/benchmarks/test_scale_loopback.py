@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
+
 from benchmarks.harness import Settings
 from benchmarks.methods import process_watch
 from benchmarks.results import Result, check_name
@@ -25,7 +26,6 @@ from benchmarks.suites.scale_loopback.cases import (
     tasks,
 )
 from benchmarks.suites.scale_loopback.tables import sections
-
 from blindsight.errors import InputError, ServiceError
 from blindsight.federated.costmodel import Setting
 
@@ -84,9 +84,7 @@ def test_a_model_that_others_would_not_have_learned_is_refused():
 
 def test_processes_below_this_one_are_counted_while_they_run_and_after():
     before = process_watch.sample()
-    burn = (
-        "import time\nx = bytearray(50_000_000)\nwhile time.process_time() < 0.3: pass\nprint('!', flush=True); input()"
-    )
+    burn = "import time; x = bytearray(50_000_000)\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:

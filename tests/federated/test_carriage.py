@@ -1,4 +1,4 @@
-"""Carriage: what a round carries adds up, constants that are there are found, and wall time is polls and shared work."""
+"""Carriage: what a round carries adds up, constants that are there are found, wall time is polls and shared work."""
 
 import pytest
 

@@ -19,6 +19,7 @@ from blindsight.federated.costmodel import (
     aggregator_bytes,
     calibrate,
     fit,
+    fit_by_owners,
     measure,
 )
 from blindsight.federated.crowd import lattice_round, sparse_round
@@ -28,6 +29,8 @@ from blindsight.learn.sumterms import SumTerms
 MESSAGES = ("contribution", "request", "answer", "set-up message")
 SPARSE = Setting("block-dphe", key_bits=1024, density=0.2, insecure=True)
 DENSE = Setting("bfv")
+
+PLAYED = [(3, 1), (60, 1), (3, 590), (9, 340)]
 
 # One unit for each quantity that a figure depends on, so that sums can be followed by hand.
 UNITS = CostModel(
@@ -64,6 +67,17 @@ def test_no_cost_is_negative_and_small_figures_count_as_much_as_large_ones() -> 
     # No line goes through all three; plain least squares would give 7.7 for the first.
     fixed, each = fit([((1, 1), 1.0), ((1, 500), 520.0), ((1, 1000), 1000.0)])
     assert fixed + each == pytest.approx(1.0, rel=0.1)
+
+
+def test_what_a_receipt_costs_does_not_drown_in_the_ciphertexts() -> None:
+    # Milliseconds: a single ciphertext is a little cheaper than one of many, as happens on a busy machine.
+    opening = {1: 8.5, 590: 5900.0, 340: 3400.0}
+    rounds = [((1, owners, opened), 0.16 * owners + opening[opened]) for owners, opened in PLAYED]
+    assert fit(rounds)[1] < 0.16 * 0.9
+    fixed, each, ciphertext = fit_by_owners(rounds)
+    assert each == pytest.approx(0.16)
+    assert fixed + ciphertext * 590 == pytest.approx(5900, rel=0.1)
+    assert fit_by_owners([((1, 3), 9.0), ((1, 60), 8.0)])[1] == 0
 
 
 @pytest.mark.parametrize("setting", [SPARSE, DENSE], ids=lambda setting: setting.scheme)

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from apps.federated.deployment import processes
 from apps.federated.deployment.commands import configuration
 from apps.federated.deployment.loopback import Loopback, NodeSpec
 from apps.federated.deployment.processes import Service, check_port, free_ports
@@ -256,6 +257,14 @@ def test_a_port_in_use_is_refused_before_anything_is_written(app, tmp_path):
         with pytest.raises(ServiceError, match=f"port {port} on 127.0.0.1 is in use"):
             refused(Loopback(app, [NodeSpec("user-1")], tmp_path / "folder", port=port))
     assert not (tmp_path / "folder").exists()
+
+
+def test_no_two_processes_of_a_federation_are_given_one_port(app, tmp_path, monkeypatch):
+    few = free_ports(6)
+    monkeypatch.setattr(processes, "_LISTENING_PORTS", few)
+    loopback = Loopback(app, [NodeSpec("user")], tmp_path / "folder", port=few[0])
+    commands = [loopback.supernode(NodeSpec(f"user-{number}")).command for number in range(5)]
+    assert sorted(command[command.index("--port") + 1] for command in commands) == sorted(map(str, few[1:]))
 
 
 def test_a_missing_certificate_is_named(app, tmp_path, certificates):

@@ -165,6 +165,7 @@ def test_an_owner_that_misses_a_round_is_missed_as_in_a_single_process(tmp_path,
 
     taught = teach(course, server, rounds=ROUNDS, seed=SEED, on_lap=come_and_go)
     assert [lap.contributors for lap in taught.laps] == [USERS, ("ann", "cem", "dan"), USERS]
+    assert [lap.refused for lap in taught.laps] == [{}, {"bob": "no contribution of it came in time."}, {}]
     assert np.array_equal(taught.shared, expected.model_.weights)
 
 

@@ -71,6 +71,7 @@ class Loopback:
         self.timeout = timeout
         self.node_ids: dict[str, int] = {}
         self._port = port
+        self._given_ports: set[int] = set() if port is None else {port}
         self._aggregator_env = dict(aggregator_env or {})
         self.certificates = Certificates((certificates or folder / "certificates").resolve())
         self._own_certificates = certificates is None
@@ -158,7 +159,7 @@ class Loopback:
             authority=self.certificates.authority,
             key=home / "node.key",
             host=HOST,
-            port=free_ports(1)[0],
+            port=self._free_port(),
             node_config=node.node_config,
         )
         return self._make_service(_label(node.name), command, home=home / "flower", log=node.name, env=node.env)
@@ -207,7 +208,7 @@ class Loopback:
         if not (self.app / "pyproject.toml").is_file():
             raise StorageError(f"{self.app} is not a Flower app: it has no pyproject.toml.")
         if self._port is None:
-            self._port = free_ports(1)[0]
+            self._port = self._free_port()
         check_port(self._port)
         check_writable(self.folder)
         self.folder.chmod(0o700)
@@ -244,6 +245,12 @@ class Loopback:
             with atomic_writer(path, private=True) as stream:
                 stream.write(system_bytes(32))
         return path
+
+    def _free_port(self) -> int:
+        """Return a port that is free and was not given to a process of this federation, which may not run yet."""
+        port = next(port for port in free_ports(len(self._given_ports) + 1) if port not in self._given_ports)
+        self._given_ports.add(port)
+        return port
 
     def _register(self, name: str) -> None:
         """Tell the SuperLink the node's public key, once, and keep the id it gave the node."""

@@ -10,6 +10,7 @@ from benchmarks.harness import Problem, Settings, Task
 from benchmarks.methods.loopback_round import Deployment, LoopbackAnswer
 from blindsight.errors import InputError
 from blindsight.learn import FederatedClassifier
+from blindsight.learn.runs import Selection
 
 OWNERS, MEGABYTES = (3, 5, 8), (1, 10, 100)
 _ATTRIBUTES_PER_MEGABYTE, _FEATURES = 60, 1023  # with a bias 15 BFV ciphertexts of 4,096 weights
@@ -73,7 +74,7 @@ def _pose(case: Case, seed: int) -> Problem:
 def in_one_process(case: Case, seed: int) -> NDArray[np.float64]:
     """Return the model that the same owners learn in this process, under a scheme that costs nothing."""
     shares, public = case.given.data(seed)
-    selection = "blocks" if case.scheme == "block-dphe" else "auto"
+    selection: Selection = "blocks" if case.scheme == "block-dphe" else "auto"
     ridge = case.given.features / (case.given.samples * (case.given.owners + 1))
     settings = case.given.settings("plain")
     classifier = FederatedClassifier(**settings, selection=selection, multilabel=True, ridge=ridge)

@@ -23,7 +23,7 @@ _WEIGHT_BYTES = 8  # of the shared model that goes out with every call
 
 @dataclass(frozen=True)
 class Exchange:
-    """What is carried in a round of so many users: messages to nodes, bytes there and back; CPU seconds of the roles."""
+    """What a round of so many users carries: messages, bytes there and back; and CPU seconds of its roles."""
 
     users: int
     bytes: float

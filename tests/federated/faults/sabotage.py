@@ -13,7 +13,6 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.federated import teaching
 from blindsight.federated.flower import mod
 from blindsight.federated.sums import generatordesk, greeting
-from blindsight.federated.sums.messages import PROTOCOL as PRESENT_PROTOCOL
 from blindsight.federated.sums.messages import Call, Contribution
 
 _AGES = 600.0  # seconds: whoever waits so long is killed before
@@ -81,21 +80,17 @@ def send_garbage(diary: str) -> None:
         return [encode(Contribution(call.attempt, stolen.messages))]
 
     def answered(message, context, users_do):
-        head = message.content["blindsight"]
-        if head["kind"] == "contribute" and _round_of(message) > 2:
+        kind, parts, _ = mod.unpack(message.content)
+        if kind == "contribute" and decode(parts[0], Call).round > 2:
             return Message(RecordDict({"blindsight": ConfigRecord({"kind": [7]})}), reply_to=message)
         return answer(message, context, {**users_do, "contribute": garbage})
 
     mod.answer = answered
 
 
-def speak_another_protocol(_: str) -> None:
-    """Take part as a node of the next protocol would."""
-    greeting.PROTOCOL = PRESENT_PROTOCOL + 1
-
-
-def _round_of(message: Message) -> int:
-    return decode(mod.unpack(message.content)[1][0], Call).round
+def speak_protocol(number: str) -> None:
+    """Take part as a node of another version would."""
+    greeting.PROTOCOL = int(number)
 
 
 def _stop_once(reached: str) -> None:

@@ -66,12 +66,14 @@ class Stage:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def user(self, name: str, skew: float = 0.0, config: Mapping[str, str] | None = None, **faults: Path) -> NodeSpec:
+    def user(
+        self, name: str, skew: float = 0.0, config: Mapping[str, str] | None = None, **faults: Path | int
+    ) -> NodeSpec:
         """Return a user's node that keeps a diary, and in which these functions of `sabotage` are called."""
         node = self.federation.node(name, **(config or {}))
         return self.spoilt(node, skew, keep_diary=self.diary(name), **faults)
 
-    def spoilt(self, node: NodeSpec, skew: float = 0.0, **faults: Path) -> NodeSpec:
+    def spoilt(self, node: NodeSpec, skew: float = 0.0, **faults: Path | int) -> NodeSpec:
         folder = self.federation.folder / "sites" / f"{node.name}{skew:+g}"
         folder.mkdir(parents=True)
         site = SITE.format(skew=skew, faults=[(name, str(argument)) for name, argument in faults.items()])

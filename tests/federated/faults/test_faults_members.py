@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from blindsight.federated.identity import IDENTITY_FILE, Identity
+from blindsight.federated.sums.messages import PROTOCOL
 from blindsight.learn.dphe.terms import KEY_GENERATOR
 from tests.federated.faults.staging import FEATURES, SECONDS, Stage, contributors, samples, wait_for
 
@@ -35,7 +36,7 @@ def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
         stage.user("dan", dawdle=go),
         stage.user("eve", config={"home": str(tmp_path / "other")}),
         stage.user("gus", config={"key-generator": own["hal"]}),
-        stage.user("hal", speak_another_protocol=stage.mark("unused")),
+        stage.user("hal", speak_protocol=PROTOCOL + 1),
     ]
     config = stage.config(users=6, round_seconds=30.0)
     with stage.federation.loopback(nodes) as network:
@@ -49,8 +50,8 @@ def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
     assert "two nodes say they are 'ann', and both have its keys: the first stays" in log
     assert f"gus does not take part: the key generator of this run has the fingerprint {own[KEY_GENERATOR]}" in log
     assert f"this user was told to trust {own['hal']} alone" in log
-    assert "the server speaks protocol 1" in log
-    assert "this party protocol 2" in log
+    assert f"the server speaks protocol {PROTOCOL} " in log
+    assert f"this party protocol {PROTOCOL + 1} " in log
     report = stage.report()
     assert report["users"] == ["ann", "bob", "cem", "dan", "ivy"]
     assert {lap["refused"]["ivy"] for lap in report["rounds"]} == {"features must have 20 columns; got 17."}
