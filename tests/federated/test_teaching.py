@@ -203,7 +203,7 @@ def test_a_run_that_was_begun_with_other_data_is_not_continued(tmp_path):
     server = school.found(course)
     teach(course, server, rounds=1, seed=SEED)
     other = cluster_course(pictures(10)[0], None, CourseSettings(scheme="plain", clusters=2, **COMMON))
-    with pytest.raises(InputError, match="other features or classes"):
+    with pytest.raises(InputError, match="other settings or public data"):
         teach(other, server, rounds=2, seed=SEED)
     path = server.run.folder / "taught.npz"
     path.write_bytes(path.read_bytes()[:-40])

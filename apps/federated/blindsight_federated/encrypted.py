@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from logging import INFO, WARNING
 from pathlib import Path
+from typing import Any
 
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -31,7 +32,7 @@ from .settings import Settings
 def learn_encrypted(grid: Grid, settings: Settings) -> None:
     """Play the run of this label, from its beginning or from where it stopped."""
     home, members = settings.home()
-    course = _course(settings)
+    course, rounds = _course(settings), settings.whole("rounds")
     courier = GridCourier(grid, members, hello_seconds=settings.number("step-seconds"))
     run = find_run(home, settings.text("label"))
     if run is None:
@@ -47,11 +48,13 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
         errands[lap.round] = meter.take()
         _tell(lap)
 
-    taught = teach(course, server, rounds=settings.whole("rounds"), seed=seed, on_lap=on_lap)
-    for node, sentence in courier.directory.refused.items():
-        log(WARNING, "Node %d is not let in: %s", node, sentence)
+    taught = teach(course, server, rounds=rounds, seed=seed, on_lap=on_lap)
+    strangers = list(courier.directory.refused.values())
+    for sentence in strangers:
+        log(WARNING, "A node is not let in: %s", sentence)
     if settings.text("out"):
-        _write(settings.path("out"), course, run, taught, errands)
+        report = _report(run, taught, errands) | {"not let in": strangers}
+        _write(settings.path("out"), course, taught, report)
 
 
 def _course(settings: Settings) -> Course:
@@ -112,17 +115,9 @@ def _tell(lap: Lap) -> None:
         log(WARNING, "Round %d: %s is not in the sum: %s", lap.round, name, sentence)
 
 
-def _write(
-    folder: Path, course: Course, run: ServerRun, taught: Taught, errands: Mapping[int, Mapping[str, Errand]]
-) -> None:
-    """Write the model, and what there is to say about how it was learned; of `errands`, what this process ran."""
-    folder.mkdir(parents=True, exist_ok=True)
-    standardiser, labels = course.lesson.standardiser, course.lesson.labels
-    if labels is None:
-        ClusterModel(taught.shared, standardiser).save(folder / "model.npz")
-    else:
-        LinearModel(taught.shared, standardiser, labels).save(folder / "model.npz")
-    report = {
+def _report(run: ServerRun, taught: Taught, errands: Mapping[int, Mapping[str, Errand]]) -> dict[str, Any]:
+    """Return what there is to say about how a model was learned; of `errands`, what this process ran."""
+    return {
         "scheme": run.terms.scheme,
         "users": run.terms.users,
         "weights": run.terms.dimension,
@@ -131,5 +126,14 @@ def _write(
         "errands": {lap: {kind: asdict(errand) for kind, errand in kinds.items()} for lap, kinds in errands.items()},
         "statement": statement_of(run.terms, len(taught.laps)).to_dict(),
     }
+
+
+def _write(folder: Path, course: Course, taught: Taught, report: Mapping[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    standardiser, labels = course.lesson.standardiser, course.lesson.labels
+    if labels is None:
+        ClusterModel(taught.shared, standardiser).save(folder / "model.npz")
+    else:
+        LinearModel(taught.shared, standardiser, labels).save(folder / "model.npz")
     with atomic_writer(folder / "report.json") as stream:
         stream.write(json.dumps(report, indent=1).encode())

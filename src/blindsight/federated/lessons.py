@@ -3,6 +3,7 @@
 A lesson holds nothing of any owner. It is data and never code: numbers, names and settings that are checked one by one.
 """
 
+import hashlib
 import io
 import json
 import math
@@ -65,6 +66,11 @@ class Lesson:
         """The shape of the shared model."""
         features = len(self.standardiser.mean)
         return (self.clusters, features) if self.labels is None else (self.labels.rows, features + 1)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that is taught."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
         """Return the lesson as a message."""

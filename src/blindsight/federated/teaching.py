@@ -63,7 +63,7 @@ def teach(course: Course, server: SumServer, *, rounds: int, seed: int, on_lap: 
         score = course.learner.score(shared)
         lap = Lap(number, score, result.contributors, _missing(server, result), time.monotonic() - begun)
         taught = Taught(shared, taught.first_score, (*taught.laps, lap))
-        _save(path, taught)
+        _save(path, taught, course)
         if on_lap is not None:
             on_lap(lap)
     return taught
@@ -98,8 +98,9 @@ def _begin(course: Course, seed: int) -> Taught:
     return Taught(shared, course.learner.score(shared), ())
 
 
-def _save(path: Path, taught: Taught) -> None:
-    document = {"first score": taught.first_score, "laps": [asdict(lap) for lap in taught.laps]}
+def _save(path: Path, taught: Taught, course: Course) -> None:
+    laps = [asdict(lap) for lap in taught.laps]
+    document = {"lesson": course.lesson.digest, "first score": taught.first_score, "laps": laps}
     write_arrays(path, _KIND, document, {"shared": taught.shared}, private=True)
 
 
@@ -107,9 +108,9 @@ def _load(path: Path, course: Course) -> Taught:
     document, arrays = read_arrays(path, _KIND)
     try:
         laps = tuple(Lap(**{**lap, "contributors": tuple(lap["contributors"])}) for lap in document["laps"])
-        taught = Taught(arrays["shared"], document["first score"], laps)
+        taught, lesson = Taught(arrays["shared"], document["first score"], laps), document["lesson"]
     except (KeyError, TypeError) as error:
         raise CorruptFileError(f"{path} does not hold where a run stands: {error}.") from None
-    if taught.shared.shape != course.lesson.shape:
-        raise InputError("this run has begun with other features or classes. Begin another under another label.")
+    if lesson != course.lesson.digest:
+        raise InputError("this run began with other settings or public data. Give the same, or another label.")
     return taught

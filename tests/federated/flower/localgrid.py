@@ -31,8 +31,9 @@ class LocalNode:
 class LocalGrid(Grid):
     """A Grid over `nodes` by number, which may come and go at any time; `wire` holds every message that moved."""
 
-    def __init__(self, nodes: dict[int, LocalNode]) -> None:
+    def __init__(self, nodes: dict[int, LocalNode], run_config: dict[str, Any] | None = None) -> None:
         self.nodes = nodes
+        self.run_config = run_config or {}
         self.wire: list[Message] = []
         self._replies: dict[str, Message] = {}
 
@@ -80,7 +81,7 @@ class LocalGrid(Grid):
         if number not in self.nodes:
             return Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
         node = self.nodes[number]
-        context = Context(0, number, dict(node.config), node.state, {})
+        context = Context(0, number, dict(node.config), node.state, dict(self.run_config))
         try:
             with node.around():
                 reply = node.app(message, context)

@@ -1,0 +1,110 @@
+"""The Flower app itself, ServerApp and ClientApps, over a grid in one process: every task from settings to report."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+
+from apps.federated.blindsight_federated import client_app, server_app
+from apps.federated.deployment.federation import APP, LocalFederation
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.model import LinearModel
+from tests.federated.flower.localgrid import LocalGrid, LocalNode
+
+DEFAULTS = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+QUICK = {"key-bits": 1024, "wait-seconds": 0.1, "round-seconds": 0.1, "step-seconds": 0.1, "key-generator-seconds": 0.1}
+USERS = ("ann", "bob", "cem", "dan")
+
+
+def samples(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    labels = rng.integers(0, 3, count)
+    return rng.normal(size=(count, 12)) + 3 * np.eye(12)[labels], labels
+
+
+class App:
+    """The app in a folder, with the nodes of all users and of the key generator."""
+
+    def __init__(self, folder: Path) -> None:
+        rng = np.random.default_rng(5)
+        shares = {name: samples(rng, 96) for name in USERS}
+        self.federation = LocalFederation.prepare(folder, shares, samples(rng, 30), samples(rng, 200), insecure=True)
+        specs = [self.federation.generator_node(), *map(self.federation.node, USERS)]
+        self.nodes = {place: LocalNode(client_app.app, dict(spec.node_config)) for place, spec in enumerate(specs)}
+
+    def run(self, **settings: object) -> dict:
+        config = {**DEFAULTS, **QUICK, **self.federation.run_config(**settings)}
+        grid = LocalGrid(self.nodes, config)
+        server_app.app(grid, Context(1, 0, {}, RecordDict(), config))
+        return json.loads((self.federation.out / "report.json").read_text())
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return App(tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
+def test_a_classifier_is_learned_and_kept(app: App, scheme: str) -> None:
+    report = app.run(scheme=scheme, rounds=2, sparsity=0.5)
+    assert [lap["contributors"] for lap in report["rounds"]] == [list(USERS)] * 2
+    assert report["rounds"][-1]["score"] > report["first score"]
+    short_key = scheme == "block-dphe"  # of 1024 bits, which the statement does not trust
+    assert report["statement"]["guarantee"] == ("none" if short_key else "cryptographic")
+    features, labels = samples(np.random.default_rng(9), 100)
+    assert LinearModel.load(app.federation.out / "model.npz").quality(features, labels) > 0.7
+
+
+def test_clusters_are_found_and_kept(app: App) -> None:
+    report = app.run(task="k-means", clusters=3, rounds=3, sparsity=0.0, scheme="bfv")
+    assert report["rounds"][-1]["score"] > 0.3
+    assert ClusterModel.load(app.federation.out / "model.npz").centroids.shape == (3, 12)
+
+
+def test_a_run_asked_for_again_goes_on(app: App) -> None:
+    first = app.run(rounds=1)
+    longer = app.run(rounds=3)
+    assert longer["rounds"][0] == first["rounds"][0]
+    assert len(longer["rounds"]) == 3
+    with pytest.raises(InputError, match="other settings"):
+        app.run(rounds=4, sparsity=0.5)
+    assert len(app.run(rounds=1, label="another")["rounds"]) == 1
+
+
+@pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
+def test_selective_sharing_learns_and_goes_on(app: App, order: str) -> None:
+    app.run(task="sharing", sharing=order, rounds=1, uploads=3)
+    report = app.run(task="sharing", sharing=order, rounds=2, uploads=8)
+    uploads = [name for event in report["events"] for name in event["uploaded"]]
+    assert len(uploads) == 8
+    assert len(set(uploads)) >= 3
+    assert report["score"] > report["first score"]
+
+
+def test_noise_for_every_photo_is_counted_by_its_owner(app: App) -> None:
+    for node in list(app.nodes.values())[1:]:
+        node.config |= {"noise": "record", "epsilon": 4.0, "delta": 1e-5, "clip": 1.0}
+    report = app.run(task="sharing", rounds=1)
+    assert sorted(report["events"][0]["uploaded"]) == list(USERS)
+    assert (app.federation.home("ann") / "ledger.jsonl").stat().st_size > 0
+
+
+def test_a_participant_of_other_dimensions_is_told_so(app: App) -> None:
+    data = app.federation.home("dan") / "data.npz"
+    np.savez(data, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
+    report = app.run(task="sharing", rounds=1)
+    assert "same features" in report["events"][0]["refused"]["dan"]
+    assert sorted(report["events"][0]["uploaded"]) == ["ann", "bob", "cem"]
+
+
+def test_too_few_users_and_unknown_tasks_end_with_a_sentence(app: App) -> None:
+    with pytest.raises(UnknownNameError, match="unknown task 'clasifier'"):
+        app.run(task="clasifier")
+    app.nodes.pop(0)
+    with pytest.raises(PrivacyError, match="key generator is not there"):
+        app.run()
+    with pytest.raises(InputError, match="'rounds' in the run-config must be int"):
+        app.run(rounds="three")
