@@ -9,6 +9,7 @@ from benchmarks.table import Cell, Grid
 from blindsight.federated.carriage import Carriage, Exchange
 
 _MEGA = 1e-6
+_LEAST_CORES = 0.1  # where others left nothing, predictions are large but finite
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _predictions(found: Sequence[Measured]) -> Grid:
     rows: list[tuple[Cell, ...]] = []
     for one in found:
         work = carriage.cpu_seconds(one.exchange)
-        left = carriage.wall_seconds(one.exchange, cores=max(one.cores - one.others, 0.1))
+        left = carriage.wall_seconds(one.exchange, cores=max(one.cores - one.others, _LEAST_CORES))
         alone = carriage.wall_seconds(one.exchange, cores=one.cores)
         figures = (one.work, work, work / one.work, one["round/wall"], left, left / one["round/wall"], alone)
         rows.append((one.case.name, *_figures(*figures)))
