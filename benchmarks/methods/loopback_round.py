@@ -113,7 +113,8 @@ def _learn(network: Loopback, config: dict[str, ConfigValue], seconds: float) ->
     """Play a run to its end, with deadlines that only the whole run can miss."""
     number = network.run({**config, "validation": "", "round-seconds": seconds, "step-seconds": seconds})
     if (status := network.wait(number, seconds)) != "finished:completed":
-        raise ServiceError(f"the run ended as {status}: {' '.join(network.log(number).split()[-60:])}")
+        rounds = network.log(number).count("Round ")
+        raise ServiceError(f"the run ended as {status} after {rounds} rounds.")
 
 
 def idle_cores() -> float:
