@@ -1,4 +1,4 @@
-"""What a party types before a run: keys that are made once, fingerprints to compare, a members file, certificates."""
+"""What a party types: keys that are made once, fingerprints to compare, members, certificates; then its runs."""
 
 import json
 import tomllib
@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from blindsight.cli import run
 from blindsight.federated.identity import IDENTITY_FILE, Identity
 from blindsight.federated.members import Members
+from tests.federated.village import Village
 
 Capture = pytest.CaptureFixture[str]
 
@@ -142,3 +143,60 @@ def test_tables_say_what_is_secret(tmp_path: Path, capsys: Capture) -> None:
     assert [line.split()[0] for line in out.splitlines() if ": secret" in line] == ["authority_key", "server_key"]
     assert federation("node-key", "--out", tmp_path) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if ": secret" in line] == ["private"]
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Village:
+    """A federation that has played one round of each of two runs."""
+    village = Village(tmp_path)
+    for scheme in ("dphe", "masks"):
+        server = village.open(scheme)
+        village.draw(1)
+        server.play(1, ())
+    return village
+
+
+def test_a_party_sees_its_runs_and_the_key_generator_what_it_opened(played: Village, capsys: Capture) -> None:
+    opened = "the sum of ann, bob, cem, dan was released"
+    for party, sentences in (("ann", 0), ("aggregator", 0), ("key generator", 1)):
+        home = played.homes[party].path
+        assert federation("runs", "--home", home, "--json") == 0
+        listed = document(capsys)
+        assert listed["name"] == party
+        runs = {run["scheme"]: run for run in listed["runs"]}
+        assert set(runs) == {"dphe", "masks"}
+        assert runs["dphe"]["users"] == ["ann", "bob", "cem", "dan"]
+        assert runs["dphe"]["weights"] == 120
+        assert [opened in sentence for sentence in runs["dphe"]["opened"]] == [True] * sentences
+        assert runs["masks"]["opened"] == []
+        assert federation("runs", "--home", home) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(f"Runs of {party}")
+        assert all(run["run"] in out for run in runs.values())
+        assert out.count(opened) == sentences
+
+
+def test_a_run_is_forgotten_by_its_name(played: Village, capsys: Capture) -> None:
+    home = played.homes["key generator"].path
+    assert federation("runs", "--home", home, "--json") == 0
+    dphe, masks = sorted(document(capsys)["runs"], key=lambda run: run["scheme"])
+    assert federation("forget", "--home", home, "--run", dphe["run"], "--json") == 0
+    said = document(capsys)
+    assert said["forgotten"] == dphe  # with the record of what was opened, for whoever keeps it
+    assert said["files"] > 0
+    assert not Path(dphe["folder"]).exists()
+    assert federation("forget", "--home", home, "--run", dphe["run"]) == 2
+    assert "unknown run" in capsys.readouterr().err
+    assert federation("forget", "--home", home, "--run", masks["run"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"key generator has forgotten the run {masks['run']}: its keys and state, ")
+    assert federation("runs", "--home", home) == 0
+    assert capsys.readouterr().out == "key generator keeps no run.\n"
+    assert (home / IDENTITY_FILE).exists()
+
+
+def test_runs_of_a_home_that_is_none(tmp_path: Path, capsys: Capture) -> None:
+    for words in (["runs"], ["forget", "--run", "r1"]):
+        assert federation(*words, "--home", tmp_path / "nowhere") == 1
+        assert "blindsight federation identity" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()

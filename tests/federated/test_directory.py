@@ -1,5 +1,6 @@
 import pytest
 
+from blindsight.errors import MessageError
 from blindsight.federated.directory import Directory
 from blindsight.federated.identity import Identity
 from blindsight.federated.members import Members
@@ -19,8 +20,8 @@ def directory(identities):
 
 
 def enter(directory, node, identity, role="user"):
-    challenge, message = hello()
-    directory.enter(node, tuple(greet(identity, role, message)), challenge)
+    challenge, message = hello(node)
+    directory.enter(node, tuple(greet(identity, role, (message,), node)), challenge)
 
 
 def test_members_get_in_under_their_names(directory, identities):
@@ -41,8 +42,8 @@ def test_strangers_and_wrong_keys_and_wrong_roles_do_not(directory, identities, 
 
 
 def test_an_answer_to_another_hello_is_refused(directory, identities):
-    _, message = hello()
-    directory.enter(1, tuple(greet(identities["ann"], "user", message)), bytes(32))
+    _, message = hello(1)
+    directory.enter(1, tuple(greet(identities["ann"], "user", (message,), 1)), bytes(32))
     directory.enter(2, (b"",), bytes(32))
     assert not directory.nodes
     assert "another hello" in directory.refused[1]
@@ -50,10 +51,23 @@ def test_an_answer_to_another_hello_is_refused(directory, identities):
 
 
 def test_one_node_cannot_greet_with_anothers_signature(directory, identities):
-    challenge, message = hello()
-    _, signed = greet(identities["ann"], "user", message)
+    challenge, message = hello(1)
+    _, signed = greet(identities["ann"], "user", (message,), 1)
     directory.enter(1, (identities["bob"].public.to_bytes(), signed), challenge)
     assert not directory.nodes
+
+
+def test_a_node_cannot_pass_for_another_by_handing_its_hello_on(directory, identities):
+    challenge, message = hello(1)
+    with pytest.raises(MessageError, match="this is node 2, and the hello is to node 1: somebody handed it on"):
+        greet(identities["ann"], "user", (message,), 2)
+    _, altered = hello(2, lambda count: challenge)  # as the node in between would put it to the other
+    directory.enter(1, tuple(greet(identities["ann"], "user", (altered,), 2)), challenge)
+    assert not directory.nodes
+    assert "'ann' is that of node 2" in directory.refused[1]
+    for parts in ((), (message, message)):
+        with pytest.raises(MessageError, match="one part"):
+            greet(identities["ann"], "user", parts, 1)
 
 
 def test_of_two_nodes_with_the_same_keys_the_first_stays(directory, identities):
@@ -77,7 +91,7 @@ def test_a_member_that_was_killed_and_started_anew_gets_in_once_its_old_node_is_
 
 
 def test_nodes_of_another_protocol_are_told_to_install_the_same_version(directory, identities, monkeypatch):
-    challenge, message = hello()
+    challenge, message = hello(1)
     monkeypatch.setattr(greeting, "PROTOCOL", 2)
     theirs = greet_as_another_version(identities["ann"], message, monkeypatch)
     monkeypatch.setattr(greeting, "PROTOCOL", 1)
@@ -90,4 +104,4 @@ def greet_as_another_version(identity, message, monkeypatch):
     """Return the greeting of a version that does not mind who asks."""
     with monkeypatch.context() as patch:
         patch.setattr(greeting, "_check_protocol", lambda *_: None)
-        return tuple(greet(identity, "user", message))
+        return tuple(greet(identity, "user", (message,), 1))

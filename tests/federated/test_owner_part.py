@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from blindsight.arrayfile import write_arrays
-from blindsight.crypto.wire import decode
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.sums.messages import Call
+from blindsight.federated.sums.orders import read_order
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.federation import Memory, Proposal
@@ -29,7 +29,7 @@ def played(village, scheme, rounds=2):
     for round in range(1, rounds + 1):
         village.draw(round, whole=True)
         server.play(round, ())
-    return server, [decode(parts[0], Call) for parts in calls], [parts[0] for parts in replies]
+    return server, [read_order(parts[0], Call)[0] for parts in calls], [parts[0] for parts in replies]
 
 
 def noted(into, name, kind, parts):

@@ -11,6 +11,7 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.federated.sums.aggregatorend import UnansweredError
 from blindsight.federated.sums.messages import Call, Contribution
+from blindsight.federated.sums.orders import read_order
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import KEY_GENERATOR
@@ -187,7 +188,7 @@ def memory_of(village, server, name):
     """Return what a user remembers once it knows what became of its last contribution."""
     part = OwnerPart(village.user_desk(name).end(server.terms.run))
     settles = server.run.progress.counted[name]
-    call = Call(server.terms.run, 10**6, 10**6, 0, settles, server.run.answer(settles), b"")
+    call = Call(server.terms.run, name, 10**6, 10**6, 0, settles, server.run.answer(settles), b"")
     return part._settled(part._load().pending, call)
 
 
@@ -223,7 +224,7 @@ def test_garbage_in_place_of_a_contribution_is_refused_and_harms_nobody(tmp_path
         def bob(kind, parts, reply=reply, what=what):
             if kind != "contribute":
                 return honest(kind, parts)
-            attempt = decode(parts[0], Call).attempt
+            attempt = read_order(parts[0], Call)[0].attempt
             return [_with_attempt(part, attempt) for part in reply] if what != "another attempt" else reply
 
         village.handlers["bob"] = bob

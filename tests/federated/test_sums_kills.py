@@ -135,14 +135,14 @@ def test_a_server_killed_anywhere_in_the_set_up_can_be_started_again(tmp_path, f
     for point in range(200):
         label, fuse.left = f"run {point}", point
         try:
-            label_run(home, label, village.open(scheme, courier).run)
+            label_run(home, label, village.open(scheme, courier).run, seed=0)
         except Killed:
-            if find_run(home, label) is None:
-                label_run(home, label, village.open(scheme, courier).run)
+            if find_run(home, label, seed=0) is None:
+                label_run(home, label, village.open(scheme, courier).run, seed=0)
         if not fuse.burnt:
             break
     fuse.left = None
-    found = find_run(home, label)
+    found = find_run(home, label, seed=0)
     assert found is not None
     assert point > 8
     server = SumServer(found, village.courier, PATIENCE)

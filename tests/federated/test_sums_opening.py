@@ -8,13 +8,14 @@ import pytest
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
+from blindsight.federated.courier import LocalCourier
 from blindsight.federated.home import Home
 from blindsight.federated.identity import IDENTITY_FILE, Identity
 from blindsight.federated.members import Members
 from blindsight.federated.sums.generatordesk import GeneratorDesk
 from blindsight.federated.sums.generatorend import PaillierGeneratorEnd
 from blindsight.federated.sums.messages import Enrolment, Opening, RunTermsMessage, Step
-from blindsight.federated.sums.opening import open_run, wait_for_users
+from blindsight.federated.sums.opening import find_run, gather_run, label_run, open_run, wait_for_users
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.server import Patience
 from blindsight.federated.sums.userdesk import ENROLMENT, UserDesk
@@ -46,6 +47,7 @@ class TestWhatAUserRefuses:
             ({"scheme": "plain"}, {"schemes": ("bfv", "masks")}, "does not take part in plain; it accepts bfv, masks"),
             ({"scheme": "bfv"}, {"minimum": 4}, "sums of 4 or more; got 3"),
             ({"scheme": "dphe"}, {"insecure": False}, "keys of full length only"),
+            ({"scheme": "dphe"}, {"minimum_per_position": 2}, "2 or more users change a position .* got 1"),
         ],
     )
     def test_terms_that_protect_less_than_it_asks_for(self, village, terms, policy, sentence):
@@ -53,6 +55,10 @@ class TestWhatAUserRefuses:
         with pytest.raises(PrivacyError, match=sentence):
             enrol(village, "ann", terms_of(village, **terms), **policy)
         assert set(village.homes["ann"].path.rglob("*")) == before
+
+    def test_a_minimum_per_position_that_is_kept_or_that_every_sum_keeps_is_accepted(self, village):
+        assert enrol(village, "ann", terms_of(village, "dphe", minimum_per_position=2), minimum_per_position=2)
+        assert enrol(village, "bob", terms_of(village, "bfv"), minimum_per_position=3)
 
     def test_plain_unless_told_otherwise(self, village):
         desk = UserDesk(village.homes["ann"], village.pin)
@@ -295,6 +301,42 @@ def test_waiting_for_users_ends_with_them_or_with_a_sentence(village):
     few = {name: identity for name, identity in village.identities.items() if name in ("ann", "bob")}
     with pytest.raises(PrivacyError, match=r"2 of 3 users .* The key generator is not there. Node 7 is odd."):
         wait_for_users(lambda: few, wanted=3, seconds=1e-9, complaints=lambda: " Node 7 is odd.")
+
+
+class Reception(LocalCourier):
+    """A courier that also knows who is there."""
+
+    def __init__(self, village):
+        super().__init__(village.handlers)
+        self.village = village
+
+    def identities(self):
+        return self.village.identities
+
+    def complaints(self):
+        return " Node 7 is odd."
+
+
+def test_a_run_is_gathered_and_everybody_who_stays_outside_is_told_of(village):
+    village.handlers["bob"] = lambda kind, parts: village.user_desk("bob", minimum=4).handle(kind, parts)
+    told = []
+    home, terms = village.homes[AGGREGATOR], village.make_terms("bfv")
+    wish = {"seconds": 1e-9, "keyed": True, "warn": told.append}
+    run = gather_run(home, Reception(village), terms, PATIENCE, wanted=4, **wish)
+    assert run.terms.users == ("ann", "cem", "dan")
+    assert told == ["Not let in: Node 7 is odd.", "bob does not take part: " + told[1].partition(": ")[2]]
+    assert "sums of 4 or more" in told[1]
+    with pytest.raises(PrivacyError, match="4 of 5 users"):
+        gather_run(home, Reception(village), terms, PATIENCE, wanted=5, **wish)
+
+
+def test_a_label_finds_its_run_with_its_seed_alone(village):
+    home, run = village.homes[AGGREGATOR], village.open("plain").run
+    assert find_run(home, "digits", seed=1) is None
+    label_run(home, "digits", run, seed=1)
+    assert find_run(home, "digits", seed=1).terms == run.terms
+    with pytest.raises(InputError, match=r"'digits' began with seed 1; got 2\. Give the same, or another label"):
+        find_run(home, "digits", seed=2)
 
 
 @pytest.mark.parametrize("change", [{"scheme": "rot13"}, {"run": "../x"}, {"minimum": 2}, {"dimension": 0}])

@@ -124,7 +124,7 @@ def test_a_run_interrupted_and_resumed_ends_with_the_same_model(tmp_path, scheme
 
     with pytest.raises(Interrupted):
         teach(course, server, rounds=ROUNDS, seed=SEED, on_lap=interrupt)
-    server = school.server(school.restarted(server).run, course)
+    server = school.server(school.reloaded(server), course)
     combine = course.learner.combine
     try:  # killed between a sum and the model that is made of it
         object.__setattr__(course.learner, "combine", lambda *_: interrupt(None))
@@ -132,7 +132,7 @@ def test_a_run_interrupted_and_resumed_ends_with_the_same_model(tmp_path, scheme
             teach(course, server, rounds=ROUNDS, seed=SEED)
     finally:
         object.__setattr__(course.learner, "combine", combine)
-    server = school.server(school.restarted(server).run, course)
+    server = school.server(school.reloaded(server), course)
     taught = teach(course, server, rounds=ROUNDS, seed=SEED)
     assert np.array_equal(taught.shared, expected.model_.weights)
     assert len(taught.laps) == ROUNDS
@@ -181,7 +181,6 @@ def test_an_owner_with_other_features_is_left_out_with_its_sentence(tmp_path):
 def test_an_owner_that_reads_a_model_of_another_shape_or_kind_refuses_it(tmp_path):
     course, school = course_for("plain", pictures(10), None), School(tmp_path, owners())
     server = school.found(course)
-    call = server.begin(1)["ann"]
     desk, right = school.user_desk("ann"), np.zeros(course.lesson.shape)
     wrong = [
         {"shared": right[:, 1:]},
@@ -191,11 +190,13 @@ def test_an_owner_that_reads_a_model_of_another_shape_or_kind_refuses_it(tmp_pat
         {"other": right},
     ]
     for arrays in wrong:
+        shared = pack_arrays(arrays)
         with pytest.raises(MessageError, match="not one of this lesson"):
-            learn(desk, (call, pack_arrays(arrays)), lambda: school.data["ann"])
+            learn(desk, (server.begin(1, (shared,))["ann"], shared), lambda: school.data["ann"])
     with pytest.raises(MessageError, match="two parts"):
-        learn(desk, (call,), lambda: school.data["ann"])
-    learn(desk, (call, pack_arrays({"shared": right})), lambda: school.data["ann"])
+        learn(desk, (server.begin(1)["ann"],), lambda: school.data["ann"])
+    shared = pack_arrays({"shared": right})
+    learn(desk, (server.begin(1, (shared,))["ann"], shared), lambda: school.data["ann"])
 
 
 def test_a_run_that_was_begun_with_other_data_is_not_continued(tmp_path):

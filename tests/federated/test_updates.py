@@ -36,7 +36,7 @@ def test_sums_give_the_mean_weighted_by_examples():
     changes, examples = rng.normal(size=(5, 7)), np.array([1, 20, 50, 100, 7])
     briefing = Briefing(sparsity=0.0, most_examples=100)
     sent = [propose_update(*pair, NOTHING, briefing).sent for pair in zip(changes, examples, strict=True)]
-    assert mean_change(np.sum(sent, axis=0)) == pytest.approx(np.average(changes, axis=0, weights=examples))
+    assert mean_change(np.sum(sent, axis=0), 5) == pytest.approx(np.average(changes, axis=0, weights=examples))
 
 
 def test_examples_beyond_the_most_do_not_count_and_without_a_most_all_weigh_the_same():
@@ -67,10 +67,15 @@ def test_without_sparsity_an_owner_holds_nothing():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_change_that_is_not_finite_is_refused(bad):
-    with pytest.raises(InputError, match="not finite"):
+    with pytest.raises(MessageError, match="not finite"):
         propose_update(np.array([0.0, bad]), 1, NOTHING, Briefing(0.0))
 
 
-def test_no_weight_no_mean():
-    with pytest.raises(PrivacyError, match="no mean"):
-        mean_change(np.zeros(4))
+@pytest.mark.parametrize("total", [0.0, -0.5, 3.0001, 1e6, np.nan])
+def test_weights_that_cannot_be_give_no_mean(total):
+    with pytest.raises(PrivacyError, match="there is no mean"):
+        mean_change(np.array([total, 1.0, 2.0]), 3)
+
+
+def test_full_weights_of_all_are_possible():
+    assert mean_change(np.array([3.0, 1.5]), 3) == pytest.approx([0.5])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from blindsight.crypto.wire import decode
 from blindsight.federated.courier import Courier, LocalCourier, Reply, Transit
 from blindsight.federated.home import Home
 from blindsight.federated.identity import IDENTITY_FILE, Identity, PublicIdentity
@@ -105,8 +104,7 @@ class Village:
             desk = self.user_desk(name)  # every message meets a fresh process
             if kind != "contribute":
                 return desk.handle(kind, parts)
-            call = decode(parts[0], Call)
-            return [self.contribute(name, call)]
+            return [self.contribute(name, desk.call(parts))]
 
         return handle
 
@@ -127,16 +125,19 @@ class Village:
         settings = {"fraction_bits": 16, "capacity": 40, "key_bits": 1024, "insecure": True} | others
         return lambda run, users: RunTerms(scheme=scheme, run=run, users=users, dimension=DIMENSION, **settings)
 
-    def open(self, scheme: str, courier: Courier | None = None, **others) -> SumServer:
+    def open(self, scheme: str, courier: Courier | None = None, *, briefed: bytes = b"", **others) -> SumServer:
         carrier = courier or self.courier
         run, self.refused = open_run(
             self.homes[AGGREGATOR], carrier, self.identities, self.make_terms(scheme, **others), PATIENCE
         )
-        return SumServer(run, carrier, PATIENCE)
+        return SumServer(run, carrier, PATIENCE, briefing=briefed)
 
     def restarted(self, server: SumServer, courier: Courier | None = None, patience: Patience = PATIENCE) -> SumServer:
         """Return the server as a new process finds it on its disk."""
-        return SumServer(ServerRun.load(server.run.folder), courier or self.courier, patience)
+        return SumServer(self.reloaded(server), courier or self.courier, patience)
+
+    def reloaded(self, server: SumServer) -> ServerRun:
+        return ServerRun.load(Home(self.homes[AGGREGATOR].path), server.terms.run)
 
     def draw(self, seed: int, *, whole: bool = False) -> dict[str, np.ndarray]:
         """Let users learn something new; `whole` numbers are sent without rounding."""

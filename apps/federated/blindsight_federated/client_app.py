@@ -1,8 +1,9 @@
 """The nodes: a user learns from its own data and sends what only a sum reveals; the key generator opens sums.
 
 Which of the two a node is, and what it insists on, its node-config says (`blindsight.federated.flower.node`). A user's
-`data` is a file of its own (`data`). For selective sharing its node-config also says what it shares: `share`, `noise`,
-`epsilon`, `delta`, `clip` (`blindsight.federated.sharing.joining.OwnTerms`).
+`data` is a file of its own (`data`). In selective sharing the server reads uploads, so a user takes part only if its
+`schemes` name "sharing"; its node-config then also says what it shares: `share`, `least-batch`, `noise`, `epsilon`,
+`delta`, `clip` (`blindsight.federated.sharing.joining.OwnTerms`).
 """
 
 from typing import Any
@@ -12,7 +13,7 @@ from flwr.clientapp import ClientApp
 
 from blindsight.errors import MessageError
 from blindsight.federated.flower.mod import answer
-from blindsight.federated.sharing.joining import JOIN, OwnTerms, SharingDesk
+from blindsight.federated.sharing.joining import JOIN, SharingDesk
 from blindsight.federated.sharing.messages import EXCHANGE
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.federated.teaching import learn
@@ -35,18 +36,13 @@ def handle(message: Message, context: Context) -> Message:
         return [learn(desk, parts, load)]
 
     def join(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
-        _sharing_desk(config, desk).join(_only(parts))
+        SharingDesk.of(desk, config).join(_only(parts))
         return []
 
     def exchange(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
-        return [_sharing_desk(config, desk).exchange(_only(parts), *load())]
+        return [SharingDesk.of(desk, config).exchange(_only(parts), *load())]
 
     return answer(message, context, {"contribute": contribute, JOIN: join, EXCHANGE: exchange})
-
-
-def _sharing_desk(config: dict[str, Any], desk: UserDesk) -> SharingDesk:
-    names = ("share", "noise", "epsilon", "delta", "clip")
-    return SharingDesk(desk.home, OwnTerms(**{name: config[name] for name in names if name in config}))
 
 
 def _only(parts: tuple[bytes, ...]) -> bytes:

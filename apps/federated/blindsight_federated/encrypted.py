@@ -16,7 +16,7 @@ from blindsight.federated.flower.gridcourier import GridCourier
 from blindsight.federated.home import Home
 from blindsight.federated.metered import Errand, MeteredCourier
 from blindsight.federated.statements import statement_of
-from blindsight.federated.sums.opening import find_run, label_run, open_run, wait_for_users
+from blindsight.federated.sums.opening import find_run, gather_run, label_run
 from blindsight.federated.sums.server import SumServer
 from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.teaching import Lap, Taught, teach
@@ -34,7 +34,7 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
     home, members = settings.home()
     course, rounds = _course(settings), settings.whole("rounds")
     courier = GridCourier(grid, members, hello_seconds=settings.number("step-seconds"))
-    run = find_run(home, settings.text("label"))
+    run = find_run(home, settings.text("label"), seed=settings.whole("seed"))
     if run is None:
         run = _open(home, courier, course, settings)
     else:
@@ -79,24 +79,18 @@ def _course(settings: Settings) -> Course:
 
 def _open(home: Home, courier: GridCourier, course: Course, settings: Settings) -> ServerRun:
     """Wait for users and set up a run with those who agree."""
-    wait_for_users(
-        courier.identities,
+    minimum = settings.whole("minimum-users")
+    run = gather_run(
+        home,
+        courier,
+        lambda name, users: course.terms(name, users, minimum=minimum),
+        settings.patience(),
         wanted=settings.whole("users"),
         seconds=settings.number("wait-seconds"),
         keyed=settings.text("scheme") != "plain",
-        complaints=courier.complaints,
+        warn=lambda sentence: log(WARNING, "%s", sentence),
     )
-    minimum = settings.whole("minimum-users")
-    run, refused = open_run(
-        home,
-        courier,
-        courier.identities(),
-        lambda name, users: course.terms(name, users, minimum=minimum),
-        settings.patience(),
-    )
-    for name, sentence in refused.items():
-        log(WARNING, "%s does not take part: %s", name, sentence)
-    label_run(home, settings.text("label"), run)
+    label_run(home, settings.text("label"), run, seed=settings.whole("seed"))
     log(INFO, "%s learn together under %s.", ", ".join(run.terms.users), run.terms.scheme)
     return run
 

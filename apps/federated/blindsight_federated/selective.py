@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from contextlib import closing
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.gridcourier import GridCourier
 from blindsight.federated.sharing import SharingServer, Taken, Turn, play_asynchronous, play_synchronous
+from blindsight.federated.sharing.disclosure import statement_of
 from blindsight.federated.sharing.joining import JOIN, SharingLesson
 from blindsight.federated.sums.opening import wait_for_users
 from blindsight.files import atomic_writer
@@ -29,6 +31,7 @@ from .settings import Settings
 
 ORDERS = ("synchronous", "asynchronous")
 _FIRST_EPOCHS = 20
+_SPENT = "its privacy budget is spent."
 
 
 def learn_selectively(grid: Grid, settings: Settings) -> None:
@@ -40,23 +43,29 @@ def learn_selectively(grid: Grid, settings: Settings) -> None:
     courier = GridCourier(grid, members, hello_seconds=settings.number("step-seconds"))
     folder = home.run(f"sharing {settings.text('label')}")
     server, lesson = _server(folder, courier, settings)
-    validation = settings.text("validation")
-    watch = _Watch(folder, server, lesson.trainer(), read_pair(validation, "validation") if validation else None)
-    _join(courier, lesson, settings)
-    desk, deadline = SharingServer(server, lesson.terms.participants), settings.number("round-seconds")
+    with closing(server):
+        held_out = settings.text("validation")
+        validation = read_pair(held_out, "validation") if held_out else None
+        watch = _Watch(folder, server, lesson.trainer(), validation)
+        _join(courier, lesson, settings)
+        _play(order, SharingServer(server, lesson.terms.participants), courier, watch, settings)
+        if settings.text("out"):
+            watch.write(settings.path("out"))
+
+
+def _play(order: str, desk: SharingServer, courier: GridCourier, watch: "_Watch", settings: Settings) -> None:
+    """Play what is left of the run."""
+    deadline = settings.number("round-seconds")
     if order == "synchronous":
         left, minimum = settings.whole("rounds") - watch.turns, settings.whole("minimum-users")
         if left > 0:
             play_synchronous(desk, courier, turns=left, deadline=deadline, minimum=minimum, on_turn=watch.turn)
     else:
-        left = settings.whole("uploads") - server.version
+        left = settings.whole("uploads") - watch.uploads
         if left > 0:
             play_asynchronous(
                 desk, courier, uploads=left, deadline=deadline, on_upload=watch.upload, on_failure=watch.failure
             )
-    if settings.text("out"):
-        watch.write(settings.path("out"))
-    server.close()
 
 
 def _server(folder: Path, courier: GridCourier, settings: Settings) -> tuple[ParameterServer, SharingLesson]:
@@ -133,14 +142,21 @@ class _Watch:
         """How many turns were played, before and after a restart."""
         return len(self._events)
 
+    @property
+    def uploads(self) -> int:
+        """How many uploads were added, before and after a restart."""
+        return self._server.version
+
     def turn(self, turn: Turn) -> None:
         """Note a turn."""
-        late = dict.fromkeys(turn.late, "it was late.")
-        self._note("Turn", self.turns + 1, turn.uploaded, {**turn.refused, **turn.failed, **late})
+        others = dict.fromkeys(turn.late, "it was late.") | dict.fromkeys(turn.spent, _SPENT)
+        self._note("Turn", self.turns + 1, turn.uploaded, {**turn.refused, **turn.failed, **others})
 
     def upload(self, name: str, taken: Taken) -> None:
-        """Note an upload."""
+        """Note an upload, or that there will be none."""
         refused = {name: taken.refused} if taken.refused is not None else {}
+        if taken.spent:
+            refused[name] = _SPENT
         self._note("Upload", taken.version, [name] if taken.uploaded else [], refused)
 
     def failure(self, name: str, sentence: str) -> None:
@@ -152,7 +168,13 @@ class _Watch:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_writer(folder / "parameters.npy") as stream:
             np.save(stream, self._server.parameters, allow_pickle=False)
-        report = {"first score": self._first, "score": self._score(), "events": self._events}
+        statement = statement_of(self._server.terms, self.uploads).to_dict()
+        report = {
+            "first score": self._first,
+            "score": self._score(),
+            "events": self._events,
+            "statement": statement,
+        }
         with atomic_writer(folder / "report.json") as stream:
             stream.write(json.dumps(report, indent=1).encode())
 

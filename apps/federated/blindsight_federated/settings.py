@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from blindsight.errors import InputError
-from blindsight.federated.home import Home
+from blindsight.federated.home import Home, server_home
 from blindsight.federated.members import Members
 from blindsight.federated.sums.server import Patience
 
@@ -40,9 +40,8 @@ class Settings:
 
     def home(self) -> tuple[Home, Members]:
         """Return the server's home and the members, of which the server must be one."""
-        home, members = Home(self.path("home")), Members.read(self.path("members"))
-        members.check(home.identity.public)
-        return home, members
+        members = Members.read(self.path("members"))
+        return server_home(self.path("home"), members), members
 
     def patience(self) -> Patience:
         """Return how long to wait for what."""

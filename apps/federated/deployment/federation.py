@@ -6,7 +6,7 @@ FOLDER/flower/             what `Loopback` needs
 FOLDER/out/                the model and the report
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,19 @@ class LocalFederation:
         cls, folder: Path, shares: Mapping[str, Pair], public: Pair, validation: Pair, *, insecure: bool = False
     ) -> "LocalFederation":
         """Make homes for all parties, with the data of each."""
-        fingerprints = {}
-        for name in (AGGREGATOR, KEY_GENERATOR, *shares):
-            home = _home(folder, name)
-            fingerprints[name] = Identity.create(home / IDENTITY_FILE, name).public.fingerprint
+        federation = cls.settle(folder, shares, insecure=insecure)
         for name, pair in shares.items():
-            write_pair(_home(folder, name) / "data.npz", pair)
-        write_pair(_home(folder, AGGREGATOR) / "public.npz", public)
-        write_pair(_home(folder, AGGREGATOR) / "validation.npz", validation)
+            write_pair(federation.home(name) / "data.npz", pair)
+        write_pair(federation.home(AGGREGATOR) / "public.npz", public)
+        write_pair(federation.home(AGGREGATOR) / "validation.npz", validation)
+        return federation
+
+    @classmethod
+    def settle(cls, folder: Path, users: Iterable[str], *, insecure: bool = False) -> "LocalFederation":
+        """Make homes for all parties and the members file; where users have their data is for their app to say."""
+        fingerprints = {}
+        for name in (AGGREGATOR, KEY_GENERATOR, *users):
+            fingerprints[name] = Identity.create(_home(folder, name) / IDENTITY_FILE, name).public.fingerprint
         members = Members(fingerprints)
         with atomic_writer(folder / "members.toml") as stream:
             stream.write(members.to_toml().encode())

@@ -1,8 +1,8 @@
-"""`blindsight federation`: what every party of a federation needs before a run, made on its own machine."""
+"""`blindsight federation`: what a party of a federation does on its own machine, before its runs and after them."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -13,8 +13,11 @@ from blindsight.files import atomic_writer
 
 if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
+    from blindsight.federated.keptruns import KeptRun
 
-app = typer.Typer(help="Keys, fingerprints and certificates for learning across machines.", no_args_is_help=True)
+app = typer.Typer(
+    help="Keys, fingerprints, certificates and kept runs for learning across machines.", no_args_is_help=True
+)
 
 HomeOption = Annotated[Path, typer.Option("--home", help="The party's own folder, which nobody else may read.")]
 
@@ -108,6 +111,60 @@ def node_key(
     ]
     document = {name: path for name, path, _ in rows}
     show(document, table("Key of a node", ("what", "file", "for"), rows))
+
+
+@app.command("runs")
+def list_runs(home: HomeOption, json: JsonOption = False, debug: DebugOption = False) -> None:
+    """List the runs a party takes part in or took part in; for the key generator also every sum that it has opened."""
+    from blindsight.federated.home import Home
+    from blindsight.federated.keptruns import kept_runs
+
+    place = Home(home)
+    name, runs = place.identity.name, kept_runs(place)
+    document = {"name": name, "runs": [_run_document(run) for run in runs]}
+    if not runs:
+        show(document, f"{escape(name)} keeps no run.")
+        return
+    rows = [(run.name, run.scheme, str(len(run.users)), f"{run.weights:,}", run.stands) for run in runs]
+    columns = ("run", "scheme", "users", "weights", "stands")
+    record = [escape(f"{run.name}: {sentence}") for run in runs for sentence in run.record]
+    show(document, table(f"Runs of {escape(name)}", columns, rows, numbers=("users", "weights")), *record)
+
+
+@app.command("forget")
+def forget(
+    home: HomeOption,
+    run: Annotated[str, typer.Option("--run", help='The run, as "blindsight federation runs" calls it.')],
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Delete a party's keys and state of a run that has finished, for good; the ledger of privacy budgets is kept."""
+    from blindsight.federated.home import Home
+    from blindsight.federated.keptruns import forget_run
+
+    place = Home(home)
+    name = place.identity.name
+    gone, files = forget_run(place, run)
+    document = {"name": name, "forgotten": _run_document(gone), "files": files}
+    lost = " and the record of what was opened" if gone.record else ""
+    show(
+        document,
+        f"{escape(name)} has forgotten the run {escape(gone.name)}: its keys and state{lost}, {files} files in "
+        f"{escape(str(gone.folder))}.",
+        "It cannot go on with this run. Copies in backups are not deleted.",
+    )
+
+
+def _run_document(run: "KeptRun") -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "scheme": run.scheme,
+        "users": list(run.users),
+        "weights": run.weights,
+        "stands": run.stands,
+        "opened": list(run.record),
+        "folder": str(run.folder),
+    }
 
 
 def _show_identity(identity: "Identity", path: Path, *, made: bool) -> None:

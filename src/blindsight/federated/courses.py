@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import InputError
 from blindsight.federated.lessons import Lesson
-from blindsight.federated.sums.runterms import RunTerms
+from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.learn.clustering import ClusterTraining
 from blindsight.learn.clusterlearner import ClusterLearner
 from blindsight.learn.federation import SLOT_BITS, fraction_bits
@@ -83,6 +83,7 @@ class Course:
             key_bits=self.settings.key_bits,
             minimum_per_position=self.settings.minimum_per_position,
             insecure=self.settings.insecure,
+            briefing=briefing_digest(self.lesson.to_bytes()),
         )
 
 

@@ -27,7 +27,7 @@ class Directory:
     def enter(self, node: int, greeting: tuple[bytes, ...], challenge: bytes) -> None:
         """Let a node in by what it answered to a hello, or note why not."""
         try:
-            identity, role = read_greeting(greeting, challenge)
+            identity, role = read_greeting(greeting, challenge, node)
             self.members.check(identity)
         except BlindsightError as error:
             self.refuse(node, str(error))

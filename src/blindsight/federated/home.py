@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from blindsight.errors import StorageError
+from blindsight.errors import InputError, StorageError
 from blindsight.federated.identity import IDENTITY_FILE, Identity
+from blindsight.federated.members import Members
 from blindsight.files import storage_errors
+from blindsight.learn.dphe.terms import AGGREGATOR
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,12 @@ class Home:
         with storage_errors("make", folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
+
+
+def server_home(path: Path, members: Members) -> Home:
+    """Return the home of the server, which must be the aggregator among these members."""
+    home = Home(path)
+    if home.identity.name != AGGREGATOR:
+        raise InputError(f"{path} is the home of {home.identity.name!r}; the server needs that of {AGGREGATOR!r}.")
+    members.check(home.identity.public)
+    return home

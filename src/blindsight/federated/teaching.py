@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from blindsight.arrayfile import read_arrays, write_arrays
-from blindsight.crypto.wire import decode
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.courses import Course
 from blindsight.federated.lessons import Lesson, pack_arrays, unpack_arrays
-from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.server import SumServer
 from blindsight.federated.sums.userdesk import UserDesk
@@ -73,18 +72,35 @@ def learn(desk: UserDesk, parts: Sequence[bytes], load: Load) -> bytes:
     """Do an owner's part of a round: learn from what `load` returns, and return the contribution."""
     if len(parts) != 2:
         raise MessageError("a call to learn has two parts.")
-    call = decode(parts[0], Call)
+    call = desk.call(parts)
     lesson = Lesson.from_bytes(desk.briefing(call.run))
     shared = unpack_arrays(parts[1]).get("shared")
     if shared is None or shared.dtype != np.float64 or shared.shape != lesson.shape or not np.isfinite(shared).all():
         raise MessageError("the shared model is not one of this lesson.")
     name = desk.home.identity.name
-    learner = lesson.learner(name, load)
+    learner = lesson.learner(name, _fitting(load, lesson))
 
     def propose(memory: Memory, seed: int) -> Proposal:
         return learner.propose(name, shared, memory, seed)
 
     return OwnerPart(desk.end(call.run)).contribute(call, propose)
+
+
+def _fitting(load: Load, lesson: Lesson) -> Load:
+    """Return a function that refuses what it loads if the lesson has other features.
+
+    It does so with a `MessageError`, which the server may read: it tells how many columns the data have and no more.
+    """
+    columns = len(lesson.standardiser.mean)
+
+    def loaded() -> Any:
+        data = load()
+        shape = np.shape(data if lesson.labels is None else data[0])
+        if len(shape) == 2 and shape[1] != columns:
+            raise MessageError(f"features must have {columns} columns; got {shape[1]}.")
+        return data
+
+    return loaded
 
 
 def _missing(server: SumServer, result: RoundResult) -> dict[str, str]:

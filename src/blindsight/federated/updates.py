@@ -80,7 +80,7 @@ def propose_update(change: Floats, examples: float, memory: Memory, briefing: Br
     (array([0.25, 0.  , 2.  , 0.  ]), array([0.   , 0.125, 0.   , 0.25 ]))
     """
     if not np.isfinite(change).all():
-        raise InputError("what was learned is not finite. Look for a learning rate that is too high.")
+        raise MessageError("what was learned is not finite. Look for a learning rate that is too high.")
     weight = min(1.0, examples / briefing.most_examples) if briefing.most_examples else 1.0
     wanted = np.concatenate([[weight], weight * change])
     if memory.held is not None:
@@ -90,10 +90,16 @@ def propose_update(change: Floats, examples: float, memory: Memory, briefing: Br
     return Proposal(np.where(chosen, wanted, 0.0), Memory(held, None))
 
 
-def mean_change(values: Floats) -> Floats:
-    """Return the weighted mean of the owners' changes from the sum of their vectors."""
-    if not values[0] > 0:
-        raise PrivacyError("the owners' weights do not add up to more than nothing: there is no mean.")
+def mean_change(values: Floats, contributors: int) -> Floats:
+    """Return the weighted mean of the owners' changes from the sum of so many owners' vectors.
+
+    Weights are above 0 and at most 1. If their sum shows that one was not, the mean would be its owner's to choose.
+    """
+    if not 0 < values[0] <= contributors:
+        raise PrivacyError(
+            f"the weights of {contributors} owners add up to {values[0]:g}; it must be above 0 and at most "
+            f"{contributors}: there is no mean, and somebody may have sent a forged weight."
+        )
     mean: Floats = values[1:] / values[0]
     return mean
 

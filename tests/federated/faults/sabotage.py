@@ -14,6 +14,7 @@ from blindsight.federated import teaching
 from blindsight.federated.flower import mod
 from blindsight.federated.sums import generatordesk, greeting
 from blindsight.federated.sums.messages import Call, Contribution
+from blindsight.federated.sums.orders import read_order
 
 _AGES = 600.0  # seconds: whoever waits so long is killed before
 
@@ -24,7 +25,7 @@ def keep_diary(folder: str) -> None:
 
     def noted(desk, parts, load):
         contribution = learn(desk, parts, load)
-        (Path(folder) / f"{decode(parts[0], Call).round}").write_bytes(contribution)
+        (Path(folder) / f"{read_order(parts[0], Call)[0].round}").write_bytes(contribution)
         return contribution
 
     teaching.learn = noted
@@ -73,7 +74,7 @@ def send_garbage(diary: str) -> None:
     answer = mod.answer
 
     def garbage(desk, parts):
-        call = decode(parts[0], Call)
+        call, _ = read_order(parts[0], Call)
         if call.round == 1:
             return [secrets.token_bytes(4000)]
         stolen = decode((Path(diary) / "1").read_bytes(), Contribution)
@@ -81,7 +82,7 @@ def send_garbage(diary: str) -> None:
 
     def answered(message, context, users_do):
         kind, parts, _ = mod.unpack(message.content)
-        if kind == "contribute" and decode(parts[0], Call).round > 2:
+        if kind == "contribute" and read_order(parts[0], Call)[0].round > 2:
             return Message(RecordDict({"blindsight": ConfigRecord({"kind": [7]})}), reply_to=message)
         return answer(message, context, {**users_do, "contribute": garbage})
 

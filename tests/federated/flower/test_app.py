@@ -10,6 +10,7 @@ from flwr.app import Context, RecordDict
 
 from apps.federated.blindsight_federated import client_app, server_app
 from apps.federated.deployment.federation import APP, LocalFederation
+from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.model import LinearModel
@@ -34,6 +35,11 @@ class App:
         self.federation = LocalFederation.prepare(folder, shares, samples(rng, 30), samples(rng, 200), insecure=True)
         specs = [self.federation.generator_node(), *map(self.federation.node, USERS)]
         self.nodes = {place: LocalNode(client_app.app, dict(spec.node_config)) for place, spec in enumerate(specs)}
+
+    def share(self, **settings: object) -> None:
+        """Let all users take part in selective sharing."""
+        for node in list(self.nodes.values())[1:]:
+            node.config |= {"schemes": "sharing", "share": 0.1, **settings}
 
     def run(self, **settings: object) -> dict:
         config = {**DEFAULTS, **QUICK, **self.federation.run_config(**settings)}
@@ -74,25 +80,67 @@ def test_a_run_asked_for_again_goes_on(app: App) -> None:
     assert len(app.run(rounds=1, label="another")["rounds"]) == 1
 
 
+def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app: App) -> None:
+    app.run(rounds=0, scheme="bfv")
+    with pytest.raises(InputError, match="began with seed 0; got 1"):
+        app.run(rounds=1, scheme="bfv", seed=1)
+    public = Path(str(app.federation.run_config()["public"]))
+    kept = public.read_bytes()
+    features, labels = samples(np.random.default_rng(6), 30)
+    np.savez(public, features=features, labels=labels)
+    with pytest.raises(InputError, match="began with other settings or data"):
+        app.run(rounds=1, scheme="bfv")
+    public.write_bytes(kept)
+    assert len(app.run(rounds=1, scheme="bfv")["rounds"]) == 1
+
+
 @pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
 def test_selective_sharing_learns_and_goes_on(app: App, order: str) -> None:
+    app.share()
     app.run(task="sharing", sharing=order, rounds=1, uploads=3)
     report = app.run(task="sharing", sharing=order, rounds=2, uploads=8)
     uploads = [name for event in report["events"] for name in event["uploaded"]]
     assert len(uploads) == 8
     assert len(set(uploads)) >= 3
     assert report["score"] > report["first score"]
+    assert report["statement"]["guarantee"] == "none"
+    assert any("all 8 uploads" in line for line in report["statement"]["not_protected"])
 
 
-def test_noise_for_every_photo_is_counted_by_its_owner(app: App) -> None:
-    for node in list(app.nodes.values())[1:]:
-        node.config |= {"noise": "record", "epsilon": 4.0, "delta": 1e-5, "clip": 1.0}
-    report = app.run(task="sharing", rounds=1)
-    assert sorted(report["events"][0]["uploaded"]) == list(USERS)
-    assert (app.federation.home("ann") / "ledger.jsonl").stat().st_size > 0
+def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app: App) -> None:
+    with pytest.raises(PrivacyError, match="0 participants have joined; 3 are needed") as refused:
+        app.run(task="sharing", rounds=1)
+    assert not list(app.federation.home("ann").glob("runs/*/lesson"))
+    app.share()
+    app.nodes[1].config["schemes"] = "bfv, masks"
+    (event,) = app.run(task="sharing", rounds=1)["events"]  # of the same label: the server's folder is free again
+    assert sorted(event["uploaded"]) == ["bob", "cem", "dan"]
+    assert "does not take part in sharing" in event["refused"]["ann"]
+    assert refused.tb is not None
+
+
+def test_a_server_cannot_ask_for_uploads_about_single_photos(app: App) -> None:
+    app.share()
+    with pytest.raises(PrivacyError, match="0 participants have joined"):
+        app.run(task="sharing", rounds=1, batch=1)
+
+
+@pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
+def test_noise_for_every_photo_is_counted_over_all_runs(app: App, order: str) -> None:
+    app.share(noise="record", epsilon=4.0, delta=1e-5, clip=1.0)
+    report = app.run(task="sharing", sharing=order, rounds=3, uploads=12)  # all photos of everybody
+    assert sorted(name for event in report["events"] for name in event["uploaded"]) == sorted(3 * USERS)
+    again = app.run(task="sharing", sharing=order, rounds=3, uploads=12, label="another")
+    assert not [name for event in again["events"] for name in event["uploaded"]]
+    refused = {name: sentence for event in again["events"] for name, sentence in event["refused"].items()}
+    assert refused == dict.fromkeys(USERS, "its privacy budget is spent.")
+    for name in USERS:
+        ledger = Ledger(app.federation.home(name) / "ledger.jsonl", readonly=True)
+        assert len(ledger.spends(f"photos of {name}", "record")) == 1
 
 
 def test_a_participant_of_other_dimensions_is_told_so(app: App) -> None:
+    app.share()
     data = app.federation.home("dan") / "data.npz"
     np.savez(data, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
     report = app.run(task="sharing", rounds=1)

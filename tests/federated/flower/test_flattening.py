@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from blindsight.errors import InputError
+from blindsight.errors import InputError, MessageError
 from blindsight.federated.flower.flattening import aligned, flatten, unflatten
 from tests.federated.flower.federation import model, numpy_of
 
@@ -42,5 +42,5 @@ def test_arrays_are_put_in_the_order_of_the_model_at_any_precision():
     ],
 )
 def test_arrays_of_another_model_are_refused(arrays, sentence):
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(MessageError, match=sentence):
         aligned(model(**arrays), model(a=np.zeros((2, 3))))

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from unittest.mock import patch
 
 import pytest
@@ -122,8 +123,11 @@ def test_the_key_generator_in_the_role_of_a_user_is_refused(federation, courier)
         ({"schemes": "bvf"}, "Did you mean 'bfv'"),
     ],
 )
-def test_a_node_that_is_set_up_wrongly_says_what_is_wrong(federation, courier, config, sentence):
-    assert sentence in refusal(federation, courier, federation.user("cem", idle, **config))
+def test_a_node_that_is_set_up_wrongly_says_in_its_log_what_is_wrong(federation, courier, caplog, config, sentence):
+    complaint = refusal(federation, courier, federation.user("cem", idle, **config))
+    assert "Node 3: it failed on its side" in complaint
+    assert sentence not in complaint
+    assert sentence in caplog.text
 
 
 def test_of_two_nodes_with_one_identity_the_first_stays(federation, courier):
@@ -157,19 +161,115 @@ def test_a_greeting_cannot_be_repeated(federation, courier):
     assert "answers another hello" in refusal(federation, courier, node)
 
 
-def test_a_silent_node_is_refused_for_a_minute(federation, courier, monkeypatch):
-    node = federation.grid.nodes[3]
-    node.tamper = lambda message, reply: None
-    assert "did not say who it is in time" in refusal(federation, courier, node)
-    node.tamper = lambda message, reply: reply
+class Clock:
+    """Time that passes only where somebody sleeps."""
+
+    now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(gridcourier, "time", clock)
+    return clock
+
+
+def silent(message, reply):
+    return None
+
+
+def honest(message, reply):
+    return reply
+
+
+def hellos(federation, node):
+    return sum(message.metadata.dst_node_id == node for message in federation.grid.wire)
+
+
+def test_nobody_waits_for_a_silent_node(federation, clock):
+    courier = GridCourier(federation.grid, federation.members, hello_seconds=60)
+    cem = federation.grid.nodes.pop(3)
+    others = courier.present()
+    federation.grid.nodes[3], cem.tamper, begun = cem, silent, clock.now
+    for _ in range(5):
+        assert courier.present() == others
+    assert clock.now == begun
+    assert hellos(federation, 3) == 1
+    assert courier.complaints() == ""
+    clock.now += 60
+    assert courier.present() == others
+    assert courier.complaints() == " Node 3: it did not say who it is in time."
+
+
+def test_an_answer_is_heard_the_next_time_even_if_overdue(federation, clock):
+    courier = GridCourier(federation.grid, federation.members, hello_seconds=60)
+    cem, late = federation.grid.nodes.pop(3), []
+    courier.present()
+    cem.tamper = lambda message, reply: late.append(reply)
+    federation.grid.nodes[3] = cem
     assert "cem" not in courier.present()
-    monkeypatch.setattr(gridcourier, "_ASK_AGAIN_SECONDS", 0.0)
+    clock.now += 60
+    assert "cem" not in courier.present()
+    assert 3 in courier.directory.refused
+    federation.grid._replies[late[0].metadata.reply_to_message_id] = late[0]
+    assert courier.present()["cem"] == 3
+    assert courier.complaints() == ""
+    assert hellos(federation, 3) == 1
+
+
+def test_at_the_beginning_answers_are_waited_for(federation, clock):
+    federation.grid.nodes[3].tamper = silent
+    pull, slow = federation.grid.pull_messages, clock.now + 20
+    federation.grid.pull_messages = lambda tickets: pull(tickets) if clock.now >= slow else []
+    courier = GridCourier(federation.grid, federation.members, hello_seconds=60)
+    begun = clock.now
+    present = courier.present()  # as a server that goes on after it was killed
+    assert set(present) == {"ann", "bob", "dan", KEY_GENERATOR}
+    assert clock.now == pytest.approx(begun + 60)
+    assert "did not say who it is in time" in courier.complaints()
+
+
+def test_a_node_is_asked_again_after_ever_longer_pauses(federation, clock):
+    courier = GridCourier(federation.grid, federation.members, hello_seconds=60)
+    courier.present()
+    stranger = federation.user("cem", idle, home="/nowhere")
+    federation.grid.nodes[33] = stranger
+    times, begun = [], clock.now
+    for _ in range(4 * 3600 // 10):
+        before = hellos(federation, 33)
+        courier.present()
+        times += [clock.now - begun] * (hellos(federation, 33) - before)
+        clock.now += 10
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+
+
+def test_a_node_that_was_mended_is_let_in(federation, clock):
+    federation.grid.nodes[3].tamper = silent
+    courier = GridCourier(federation.grid, federation.members, hello_seconds=60)
+    assert "cem" not in courier.present()
+    federation.grid.nodes[3].tamper = honest
+    assert "cem" not in courier.present()
+    clock.now += 60
     assert "cem" in courier.present()
+    assert courier.complaints() == ""
+
+
+def test_a_node_that_flower_has_no_message_for_is_refused(federation, courier, monkeypatch):
+    monkeypatch.setattr(federation.grid, "push_messages", lambda messages: [None])
+    assert courier.present() == {}
+    assert "Node 3: Flower took no message for it." in courier.complaints()
 
 
 def test_an_app_that_fails_has_a_reason_and_a_node_that_is_gone_has_no_reply():
     question = Message(RecordDict(), dst_node_id=1, message_type="train")
-    failed = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "broken"), reply_to=question)
-    assert "broken" in read_reply(failed).error
+    failed = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "broken\nat line 3"), reply_to=question)
+    assert read_reply(failed).error == "its app failed: broken at line 3"
     gone = Message(Error(ErrorCode.NODE_UNAVAILABLE), reply_to=question)
     assert read_reply(gone) is None

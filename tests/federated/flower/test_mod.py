@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 
-from blindsight.errors import InputError
+from blindsight.errors import DataError, InputError, MessageError, PrivacyError, StorageError
+from blindsight.federated.flower.mod import answer, encrypted_updates
 from blindsight.federated.flower.records import is_ours, pack, reply_in
 from tests.federated.flower.federation import GENERATOR, USERS, Federation, model, moving, numpy_of
 
@@ -38,6 +40,15 @@ def test_an_evaluation_reaches_the_app_of_a_user_and_not_the_key_generator(tmp_p
     assert "it has no data" in asked(federation, GENERATOR, plain_training(), "evaluate").error.reason
 
 
+def test_what_an_app_that_fails_to_evaluate_says_stays_here(tmp_path, caplog):
+    federation = Federation(tmp_path, moving(ones))
+    app = federation.grid.nodes[1].app = ClientApp(mods=[encrypted_updates])
+    app.evaluate()(secretive)
+    reply = asked(federation, 1, plain_training(), "evaluate")
+    assert reply.error.reason == "its app failed in evaluation with a ValueError; its log says more."
+    assert "Jane Doe" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["contribute", "enrol", "set-up", "open", "answer", "advertise", "nonsense"])
 @pytest.mark.parametrize("parts", [[], [b""], [b"x" * 40], [b"a", b"b"], [b"\xff", b"b", b"c"]])
 @pytest.mark.parametrize("node", [1, GENERATOR])
@@ -46,6 +57,7 @@ def test_garbage_from_the_server_gets_a_sentence(tmp_path, kind, parts, node):
     reply = asked(federation, node, pack(kind, parts), "train")
     assert is_ours(reply.content)
     assert reply_in(reply.content).error.endswith(".")
+    assert "the node's log" not in reply_in(reply.content).error
 
 
 def test_a_damaged_head_gets_a_sentence(tmp_path):
@@ -165,11 +177,51 @@ def test_the_most_examples_of_a_run_are_logged_where_they_bind(tmp_path, caplog)
     assert "this node's num-examples count as 100, the most of this run" in caplog.text
 
 
-def test_a_node_needs_a_home_that_others_cannot_read(tmp_path):
+def test_a_node_needs_a_home_that_others_cannot_read(tmp_path, caplog):
     federation = Federation(tmp_path, moving(ones))
     federation.homes["ann"].path.chmod(0o755)
     reply = asked(federation, 1, pack("hello", [b""]), "train")
-    assert "others can look into" in reply_in(reply.content).error
+    assert reply_in(reply.content).error == "it failed on its side (StorageError); the node's log says more."
+    assert "others can look into" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DataError("/home/ann/tumours.npz has no array 'labels'."), "DataError"),
+        (InputError("there must be a label per sample; got 17 for 16."), "InputError"),
+        (StorageError("cannot read /home/ann/tumours.npz."), "StorageError"),
+        (ValueError("could not convert 'Jane Doe' to a number"), "ValueError"),
+    ],
+)
+def test_what_goes_wrong_with_a_nodes_own_things_stays_in_its_log(tmp_path, caplog, error, told):
+    federation = Federation(tmp_path, moving(ones))
+    node = federation.grid.nodes[1]
+
+    def fail(desk, parts):
+        raise error
+
+    node.app = app_that_does("ours", fail)
+    reply = asked(federation, 1, pack("ours", []), "train")
+    assert reply_in(reply.content).error == f"it failed on its side ({told}); the node's log says more."
+    assert f"ours failed: {error}" in caplog.text
+
+
+@pytest.mark.parametrize("error", [MessageError("the call is forged."), PrivacyError("this user has no budget left.")])
+def test_what_is_wrong_with_its_message_the_server_is_told(tmp_path, error):
+    federation = Federation(tmp_path, moving(ones))
+
+    def fail(desk, parts):
+        raise error
+
+    federation.grid.nodes[1].app = app_that_does("ours", fail)
+    assert reply_in(asked(federation, 1, pack("ours", []), "train").content).error == str(error)
+
+
+def app_that_does(kind, do):
+    app = ClientApp()
+    app.train()(lambda message, context: answer(message, context, {kind: do}))
+    return app
 
 
 def test_the_server_needs_its_own_home(tmp_path):

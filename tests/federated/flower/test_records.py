@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from blindsight.errors import MessageError
 from blindsight.federated.courier import Reply
-from blindsight.federated.flower.records import HEAD, MOST_PARTS, PARTS, is_ours, pack, reply_in, unpack
+from blindsight.federated.flower.records import HEAD, MOST_PARTS, PARTS, is_ours, pack, printable, reply_in, unpack
 
 
 def moved(content: RecordDict) -> RecordDict:
@@ -19,7 +19,7 @@ def moved(content: RecordDict) -> RecordDict:
 @settings(deadline=None)
 @given(st.text(max_size=20), st.lists(st.binary(max_size=200), max_size=MOST_PARTS), st.text(max_size=50))
 def test_parts_survive_the_wire(kind, parts, error):
-    assert unpack(moved(pack(kind, parts, error=error))) == (kind, tuple(parts), error)
+    assert unpack(moved(pack(kind, parts, error=error))) == (printable(kind), tuple(parts), printable(error))
 
 
 def test_a_large_part_survives_in_pieces():
@@ -61,3 +61,19 @@ def test_what_is_damaged_is_refused_with_a_sentence(name):
 def test_a_reply_is_parts_or_a_sentence():
     assert reply_in(pack("hello", [b"a"])) == Reply((b"a",))
     assert reply_in(pack("hello", [b"a"], error="no.")) == Reply(error="no.")
+
+
+@given(st.text(max_size=2000))
+def test_text_from_elsewhere_is_one_short_line(text):
+    kept = printable(text)
+    assert kept.isprintable()
+    assert len(kept) == min(len(text), 500)
+    assert not text.isprintable() or text.startswith(kept)
+
+
+def test_a_reply_cannot_write_lines_of_its_own_into_a_log():
+    forged = "no.\nINFO: all users are there\x1b[2K"
+    assert reply_in(moved(pack("hello", [], error=forged))).error == "no. INFO: all users are there [2K"
+    assert len(reply_in(moved(pack("hello", [], error="x" * 10**6))).error) == 500
+    assert reply_in(moved(pack("hello", [b"a"], error="\x00"))) == Reply(error=" ")  # still an error
+    assert unpack(moved(pack("hel\nlo", [])))[0] == "hel lo"

@@ -6,6 +6,8 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.records import pack
+from blindsight.federated.statements import statement_of
+from blindsight.federated.updates import propose_update
 from blindsight.learn.aggregation import SCHEMES
 from tests.federated.flower.federation import GENERATOR, USERS, Federation, fedavg, model, moving, numpy_of
 from tests.federated.village import make_home
@@ -99,7 +101,12 @@ def test_with_sparsity_all_that_was_sent_and_what_is_held_is_all_that_was_learne
     change, totals = changes(rounds=4), []
     federation = Federation(tmp_path, moving(change, 10_000))
     strategy = federation.strategy(scheme=scheme, sparsity=0.9)
-    with patch("blindsight.federated.flower.strategy.mean_change", lambda values: totals.append(values) or values[1:]):
+
+    def keep_total(values, contributors):
+        totals.append(values)
+        return values[1:]
+
+    with patch("blindsight.federated.flower.strategy.mean_change", keep_total):
         strategy.start(federation.grid, START, num_rounds=4)
     sent = np.sum(totals, axis=0)
     learned = sum(change(name, round).ravel() for name in USERS for round in range(1, 5))
@@ -290,7 +297,7 @@ def test_without_enough_users_or_key_generator_the_run_does_not_begin(tmp_path):
         federation.strategy().start(federation.grid, START)
     federation.grid.nodes[GENERATOR] = generator
     federation.grid.nodes[4].config["home"] = "/nowhere"
-    with pytest.raises(PrivacyError, match=r"3 of 4 users are there after 0.05 seconds. Node 4: cannot use /nowhere"):
+    with pytest.raises(PrivacyError, match=r"3 of 4 users are there after 0.05 seconds. Node 4: it failed on its side"):
         federation.strategy().start(federation.grid, START)
 
 
@@ -320,6 +327,41 @@ def test_the_key_generator_killed_in_a_round_costs_that_round_alone(tmp_path):
     assert "the key generator did not answer" in strategy.reports[1].failure
     expected = sum(np.mean([change(name, round) for name in USERS], axis=0) for round in (1, 3))
     assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
+def test_a_forged_weight_gives_no_mean(tmp_path, scheme):
+    federation = Federation(tmp_path, moving(changes(), 10_000))
+
+    def forged(change, examples, memory, briefing):
+        proposal = propose_update(change, examples, memory, briefing)
+        proposal.sent[0] = -3.9  # all the others' weights but a little
+        return proposal
+
+    federation.node("dan").around = lambda: patch("blindsight.federated.flower.mod.propose_update", forged)
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=1)
+    assert "the weights of 4 owners add up to -0.9" in strategy.reports[0].failure
+    assert len(result.arrays) == 0  # the model was not moved
+
+
+def test_the_statement_is_that_of_the_scheme_and_its_rounds(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    strategy = federation.strategy(scheme="bfv", fraction_evaluate=0.0)
+    with pytest.raises(InputError, match="not set up yet"):
+        _ = strategy.statement
+    strategy.start(federation.grid, START, num_rounds=2)
+    terms = strategy._run()[0].terms
+    assert strategy.statement == statement_of(terms, 2)
+    assert strategy.statement.guarantee == "cryptographic"
+
+
+def test_the_statement_tells_that_evaluations_are_read(tmp_path):
+    federation = Federation(tmp_path, moving(changes()))
+    strategy = federation.strategy(scheme="plain")
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert strategy.statement.guarantee == "none"
+    assert "evaluations" in strategy.statement.not_protected[-1]
 
 
 def test_users_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from blindsight.errors import InputError
+from blindsight.errors import InputError, MessageError
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def aligned(arrays: ArrayRecord, like: ArrayRecord) -> ArrayRecord:
     wanted, found = _layout(like), _layout(arrays)
     for name in [*wanted, *found]:
         if wanted.get(name) != found.get(name):
-            raise InputError(
+            raise MessageError(
                 f"the array {name!r} is {_told(wanted.get(name))} in the model of the run and "
                 f"{_told(found.get(name))} here. Use the same model and data of the same dimensions everywhere."
             )

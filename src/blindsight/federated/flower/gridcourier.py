@@ -1,7 +1,8 @@
 """Flower's Grid as a courier: names instead of node numbers, replies as they come, nodes that come and go.
 
-Every node proves who it is before anything else is sent to it (`directory`). Replies are pulled a few at a time, so
-that the server holds few contributions at once.
+Every node proves who it is before anything else is sent to it (`directory`). Nobody waits for a node that keeps silent
+about that, except at the beginning, when nobody else is known; it is asked again later, after ever longer pauses.
+Replies are pulled a few at a time, so that the server holds few contributions at once.
 
 All messages are of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
 its type, and every app that learns has one to train.
@@ -9,6 +10,7 @@ its type, and every app that learns has one to train.
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from flwr.app import Message, MessageType
 from flwr.common.constant import ErrorCode
@@ -16,13 +18,13 @@ from flwr.serverapp import Grid
 
 from blindsight.federated.courier import Reply
 from blindsight.federated.directory import Directory
-from blindsight.federated.flower.records import pack, reply_in
+from blindsight.federated.flower.records import pack, printable, reply_in
 from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.members import Members
 from blindsight.federated.sums.greeting import hello
 
 _POLL_SECONDS = 0.25
-_ASK_AGAIN_SECONDS = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # seconds before a node that was refused is asked again
 _AT_ONCE = 4  # replies in memory
 _GONE = frozenset(
     {
@@ -34,22 +36,48 @@ _GONE = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class _Hello:
+    """The question who a node is: the ticket of its answer, the challenge in it, and when the answer is overdue."""
+
+    ticket: str
+    challenge: bytes
+    due: float
+
+
+@dataclass(frozen=True)
+class _Pause:
+    """When a node that was refused is asked again, and how many seconds that is after its refusal."""
+
+    until: float
+    seconds: float
+
+
 class GridCourier:
     """Carries Blindsight's messages over a Grid to the members of a federation."""
 
     def __init__(self, grid: Grid, members: Members, *, hello_seconds: float = 60.0) -> None:
-        """Know nobody yet; a node that does not say who it is in so many seconds is asked again a minute later."""
+        """Know nobody yet; a node that does not say who it is in so many seconds is refused until it does."""
         self._grid, self._hello_seconds = grid, hello_seconds
-        self._refused_at: dict[int, float] = {}
+        self._hellos: dict[int, _Hello] = {}  # by node, those without an answer
+        self._pauses: dict[int, _Pause] = {}
         self._arrived: dict[str, Reply | None] = {}
         self.directory = Directory(members)
 
     def present(self) -> Mapping[str, int]:
-        """Return the members that can be reached now; nodes that are new are asked who they are."""
+        """Return the members that can be reached now.
+
+        Nodes that are new are asked who they are; what they answer is waited for if nobody else is known, and else
+        heard the next time.
+        """
         nodes = set(self._grid.get_node_ids())
         self.directory.keep(nodes)
+        self._hellos = {node: asked for node, asked in self._hellos.items() if node in nodes}
+        self._pauses = {node: pause for node, pause in self._pauses.items() if node in nodes}
         self._reconsider()
-        self._greet(sorted(nodes - self.directory.known))
+        for node in sorted(nodes - self.directory.known - self._hellos.keys()):
+            self._ask(node)
+        self._hear()
         return dict(self.directory.nodes)
 
     def identities(self) -> Mapping[str, PublicIdentity]:
@@ -81,28 +109,57 @@ class GridCourier:
         return "".join(f" Node {node}: {sentence}" for node, sentence in self.directory.refused.items())
 
     def _reconsider(self) -> None:
-        """Forget refusals after a minute: whoever runs the node may have mended it, or stopped its double."""
+        """Forget refusals after a while: whoever runs the node may have mended it, or stopped its double."""
         now = time.monotonic()
-        for node in [node for node, then in self._refused_at.items() if now - then >= _ASK_AGAIN_SECONDS]:
-            self.directory.refused.pop(node, None)
-            del self._refused_at[node]
+        for node, pause in self._pauses.items():
+            if node in self.directory.refused and now >= pause.until:
+                del self.directory.refused[node]
+                self._hellos.pop(node, None)
 
-    def _greet(self, nodes: Sequence[int]) -> None:
-        """Ask nodes who they are; note why one is not let in."""
-        asked, silent = {}, set(nodes)
-        for node in nodes:
-            challenge, message = hello()
-            asked[self._push(node, "hello", [message])] = (node, challenge)
-        for ticket, reply in self.collect(asked, seconds=self._hello_seconds):
-            node, challenge = asked[ticket]
-            silent.discard(node)
-            if reply.error:
-                self.directory.refuse(node, reply.error)
-            else:
-                self.directory.enter(node, reply.parts, challenge)
-        for node in silent:
-            self.directory.refuse(node, "it did not say who it is in time.")
-        self._refused_at |= dict.fromkeys(self.directory.refused.keys() & set(nodes), time.monotonic())
+    def _ask(self, node: int) -> None:
+        """Ask a node who it is."""
+        challenge, message = hello(node)
+        if ticket := self._push(node, "hello", [message]):
+            self._hellos[node] = _Hello(ticket, challenge, time.monotonic() + self._hello_seconds)
+        else:
+            self._refuse(node, "Flower took no message for it.")
+
+    def _hear(self) -> None:
+        """Take in who nodes say they are, in the order in which they were asked.
+
+        One whose answer is overdue is refused, until it comes after all.
+        """
+        tickets = [asked.ticket for asked in self._hellos.values()]
+        heard = dict(self.collect(tickets, seconds=self._patience()))
+        for node, asked in list(self._hellos.items()):
+            if asked.ticket in heard:
+                del self._hellos[node]
+                self._meet(node, heard[asked.ticket], asked.challenge)
+            elif time.monotonic() >= asked.due and node not in self.directory.refused:
+                self._refuse(node, "it did not say who it is in time.")
+
+    def _meet(self, node: int, reply: Reply, challenge: bytes) -> None:
+        """Let a node in by what it answered, or refuse it."""
+        self.directory.refused.pop(node, None)
+        if not reply.error:
+            self.directory.enter(node, reply.parts, challenge)
+        if sentence := reply.error or self.directory.refused.get(node):
+            self._refuse(node, sentence)
+        else:
+            self._pauses.pop(node, None)
+
+    def _patience(self) -> float:
+        """Return how long to wait for answers: until all are due, if nobody is known with whom to go on."""
+        if self.directory.nodes:
+            return 0.0
+        return max((asked.due - time.monotonic() for asked in self._hellos.values()), default=0.0)
+
+    def _refuse(self, node: int, sentence: str) -> None:
+        """Do not let a node in; each time it is twice as long until it is asked again."""
+        last = self._pauses.get(node)
+        seconds = _FIRST_PAUSE if last is None else min(2 * last.seconds, _LONGEST_PAUSE)
+        self._pauses[node] = _Pause(time.monotonic() + seconds, seconds)
+        self.directory.refuse(node, sentence)
 
     def _push(self, node: int, kind: str, parts: Sequence[bytes]) -> str:
         """Send a message and return its ticket; none if Flower would not take it."""
@@ -133,7 +190,7 @@ def read_reply(message: Message) -> Reply | None:
         return reply_in(message.content)
     if message.error.code in _GONE:
         return None
-    return Reply(error=f"its app failed: {message.error.reason or 'no reason was given'}")
+    return Reply(error=f"its app failed: {printable(message.error.reason or 'no reason was given.')}")
 
 
 def _sleep(seconds: float, until: float) -> None:

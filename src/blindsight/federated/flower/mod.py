@@ -8,7 +8,9 @@
 `EncryptedFedAvg` runs the app as it is, takes the difference between the arrays that came and those that the app
 returns, and contributes it to a sum (`sums`). How many examples an owner has travels inside that sum, as a weight; all
 other metrics of the training stay here, and so does what an app that fails has to say. What was not sent, for want of
-room, stays on this node's disk and is sent later. Evaluations pass unchanged: their metrics are seen by the server.
+room, stays on this node's disk and is sent later. Of what goes wrong on this node the server is told no more than the
+kind of error; sentences about its own messages, and about what this node refuses, it is told (`answer`). What the app
+replies to evaluations passes unchanged: the server sees its metrics.
 
 The node-config says who this node is (`node`). On the key generator's node the app is never called. Other mods of an
 app (one that clips and adds noise, say) come after this one in the list, so that they see what the app returns.
@@ -23,13 +25,11 @@ from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 
-from blindsight.crypto.wire import decode
-from blindsight.errors import BlindsightError, InputError, MessageError
+from blindsight.errors import BlindsightError, MessageError, PrivacyError
 from blindsight.federated.flower.flattening import Floats, aligned, flatten
 from blindsight.federated.flower.node import desk_of
 from blindsight.federated.flower.records import HEAD, PARTS, is_ours, pack, unpack
 from blindsight.federated.sums import generatordesk
-from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.federated.updates import Briefing, propose_update
@@ -47,7 +47,7 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
             return _refused(message, "this node learns only where updates are encrypted. Use EncryptedFedAvg.")
         if context.node_config.get("role") == generatordesk.ROLE:
             return _refused(message, "this node is the key generator: it has no data.")
-        return call_next(message, context)
+        return _evaluated(message, context, call_next)
 
     def contribute(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
         return [_trained(desk, parts, message, context, call_next)]
@@ -58,20 +58,28 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
 def answer(message: Message, context: Context, users_do: Mapping[str, Do]) -> Message:
     """Return the reply to one of Blindsight's messages; `users_do` is what users do, by kind, besides the protocol.
 
-    One message at a time: a second process in the same home waits, so that no state is written by two.
+    One message at a time: a second process in the same home waits, so that no state is written by two. What is wrong
+    with a message, or against a rule of this node, the server is told; any other error may speak of files and data that
+    are none of its business, and goes to this node's log.
     """
     kind = ""
     try:
         kind, parts, _ = unpack(message.content)
         desk = desk_of(context.node_config)
         with exclusive_lock(desk.home.path / "lock"):
-            if kind in users_do and isinstance(desk, UserDesk):
+            if kind == "hello":
+                reply = pack(kind, desk.greet(parts, context.node_id))
+            elif kind in users_do and isinstance(desk, UserDesk):
                 reply = pack(kind, users_do[kind](desk, parts))
             else:
                 reply = pack(kind, desk.handle(kind, parts))
-    except BlindsightError as error:
+    except (MessageError, PrivacyError) as error:
         log(WARNING, "%s is refused: %s", kind or "a message", error)
         reply = pack(kind, (), error=str(error))
+    except Exception as error:
+        expected = isinstance(error, BlindsightError)
+        log(ERROR, "%s failed: %s", kind or "a message", error, exc_info=None if expected else error)
+        reply = pack(kind, (), error=f"it failed on its side ({type(error).__name__}); the node's log says more.")
     return Message(reply, reply_to=message)
 
 
@@ -80,13 +88,25 @@ def _refused(message: Message, sentence: str) -> Message:
     return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, sentence), reply_to=message)
 
 
+def _evaluated(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """Let the app evaluate; what it says when it fails stays here, too."""
+    try:
+        return call_next(message, context)
+    except Exception as error:
+        log(ERROR, "the app failed in evaluation", exc_info=error)
+        return _refused(message, f"its app failed in evaluation with a {type(error).__name__}; its log says more.")
+
+
 def _trained(
     desk: UserDesk, parts: tuple[bytes, ...], message: Message, context: Context, call_next: ClientAppCallable
 ) -> bytes:
-    """Let the app train, and return the contribution."""
+    """Let the app train, and return the contribution.
+
+    The aggregator has signed the call alone: the arrays and the config of the app travel beside it unsigned.
+    """
     if len(parts) != 1:
         raise MessageError("a call to contribute has one part.")
-    call = decode(parts[0], Call)
+    call = desk.call(parts)
     end, briefing = desk.end(call.run), Briefing.from_bytes(desk.briefing(call.run))
 
     def propose(memory: Memory, seed: int) -> Proposal:
@@ -113,19 +133,19 @@ def _app_reply(message: Message, context: Context, call_next: ClientAppCallable)
         reply = call_next(message, context)
     except Exception as error:
         log(ERROR, "the app failed in training", exc_info=error)
-        raise InputError(
+        raise MessageError(
             f"its app failed in training with a {type(error).__name__}; the node's log says more."
         ) from None
     if reply.has_error():
         log(ERROR, "the app failed in training: %s", reply.error.reason)
-        raise InputError(f"its app failed with code {reply.error.code}; the node's log says more.")
+        raise MessageError(f"its app failed with code {reply.error.code}; the node's log says more.")
     return reply.content
 
 
 def _model(content: RecordDict, who: str) -> ArrayRecord:
     records = list(content.array_records.values())
     if len(records) != 1:
-        raise InputError(f"{who} must send one ArrayRecord, the model; got {len(records)}.")
+        raise MessageError(f"{who} must send one ArrayRecord, the model; got {len(records)}.")
     return records[0]
 
 
@@ -136,7 +156,7 @@ def _examples(content: RecordDict, briefing: Briefing) -> float:
     key, records = briefing.weighted_by, content.metric_records.values()
     reported = [metrics[key] for metrics in records if key in metrics]
     if len(reported) != 1 or not isinstance(number := reported[0], int | float) or not 0 < number < math.inf:
-        raise InputError(f"the ClientApp must report {key!r}, above 0, in its metrics: updates are weighed by it.")
+        raise MessageError(f"the ClientApp must report {key!r}, above 0, in its metrics: updates are weighed by it.")
     if number > briefing.most_examples:
         log(WARNING, "this node's %s count as %d, the most of this run", key, briefing.most_examples)
     return float(number)

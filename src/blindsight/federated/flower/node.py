@@ -7,7 +7,8 @@
 | `key-generator` | users | the fingerprint of the key generator, told out of band |
 | `members` | key generator | the members file: names and fingerprints, agreed out of band |
 | `minimum-users` | all | sums of fewer users are refused, at least 3 (default 3) |
-| `schemes` | users | the schemes it takes part in, separated by commas (default: all but plain) |
+| `minimum-per-position` | users | sparse sums of fewer users at a position are refused (default 1) |
+| `schemes` | users | the schemes it takes part in, separated by commas (default: all but plain and sharing) |
 | `insecure` | all | true allows keys of 1024 bits: for tests alone |
 """
 
@@ -20,7 +21,7 @@ from blindsight.federated.home import Home
 from blindsight.federated.members import Members
 from blindsight.federated.sums import generatordesk, userdesk
 from blindsight.federated.sums.generatordesk import GeneratorDesk
-from blindsight.federated.sums.userdesk import HIDING_SCHEMES, UserDesk
+from blindsight.federated.sums.userdesk import HIDING_SCHEMES, SHARING, UserDesk
 from blindsight.learn.aggregation import SCHEMES
 
 Desk = UserDesk | GeneratorDesk
@@ -39,14 +40,17 @@ def desk_of(config: Mapping[str, Any]) -> Desk:
     if role == generatordesk.ROLE:
         members = Members.read(Path(_needed(config, "members")).expanduser())
         return GeneratorDesk(home, members, minimum, insecure)
-    return UserDesk(home, _needed(config, "key-generator"), minimum, _schemes(config), insecure)
+    per_position = config.get("minimum-per-position", 1)
+    if not isinstance(per_position, int) or per_position < 1:
+        raise InputError(f"minimum-per-position must be a whole number of at least 1; got {per_position}.")
+    return UserDesk(home, _needed(config, "key-generator"), minimum, _schemes(config), insecure, per_position)
 
 
 def _schemes(config: Mapping[str, Any]) -> tuple[str, ...]:
     schemes = tuple(str(config.get("schemes", ",".join(HIDING_SCHEMES))).replace(" ", "").split(","))
     for scheme in schemes:
-        if scheme not in SCHEMES:
-            raise UnknownNameError("scheme in the node-config", scheme, SCHEMES)
+        if scheme not in (*SCHEMES, SHARING):
+            raise UnknownNameError("scheme in the node-config", scheme, (*SCHEMES, SHARING))
     return schemes
 
 

@@ -2,7 +2,8 @@
 
 Flower moves arrays in pieces; bytes in a ConfigRecord it encodes and hashes as one block, which takes ten times as long
 for 100 MB. The arrays are of a serialisation type of their own, plain bytes: nothing is copied to pack them, and
-nothing that came from elsewhere is parsed to unpack them.
+nothing that came from elsewhere is parsed to unpack them. Text that came from elsewhere ends up in logs: of it, 500
+printable characters are kept.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from blindsight.errors import MessageError
 from blindsight.federated.courier import Reply
 
 HEAD, PARTS = "blindsight", "blindsight-parts"
-MOST_PARTS = 64
+MOST_PARTS, MOST_CHARACTERS = 64, 500
 _BYTES = "blindsight.bytes"
 
 
@@ -39,7 +40,16 @@ def unpack(content: RecordDict) -> tuple[str, tuple[bytes, ...], str]:
         raise MessageError("the head of a message is damaged.")
     if not 0 <= count <= MOST_PARTS or len(arrays) != count:
         raise MessageError(f"a message announces {count} parts and has {len(arrays)}.")
-    return kind, tuple(_part(arrays, number) for number in range(count)), error
+    return printable(kind), tuple(_part(arrays, number) for number in range(count)), printable(error)
+
+
+def printable(text: str) -> str:
+    """Return the beginning of a text on one line, with a space for what cannot be printed.
+
+    >>> printable("gone\\n\\x1b[2J")
+    'gone  [2J'
+    """
+    return "".join(character if character.isprintable() else " " for character in text[:MOST_CHARACTERS])
 
 
 def reply_in(content: RecordDict) -> Reply:

@@ -9,12 +9,12 @@ with the mod `encrypted_updates` in the ClientApp, and one SuperNode that is the
 ``sparsity=0`` the averages are those of FedAvg up to the fixed point; with more, owners send their largest changes
 first and the rest later. A round lasts until all users that were there have replied, or the ``timeout`` of `start` has
 passed; one with too few contributions leaves the model as it is. Who contributed, and why others did not, is in
-`reports`.
+`reports`; what is protected, and from whom, in `statement`.
 """
 
 import secrets
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,16 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.flattening import flatten, unflatten
 from blindsight.federated.flower.gridcourier import GridCourier, envelope, read_reply
-from blindsight.federated.home import Home
+from blindsight.federated.home import server_home
 from blindsight.federated.members import Members
-from blindsight.federated.sums.opening import open_run, wait_for_users
-from blindsight.federated.sums.runterms import RunTerms
+from blindsight.federated.statements import statement_of
+from blindsight.federated.sums.opening import gather_run
+from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.federated.sums.server import Patience, SumServer
 from blindsight.federated.updates import Briefing, mean_change
 from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES
-from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.federation import SLOT_BITS, fraction_bits
+from blindsight.statement import PrivacyStatement
 
 _ELSEWHERE = {
     "fraction_train": "all users that are there are asked to train",
@@ -102,9 +103,8 @@ class EncryptedFedAvg(FedAvg):
         sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
         block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots if scheme == "block-dphe" else 1
         self.briefing = Briefing(sparsity, block, most_examples, self.weighted_by_key)
-        self.home = _server_home(home)
         self.members = members if isinstance(members, Members) else Members.read(Path(members).expanduser())
-        self.members.check(self.home.identity.public)
+        self.home = server_home(Path(home).expanduser(), self.members)
         self.users, self.scheme, self.minimum, self.key_bits = users, scheme, minimum, key_bits
         self.largest, self.insecure = largest, insecure
         self.wait, self.patience = wait, patience or Patience()
@@ -118,6 +118,16 @@ class EncryptedFedAvg(FedAvg):
         """Log what is protected and how."""
         log(INFO, "\t├──> Sums under %s of at least %d users; %d are waited for", self.scheme, self.minimum, self.users)
         super().summary()
+
+    @property
+    def statement(self) -> PrivacyStatement:
+        """What the rounds of this run that have begun protect, from whom, and what they do not."""
+        server, _ = self._run()
+        said = statement_of(server.terms, server.run.progress.round)
+        if self.fraction_evaluate == 0.0:
+            return said
+        evaluated = "what users report of evaluations: the server reads each one's metrics"
+        return replace(said, not_protected=(*said.not_protected, evaluated))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -158,7 +168,7 @@ class EncryptedFedAvg(FedAvg):
             if self._failure:
                 raise MessageError(self._failure)
             result = server.finish()
-            moved = flatten(self._arrays) + mean_change(result.values)
+            moved = flatten(self._arrays) + mean_change(result.values, len(result.contributors))
         except (MessageError, PrivacyError) as error:
             server.give_up()
             self._report(SumReport(server_round, (), self._missing(server, heard), str(error)))
@@ -207,22 +217,20 @@ class EncryptedFedAvg(FedAvg):
         if dimension == 1:
             raise InputError("there is nothing to learn: the model has no floating-point numbers.")
         courier = GridCourier(grid, self.members, hello_seconds=self.patience.step)
-        wait_for_users(
-            courier.identities,
-            wanted=self.users,
-            seconds=self.wait,
-            keyed=self.scheme != "plain",
-            complaints=courier.complaints,
-        )
-        if courier.directory.refused:
-            log(WARNING, "\t> Not let in:%s", courier.complaints())
 
         def terms(run: str, users: tuple[str, ...]) -> RunTerms:
             return self._terms(run, users, dimension)
 
-        run, refused = open_run(self.home, courier, courier.identities(), terms, self.patience)
-        for name, sentence in sorted(refused.items()):
-            log(WARNING, "\t> %s does not take part: %s", name, sentence)
+        run = gather_run(
+            self.home,
+            courier,
+            terms,
+            self.patience,
+            wanted=self.users,
+            seconds=self.wait,
+            keyed=self.scheme != "plain",
+            warn=lambda sentence: log(WARNING, "\t> %s", sentence),
+        )
         return SumServer(run, courier, self.patience, briefing=self.briefing.to_bytes()), courier
 
     def _terms(self, run: str, users: tuple[str, ...], dimension: int) -> RunTerms:
@@ -237,11 +245,5 @@ class EncryptedFedAvg(FedAvg):
             capacity=self.briefing.room(dimension),
             key_bits=self.key_bits,
             insecure=self.insecure,
+            briefing=briefing_digest(self.briefing.to_bytes()),
         )
-
-
-def _server_home(path: str | Path) -> Home:
-    home = Home(Path(path).expanduser())
-    if home.identity.name != AGGREGATOR:
-        raise InputError(f"{home.path} is the home of {home.identity.name!r}; the server needs that of {AGGREGATOR!r}.")
-    return home

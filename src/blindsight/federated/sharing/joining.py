@@ -1,10 +1,17 @@
 """How a participant elsewhere joins selective sharing: what is learned comes from the server, how it shares is its own.
 
+*The guarantee.* Nobody takes part who did not say so: the server reads uploads, so a user must name "sharing" among its
+schemes, and how much it shares. With noise "record" all runs of a home together cost each of its photos at most the
+epsilon and delta that its owner named: the ledger in the home counts all of them as one collection, whatever a server
+calls its runs. A run costs them once (each photo is in one batch); the next is refused. So is a run whose training was
+cut short after it was paid for: that wastes the budget, and never exceeds it.
+
 The server's `SharingLesson` holds the terms and how to train: data and never code. What a participant shares of what it
-learned, under which noise and within which budget, it decides itself (`OwnTerms`), and its ledger counts it.
+learned, under which noise and within which budget, it decides itself (`OwnTerms`).
 """
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,17 +21,21 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import InputError, MessageError, UnknownNameError
+from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.home import Home
 from blindsight.federated.lessons import pack_arrays, unpack_arrays
 from blindsight.federated.sharing.messages import Instruction
 from blindsight.federated.sharing.participantside import step
+from blindsight.federated.sums.userdesk import SHARING, UserDesk
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.learn.linearmodel import Standardiser, check_features
+from blindsight.learn.selective.accounting import neighbouring, protected_unit
 from blindsight.learn.selective.noise import RecordGaussian, calibrate_record
+from blindsight.learn.selective.numbers import check_whole
 from blindsight.learn.selective.participant import Participant
 from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.learn.selective.trainer import check_labels
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 
 JOIN = "sharing/join"
@@ -84,10 +95,12 @@ class SharingLesson:
 class OwnTerms:
     """What a participant shares: the largest `share` of its changes, with noise for each photo or without.
 
-    With noise "record" a photo is protected with `epsilon` and `delta`; gradients are cut to the length `clip`.
+    An upload is made of at least `least_batch` photos. With noise "record" a photo is protected with `epsilon` and
+    `delta`, over all runs; gradients are cut to the length `clip`.
     """
 
-    share: float = 0.1
+    share: float
+    least_batch: int = 16
     noise: str = "none"
     epsilon: float | None = None
     delta: float | None = None
@@ -95,11 +108,22 @@ class OwnTerms:
 
     def __post_init__(self) -> None:
         """Refuse half a promise."""
+        check_whole("least-batch", self.least_batch)
+        if self.least_batch < 1:
+            raise InputError(f"least-batch must be at least 1; got {self.least_batch}.")
         if self.noise not in NOISES:
-            raise UnknownNameError("noise", self.noise, NOISES)
+            raise UnknownNameError("noise", str(self.noise), NOISES)
         given = [name for name in ("epsilon", "delta", "clip") if getattr(self, name) is not None]
         if len(given) != (3 if self.noise == "record" else 0):
             raise InputError("noise 'record' needs epsilon, delta and clip, and nothing else has them.")
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """Return what a node-config says."""
+        if "share" not in config:
+            raise InputError("this node does not say how much it shares. Start it with --node-config 'share=0.1'.")
+        names = ("share", "least-batch", "noise", "epsilon", "delta", "clip")
+        return cls(**{name.replace("-", "_"): config[name] for name in names if name in config})
 
     def sharing(self, epochs: int) -> Sharing:
         """Return how it shares what it learned in so many passes over a batch."""
@@ -114,19 +138,35 @@ class OwnTerms:
 
 @dataclass(frozen=True)
 class SharingDesk:
-    """The desk of a participant in selective sharing: `photos` are its features and classes, in order of arrival."""
+    """The desk of a participant in selective sharing, which shares as its `own` terms say."""
 
     home: Home
     own: OwnTerms
+
+    @classmethod
+    def of(cls, user: UserDesk, config: Mapping[str, Any]) -> Self:
+        """Return the desk of a user with this node-config; `PrivacyError` if it does not take part in sharing."""
+        if SHARING not in user.schemes:
+            raise PrivacyError(
+                f"this user does not take part in {SHARING}, where the server reads uploads; it accepts "
+                f"{', '.join(user.schemes)}."
+            )
+        return cls(user.home, OwnTerms.of(config))
+
+    @property
+    def scope(self) -> str:
+        """What the ledger calls the photos of this home, in all runs."""
+        return f"photos of {self.home.identity.name}"
 
     def join(self, lesson: bytes) -> None:
         """Take part in a run; another lesson for the same run is refused."""
         joined = SharingLesson.from_bytes(lesson)
         if self.home.identity.name not in joined.terms.participants:
             raise MessageError(f"{self.home.identity.name!r} is not among the participants of this run.")
+        self._check_batch(joined)
         path = self._folder(joined.terms.digest) / "lesson"
         if path.exists():
-            if path.read_bytes() != lesson:
+            if _read(path) != lesson:
                 raise MessageError("this run has begun with another lesson.")
             return
         with atomic_writer(path, private=True) as stream:
@@ -138,13 +178,14 @@ class SharingDesk:
         path = folder / "lesson"
         if not path.exists():
             raise MessageError(f"{self.home.identity.name!r} does not take part in this run.")
-        with storage_errors("read", path):
-            lesson = SharingLesson.from_bytes(path.read_bytes())
+        lesson = SharingLesson.from_bytes(_read(path))
+        self._check_batch(lesson)
         if features.ndim != 2 or features.shape[1] != len(lesson.standardiser.mean):
-            raise InputError(
+            raise MessageError(
                 f"the photos of {self.home.identity.name!r} have the shape {features.shape[1:]}; the others' have "
                 f"{len(lesson.standardiser.mean)} numbers. Use the same features everywhere."
             )
+        check_labels(classes, len(features), lesson.classes)  # before they cost anything
         with closing(self._participant(lesson, folder)) as participant:
 
             def new_photos() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -158,11 +199,38 @@ class SharingDesk:
         sharing, path = self.own.sharing(lesson.epochs), folder / "participant.npz"
         trainer, ledger = lesson.trainer(), None
         if isinstance(sharing.noise, RecordGaussian):
-            trainer = replace(trainer, record_noise=sharing.noise)
-            ledger = Ledger(self.home.path / "ledger.jsonl")
+            trainer, ledger = replace(trainer, record_noise=sharing.noise), self._ledger(sharing)
         if path.exists():
-            return Participant.load(path, trainer=trainer, sharing=sharing, ledger=ledger)
-        return Participant(self.home.identity.name, lesson.terms, trainer, sharing, ledger=ledger, path=path)
+            return Participant.load(path, trainer=trainer, sharing=sharing, ledger=ledger, scope=self.scope)
+        name = self.home.identity.name
+        return Participant(name, lesson.terms, trainer, sharing, ledger=ledger, scope=self.scope, path=path)
+
+    def _ledger(self, sharing: Sharing) -> Ledger:
+        """Return the ledger of this home, in which all runs together have the budget that one of them needs."""
+        ledger = Ledger(self.home.path / "ledger.jsonl")
+        assert self.own.epsilon is not None
+        assert self.own.delta is not None
+        ledger.set_budget(
+            self.scope,
+            unit=protected_unit(sharing),
+            neighbours=neighbouring(sharing),
+            epsilon=self.own.epsilon,
+            delta=self.own.delta,
+        )
+        return ledger
+
+    def _check_batch(self, lesson: SharingLesson) -> None:
+        """Refuse uploads that are about a few photos; the owner may have asked for more since it joined."""
+        if lesson.terms.batch < self.own.least_batch:
+            raise PrivacyError(
+                f"this user shares what it learned from {self.own.least_batch} photos or more; got a batch of "
+                f"{lesson.terms.batch}."
+            )
 
     def _folder(self, digest: bytes) -> Path:
         return self.home.run(digest.hex())
+
+
+def _read(path: Path) -> bytes:
+    with storage_errors("read", path):
+        return path.read_bytes()

@@ -95,7 +95,8 @@ def play_asynchronous(
 ) -> None:
     """Play until so many uploads were added, or nobody has photos and budget left.
 
-    `on_upload` is told of every upload, added or refused; `on_failure` of every error that came instead of a report.
+    `on_upload` is told of every upload, added or refused, and of everyone whose budget is spent; `on_failure` of every
+    error that came instead of a report.
     Whoever had nothing to send, or failed, is asked again after as many uploads of others as there are participants.
     Whoever has not replied for `deadline` seconds is sent a new instruction. If nobody replies for three times as long,
     `ServiceError` is raised.
@@ -119,7 +120,7 @@ def play_asynchronous(
         resting[name] = _rests_until(outcome, server)
         if isinstance(outcome, str):
             on_failure(name, outcome)
-        elif outcome.uploaded or outcome.refused is not None:
+        elif outcome.uploaded or outcome.refused is not None or outcome.spent:
             added += outcome.uploaded
             on_upload(name, outcome)
 

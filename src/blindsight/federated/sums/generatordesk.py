@@ -1,7 +1,9 @@
 """The key generator's desk: it opens runs for members it can name, and decrypts one sum a round for each.
 
-It trusts the server with nothing: every party's keys must have the fingerprint that the members file says, enrolments
-are letters that the server cannot write, and set-ups are letters that it cannot read.
+It trusts the server with nothing but to have added what the receipts name: it decrypts the vector that comes with
+valid receipts of enough users, and cannot see what was added up in it. Every party's keys must have the fingerprint
+that the members file says, enrolments are letters that the server cannot write, and set-ups are letters that it cannot
+read, in which it also vouches for the aggregator.
 """
 
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.members import Members
 from blindsight.federated.sums.generatorend import GENERATOR_ENDS, GeneratorEnd
 from blindsight.federated.sums.greeting import greet
-from blindsight.federated.sums.messages import Enrolment, Letters, Opening, Refusal, RunTermsMessage, Step
+from blindsight.federated.sums.messages import Enrolment, Letters, Opening, Refusal, RunTermsMessage, SetUp, Step
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.userdesk import ENROLMENT, SETUP
 from blindsight.learn.dphe.storage import read_state, write_state
@@ -37,11 +39,13 @@ class GeneratorDesk:
         if self.home.identity.name != KEY_GENERATOR:
             raise PrivacyError(f"the identity in this home is that of {self.home.identity.name!r}.")
 
+    def greet(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
+        """Answer the server's hello to the node that this is."""
+        return greet(self.home.identity, ROLE, parts, node)
+
     def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
         """Answer the server; what is wrong with a message raises and changes nothing."""
         match kind, parts:
-            case "hello", (message,):
-                return greet(self.home.identity, ROLE, message)
             case "open", (opening,):
                 return [self._open(decode(opening, Opening))]
             case "answer", (message,):
@@ -70,10 +74,13 @@ class GeneratorDesk:
         if refused:
             return encode(Refusal(tuple(refused), tuple(refused.values())))
         self._keep_terms(terms)
-        setups, own = self._end(terms).open(enrolments), self.home.identity
+        setups, aggregator = self._end(terms).open(enrolments), parties[AGGREGATOR].to_bytes()
         return encode(
-            Letters(tuple(own.write(setups[name], to=to, purpose=SETUP, run=terms.run) for name, to in parties.items()))
+            Letters(tuple(self._letter(SetUp(aggregator, setups[name]), to, terms) for name, to in parties.items()))
         )
+
+    def _letter(self, setup: SetUp, to: PublicIdentity, terms: RunTerms) -> bytes:
+        return self.home.identity.write(encode(setup), to=to, purpose=SETUP, run=terms.run)
 
     def _check(self, opening: Opening, terms: RunTerms) -> None:
         """Refuse an opening on terms that protect too little, or in which somebody is missing."""

@@ -7,11 +7,12 @@
     server -> user             RunTerms         will you take part? -> a letter to the key generator: Enrolment
     server -> key generator    Opening          the terms, and everybody's letter -> a letter to each party: its set-up,
                                                 or a Refusal, and the rest begin anew
-    server -> user             a letter         the set-up, from the key generator
-    server -> user             Call             contribute to this round -> Contribution
+    server -> user             a letter         SetUp, from the key generator; with it the briefing
+    server -> user             Order            a Call to contribute to this round -> Contribution, or a Step
     server -> key generator    the request for decryption of the scheme -> its answer
 
-Letters (`identity`) are signed by their author and sealed for their reader: the server carries them unread.
+Letters (`identity`) are signed by their author and sealed for their reader: the server carries them unread. Users do
+what the aggregator has signed, and nobody else; the key generator's letter says who that is.
 """
 
 from typing import Annotated
@@ -39,6 +40,7 @@ class RunTermsMessage(Message, name="federated/run-terms.1"):
     key_bits: int
     minimum_per_position: int
     insecure: bool
+    briefing: Key
 
 
 class Hello(Message, name="federated/hello"):
@@ -47,6 +49,7 @@ class Hello(Message, name="federated/hello"):
     protocol: int
     software: Name
     challenge: Key
+    node: int
 
 
 class Greeting(Message, name="federated/greeting"):
@@ -57,6 +60,7 @@ class Greeting(Message, name="federated/greeting"):
     challenge: Key
     role: Name
     identity: Annotated[bytes, Limit(4096)]
+    node: int
 
 
 class Enrolment(Message, name="federated/enrolment.1"):
@@ -88,11 +92,25 @@ class Refusal(Message, name="federated/refusal.1"):
     sentences: tuple[str, ...]
 
 
+class SetUp(Message, name="federated/set-up.1"):
+    """A set-up: whose orders are to be followed in this run, a `PublicIdentity`, and the scheme's own set-up."""
+
+    aggregator: Annotated[bytes, Limit(4096)]
+    content: bytes
+
+
 class RosterSetup(Message, name="federated/roster-setup.1"):
     """The set-up of schemes with a roster: everybody's signing key, and the scheme's own message, if it has one."""
 
     roster: bytes
     setup: bytes
+
+
+class Order(Message, name="federated/order.1"):
+    """A `Call` or a `Step` for users, and the aggregator's signature under it and all that comes with it (`orders`)."""
+
+    body: bytes
+    signature: Annotated[bytes, Limit(4096)]
 
 
 class Call(Message, name="federated/call.1"):
@@ -103,6 +121,7 @@ class Call(Message, name="federated/call.1"):
     """
 
     run: Name
+    user: Name
     round: int
     attempt: int
     seed: int

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
@@ -16,11 +17,12 @@ from blindsight.federated.courier import Courier
 from blindsight.federated.home import Home
 from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.sums.aggregatorend import AGGREGATOR_ENDS
-from blindsight.federated.sums.messages import Enrolment, Letters, Name, Opening, Refusal
+from blindsight.federated.sums.messages import Enrolment, Letters, Name, Opening, Refusal, SetUp
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.server import Patience
 from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.sums.userdesk import ENROLMENT, SETUP
+from blindsight.files import storage_errors
 from blindsight.learn.dphe.storage import read_state, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 
@@ -30,23 +32,50 @@ MakeTerms = Callable[[str, tuple[str, ...]], RunTerms]
 Identities = Callable[[], Mapping[str, PublicIdentity]]
 """Return the members that can be reached now, by name, with the keys they have shown."""
 
+
+class Reception(Courier, Protocol):
+    """A courier that knows who its parties are (`flower.gridcourier`)."""
+
+    def identities(self) -> Mapping[str, PublicIdentity]:
+        """Return the members that can be reached now, with the keys they have shown."""
+        ...
+
+    def complaints(self) -> str:
+        """Say who was not let in, and why."""
+        ...
+
+
 _LEAST_USERS = 3
 _POLL_SECONDS = 0.5
 
 
 class _Label(Message, name="federated/label.1"):
     run: Name
+    seed: int
 
 
-def find_run(home: Home, label: str) -> ServerRun | None:
-    """Return the run that this home's server has set up before under this label; None if it has none."""
+def find_run(home: Home, label: str, *, seed: int) -> ServerRun | None:
+    """Return the run that this home's server has set up before under this label and seed; None if it has none."""
     path = _label_path(home, label)
-    return ServerRun.load(home.run(read_state(path, _Label).run)) if path.exists() else None
+    if not path.exists():
+        return None
+    kept = read_state(path, _Label)
+    if kept.seed != seed:
+        raise InputError(f"the run {label!r} began with seed {kept.seed}; got {seed}. Give the same, or another label.")
+    return ServerRun.load(home, kept.run)
 
 
-def label_run(home: Home, label: str, run: ServerRun) -> None:
+def label_run(home: Home, label: str, run: ServerRun, *, seed: int) -> None:
     """Let a run be found again by this label; an earlier run of that label is not."""
-    write_state(_label_path(home, label), _Label(run.terms.run))
+    write_state(_label_path(home, label), _Label(run.terms.run, seed))
+
+
+def forget_labels(home: Home, run: str) -> None:
+    """Let the labels of a run name none: the next under such a label begins anew."""
+    for path in (home.path / "labels").glob("[0-9a-f]*"):
+        if read_state(path, _Label).run == run:
+            with storage_errors("delete", path):
+                path.unlink()
 
 
 def _label_path(home: Home, label: str) -> Path:
@@ -71,6 +100,27 @@ def wait_for_users(
         time.sleep(min(_POLL_SECONDS, seconds))
 
 
+def gather_run(
+    home: Home,
+    courier: Reception,
+    make_terms: MakeTerms,
+    patience: Patience,
+    *,
+    wanted: int,
+    seconds: float,
+    keyed: bool,
+    warn: Callable[[str], object],
+) -> ServerRun:
+    """Wait for users and set up a run with those who agree; `warn` is told of everybody who does not take part."""
+    wait_for_users(courier.identities, wanted=wanted, seconds=seconds, keyed=keyed, complaints=courier.complaints)
+    if complaints := courier.complaints():
+        warn(f"Not let in:{complaints}")
+    run, refused = open_run(home, courier, courier.identities(), make_terms, patience)
+    for name, sentence in sorted(refused.items()):
+        warn(f"{name} does not take part: {sentence}")
+    return run
+
+
 def open_run(
     home: Home, courier: Courier, identities: Mapping[str, PublicIdentity], make_terms: MakeTerms, patience: Patience
 ) -> tuple[ServerRun, dict[str, str]]:
@@ -80,9 +130,10 @@ def open_run(
     while len(users) >= _LEAST_USERS:
         terms = _made_terms(make_terms, users, refused)
         if terms.scheme == "plain":
-            letters, complaints = _enrol(courier, terms, b"", patience)
+            _, complaints = _enrol(courier, terms, b"", patience)
             if not complaints:
-                return ServerRun.create(home.run(terms.run), terms, b"", letters), refused
+                own = home.identity.public.to_bytes()  # nobody vouches for it
+                return ServerRun.create(home, terms, b"", dict.fromkeys(terms.users, own)), refused
         else:
             if KEY_GENERATOR not in identities:
                 raise PrivacyError(f"a run of {terms.scheme} needs the key generator, which is not there.")
@@ -134,8 +185,8 @@ def _opened(
     patience: Patience,
 ) -> ServerRun | dict[str, str]:
     """Let the key generator open the run, and keep its letters; or return why it refuses some users."""
-    generator, own, folder = identities[KEY_GENERATOR], home.identity, home.run(terms.run)
-    end = AGGREGATOR_ENDS[terms.scheme](terms, folder)
+    generator, own = identities[KEY_GENERATOR], home.identity
+    end = AGGREGATOR_ENDS[terms.scheme](terms, home.run(terms.run))
     enrolment = encode(Enrolment(terms.digest, end.enrolment()))
     letter = own.write(enrolment, to=generator, purpose=ENROLMENT, run=terms.run)
     parties = (AGGREGATOR, *terms.users)
@@ -154,9 +205,10 @@ def _opened(
         return refused
     if not isinstance(answer, Letters) or len(answer.letters) != len(parties):
         raise MessageError("the key generator did not write to everybody.")
-    setup = own.read(answer.letters[0], sender=generator, purpose=SETUP, run=terms.run)
+    letter = own.read(answer.letters[0], sender=generator, purpose=SETUP, run=terms.run)
+    setup = decode(letter, SetUp).content
     end.accept(setup)
-    return ServerRun.create(folder, terms, setup, dict(zip(terms.users, answer.letters[1:], strict=True)))
+    return ServerRun.create(home, terms, setup, dict(zip(terms.users, answer.letters[1:], strict=True)))
 
 
 def _generators_answer(courier: Courier, opening: bytes, patience: Patience) -> bytes:

@@ -10,7 +10,7 @@ that lied about an attempt having failed could subtract one sum from the other.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +20,13 @@ from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.federated.courier import Courier, Reply
 from blindsight.federated.sums.aggregatorend import AGGREGATOR_ENDS, UnansweredError
 from blindsight.federated.sums.messages import Call, Contribution, Step
+from blindsight.federated.sums.orders import sign_order
+from blindsight.federated.sums.runterms import briefing_digest
 from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.learn.costs import Cost
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.terms import KEY_GENERATOR
 from blindsight.learn.session import RoundResult
-
-OnReply = Callable[[str], object]
-"""Called with the name of each user whose reply has come."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ class SumServer:
         self, run: ServerRun, courier: Courier, patience: Patience, *, seed: int = 0, briefing: bytes = b""
     ) -> None:
         """Go on where the run stands; users get the `briefing` with their set-up, and `seed` decides theirs."""
+        if briefing_digest(briefing) != run.terms.briefing:
+            raise InputError("the run began with another briefing, and its users accept no other.")
         self.run, self.terms = run, run.terms
         self._courier, self._patience, self._seed, self._briefing = courier, patience, seed, briefing
         self._end = AGGREGATOR_ENDS[self.terms.scheme](self.terms, run.folder)
@@ -63,19 +64,22 @@ class SumServer:
         self._ready: set[str] = set()
         self.refused: dict[str, str] = {}
 
-    def begin(self, round: int) -> dict[str, bytes]:
-        """Begin a round of learning, or go on with it; return the `Call` for each user that is there."""
+    def begin(self, round: int, payload: Sequence[bytes] = ()) -> dict[str, bytes]:
+        """Begin a round of learning, or go on with it; return the signed `Call` for each user that is there.
+
+        The payload goes with every call: users refuse the call with any other.
+        """
         if self._number(round):
             self.refused = {}
         present = self._prepared([user for user in self.terms.users if user in self._courier.present()])
         notes = self._end.begin(self.run.progress.attempt, present, self._ask)
         self.refused |= self._end.refused
-        return {user: self._call(user, note) for user, note in notes.items() if user in present}
+        return {user: self._call(user, note, payload) for user, note in notes.items() if user in present}
 
     def receive(self, user: str, reply: bytes) -> None:
         """Take in a user's `Contribution`; whatever is wrong with it is noted and changes nothing."""
         try:
-            contribution = decode(reply, Contribution)
+            contribution = decode(reply, Contribution, max_bytes=self.terms.most_bytes)
             if contribution.attempt != self.run.progress.attempt:
                 raise MessageError(f"{user!r} contributes to attempt {contribution.attempt}, which is not the present.")
             for message in contribution.messages:
@@ -101,7 +105,7 @@ class SumServer:
         self.run.keep_answer(self.run.progress.attempt, answer)
         return self._concluded(total)
 
-    def play(self, round: int, payload: Sequence[bytes], on_reply: OnReply | None = None) -> RoundResult:
+    def play(self, round: int, payload: Sequence[bytes]) -> RoundResult:
         """Play one round: call for contributions, with what is to be learned from, and add up what comes in time.
 
         A round that was played before, by a server that was killed since, has the same sum as then.
@@ -112,7 +116,7 @@ class SumServer:
         until, spoilt = time.monotonic() + self._patience.generator, 0
         while True:
             try:
-                self._gather(round, payload, on_reply)
+                self._gather(round, payload)
                 return self.finish()
             except UnansweredError:
                 raise
@@ -146,14 +150,12 @@ class SumServer:
         cost = Cost(self.terms.users, (), ())
         return RoundResult(now.round, total.users, total.integers, total.values, nowhere, dict(self.refused), cost)
 
-    def _gather(self, round: int, payload: Sequence[bytes], on_reply: OnReply | None) -> None:
+    def _gather(self, round: int, payload: Sequence[bytes]) -> None:
         """Call upon those whose contributions are missing, and take in what comes before the deadline."""
-        calls = {user: call for user, call in self.begin(round).items() if user not in self.contributors}
+        calls = {user: call for user, call in self.begin(round, payload).items() if user not in self.contributors}
         tickets = {self._courier.send(user, "contribute", (call, *payload)): user for user, call in calls.items()}
         for ticket, reply in self._courier.collect(tickets, seconds=self._patience.round):
             self.take(tickets[ticket], reply)
-            if on_reply is not None:
-                on_reply(tickets[ticket])
 
     def take(self, user: str, reply: Reply) -> None:
         """Take in what a user replied to its call."""
@@ -192,11 +194,12 @@ class SumServer:
                 self._ready.add(tickets[ticket])
         return [user for user in present if user in self._ready]
 
-    def _call(self, user: str, note: bytes) -> bytes:
+    def _call(self, user: str, note: bytes, payload: Sequence[bytes]) -> bytes:
         now = self.run.progress
         settles = now.counted.get(user, -1)
         answer = self.run.answer(settles) if settles >= 0 else b""
-        return encode(Call(self.terms.run, now.round, now.attempt, self._seed, settles, answer, note))
+        call = Call(self.terms.run, user, now.round, now.attempt, self._seed, settles, answer, note)
+        return sign_order(self.run.identity, "contribute", call, payload)
 
     def _answer(self) -> tuple[bytes, Total]:
         """Find out the sum; a key generator that is away is waited for, and asked for the same again."""
@@ -215,9 +218,8 @@ class SumServer:
         """Ask parties for a step of the present attempt; a key generator's refusal ends the attempt."""
         if KEY_GENERATOR in messages and KEY_GENERATOR not in self._courier.present():
             return {}
-        attempt = self.run.progress.attempt
         tickets = {
-            self._courier.send(party, kind, (encode(Step(self.terms.run, attempt, message)),)): party
+            self._courier.send(party, kind, (self._step(party, kind, message),)): party
             for party, message in messages.items()
         }
         answers = {}
@@ -230,6 +232,11 @@ class SumServer:
             elif len(reply.parts) == 1:
                 answers[party] = reply.parts[0]
         return answers
+
+    def _step(self, party: str, kind: str, message: bytes) -> bytes:
+        """Return a step of the present attempt; what the key generator is asked for bears receipts instead."""
+        step = Step(self.terms.run, self.run.progress.attempt, message)
+        return encode(step) if party == KEY_GENERATOR else sign_order(self.run.identity, kind, step)
 
     def _complaints(self) -> str:
         return "".join(f" {user}: {sentence}" for user, sentence in sorted(self.refused.items()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blindsight.crypto.wire import Message
+from blindsight.federated.home import Home
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.learn.dphe.storage import read_state, write_state
@@ -41,27 +42,27 @@ class Progress:
 
 
 class ServerRun:
-    """The folder of one run on the server."""
+    """One run in the server's home, whose `identity` signs what users are told to do."""
 
-    def __init__(self, folder: Path, terms: RunTerms, own_setup: bytes, letters: dict[str, bytes]) -> None:
+    def __init__(self, home: Home, terms: RunTerms, own_setup: bytes, letters: dict[str, bytes]) -> None:
         """Know what is kept there; `create` and `load` make one."""
-        self.folder, self.terms = folder, terms
+        self.folder, self.terms, self.identity = home.run(terms.run), terms, home.identity
         self.own_setup, self.letters = own_setup, letters
         self.progress = Progress()
 
     @classmethod
-    def create(cls, folder: Path, terms: RunTerms, own_setup: bytes, letters: dict[str, bytes]) -> "ServerRun":
+    def create(cls, home: Home, terms: RunTerms, own_setup: bytes, letters: dict[str, bytes]) -> "ServerRun":
         """Keep a run that has been set up."""
-        ordered = tuple(letters[user] for user in terms.users)
-        write_state(folder / "run", _RunState(terms.to_bytes(), own_setup, ordered))
-        return cls(folder, terms, own_setup, letters)
+        run, ordered = cls(home, terms, own_setup, letters), tuple(letters[user] for user in terms.users)
+        write_state(run.folder / "run", _RunState(terms.to_bytes(), own_setup, ordered))
+        return run
 
     @classmethod
-    def load(cls, folder: Path) -> "ServerRun":
+    def load(cls, home: Home, name: str) -> "ServerRun":
         """Go on with a run."""
-        state = read_state(folder / "run", _RunState)
+        state = read_state(home.folder(name) / "run", _RunState)
         terms = RunTerms.from_bytes(state.terms)
-        run = cls(folder, terms, state.own_setup, dict(zip(terms.users, state.letters, strict=True)))
+        run = cls(home, terms, state.own_setup, dict(zip(terms.users, state.letters, strict=True)))
         if run._progress_path.exists():
             kept = read_state(run._progress_path, _ProgressState)
             counted = dict(zip(kept.names, map(int, kept.counted), strict=True))
@@ -103,3 +104,8 @@ class ServerRun:
 
     def _answer_path(self, attempt: int) -> Path:
         return self.folder / f"answer-{attempt}"
+
+
+def kept_terms(folder: Path) -> RunTerms:
+    """Return the terms of the run that a server keeps in this folder."""
+    return RunTerms.from_bytes(read_state(folder / "run", _RunState).terms)

@@ -55,14 +55,17 @@ class Participant(Secret):
         random_state: int | np.random.Generator | None = None,
         source: ByteSource = system_bytes,
         path: Path | None = None,
+        scope: str | None = None,
     ) -> None:
         """Join a run; the `ledger` is charged for each upload under `scope`, on which the caller sets the budget.
 
+        Without a `scope` every run has one of its own: photos that are in several runs must be given the same in all.
         With a `path`, where no file must be yet, everything the participant knows is kept there (`load`).
         """
         check_joining(name, terms, trainer, sharing)
         self.name, self.terms, self.sharing = name, terms, sharing
         self._trainer, self._ledger, self._source = trainer, ledger, source
+        self._scope = f"{terms.run}: {name}" if scope is None else scope
         self._rng = science(random_state)
         self._loss = loss_of_an_upload(terms, trainer, sharing, counted=ledger is not None)
         self._state = ParticipantState()
@@ -84,12 +87,22 @@ class Participant(Secret):
         sharing: Sharing,
         ledger: Ledger | None = None,
         source: ByteSource = system_bytes,
+        scope: str | None = None,
     ) -> "Participant":
         """Go on where the participant that kept its state at `path` stopped or was killed."""
         file = ParticipantFile(path, new=False)
         try:
             member, state, rng = file.read()
-            itself = cls(member.name, member.terms, trainer, sharing, ledger=ledger, random_state=rng, source=source)
+            itself = cls(
+                member.name,
+                member.terms,
+                trainer,
+                sharing,
+                ledger=ledger,
+                random_state=rng,
+                source=source,
+                scope=scope,
+            )
             if member.counted and ledger is None:
                 raise PrivacyError(f"what {itself.name!r} shares is counted by a ledger. Give it the same one again.")
             if itself._member.manner != member.manner:
@@ -119,7 +132,7 @@ class Participant(Secret):
     @property
     def scope(self) -> str:
         """What the ledger calls this participant's photos."""
-        return f"{self.terms.run}: {self.name}"
+        return self._scope
 
     @property
     def parameters(self) -> Vector:

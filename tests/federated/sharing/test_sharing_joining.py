@@ -1,0 +1,149 @@
+"""Joining selective sharing: nobody takes part who did not say so, and no server gets more than an owner allows."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from blindsight.dp.ledger import Ledger
+from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
+from blindsight.federated.home import Home
+from blindsight.federated.sharing import SharingServer
+from blindsight.federated.sharing.disclosure import statement_of
+from blindsight.federated.sharing.joining import OwnTerms, SharingDesk, SharingLesson
+from blindsight.federated.sums.userdesk import HIDING_SCHEMES, UserDesk
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.selective import ParameterServer, SelectiveTerms
+from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.statement import PrivacyStatement
+from tests.federated.village import make_home
+
+FEATURES, CLASSES, BATCH = 6, 3, 16
+NOISY = {"share": 0.5, "noise": "record", "epsilon": 4.0, "delta": 1e-5, "clip": 1.0}
+PIN = "SHA256:" + 43 * "A"
+
+
+class Run:
+    """A run with one participant, as its server sees it."""
+
+    def __init__(self, name: str, **settings: Any) -> None:
+        shape: dict[str, Any] = {
+            "standardiser": Standardiser(np.zeros(FEATURES), np.ones(FEATURES)),
+            "classes": CLASSES,
+            "learning_rate": 0.3,
+        }
+        terms = {"run": name, "participants": ("ann",), "batch": BATCH} | settings
+        self.lesson = SharingLesson(SelectiveTerms.of(SoftmaxTrainer(**shape).layout, **terms), **shape)
+        self.parameters = ParameterServer(self.lesson.terms, self.lesson.trainer().initial())
+        self.server = SharingServer(self.parameters, ("ann",))
+
+    def play(self, home: Path, config: dict[str, Any], photos: tuple[Any, Any], exchanges: int) -> bool:
+        """Let ann take part, each time as a new process; return whether its budget is spent."""
+        desk(home, config).join(self.lesson.to_bytes())
+        for _ in range(exchanges):
+            taken = self.server.take("ann", desk(home, config).exchange(self.server.instruction("ann"), *photos))
+        return taken.spent
+
+
+def desk(home: Path, config: dict[str, Any]) -> SharingDesk:
+    return SharingDesk.of(UserDesk(Home(home), PIN, schemes=("bfv", "sharing")), config)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return make_home(tmp_path, "ann").path
+
+
+@pytest.fixture
+def photos() -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(5 * BATCH, FEATURES)), rng.integers(CLASSES, size=5 * BATCH)
+
+
+def test_a_user_must_say_that_it_shares_and_how_much(home: Path) -> None:
+    with pytest.raises(PrivacyError, match="does not take part in sharing, where the server reads uploads"):
+        SharingDesk.of(UserDesk(Home(home), PIN), {"share": 0.1})
+    assert "sharing" not in HIDING_SCHEMES
+    with pytest.raises(InputError, match="does not say how much it shares"):
+        desk(home, {})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"least-batch": 0}, "least-batch must be at least 1; got 0"),
+        ({"least-batch": 1.5}, "least-batch must be a whole number"),
+        ({"noise": 3}, "unknown noise '3'"),
+        ({"epsilon": 1.0}, "nothing else has them"),
+        ({"noise": "record", "epsilon": 1.0, "clip": 1.0}, "needs epsilon, delta and clip"),
+    ],
+)
+def test_half_a_promise_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        OwnTerms.of({"share": 0.1, **wrong})
+
+
+def test_uploads_about_a_few_photos_are_refused(home: Path, photos: tuple[Any, Any]) -> None:
+    small, run = Run("small", batch=BATCH - 1), Run("run")
+    with pytest.raises(PrivacyError, match="learned from 16 photos or more; got a batch of 15"):
+        desk(home, {"share": 0.5}).join(small.lesson.to_bytes())
+    with pytest.raises(MessageError, match="does not take part in this run"):
+        desk(home, {"share": 0.5}).exchange(small.server.instruction("ann"), *photos)
+    desk(home, {"share": 0.5}).join(run.lesson.to_bytes())
+    with pytest.raises(PrivacyError, match="17 photos or more"):  # it has joined, and its owner asks for more since
+        desk(home, {"share": 0.5, "least-batch": 17}).exchange(run.server.instruction("ann"), *photos)
+    small.play(home, {"share": 0.5, "least-batch": 15}, photos, 2)
+    assert small.parameters.version == 1
+
+
+def test_all_batches_of_a_run_cost_a_photo_once_and_another_run_is_refused(home: Path, photos: tuple[Any, Any]) -> None:
+    first, second = Run("first"), Run("second")
+    assert not first.play(home, NOISY, photos, 5)
+    assert first.parameters.version == 4
+    assert second.play(home, NOISY, photos, 3)
+    assert second.parameters.version == 0
+    ledger = Ledger(home / "ledger.jsonl", readonly=True)
+    assert len(ledger.spends("photos of ann", "record")) == 1
+    assert ledger.spent("photos of ann", "record", delta=1e-5).epsilon <= 4.0
+    assert [row.scope for row in ledger.table(delta=1e-5)] == ["photos of ann"]
+    first.play(home, NOISY, photos, 1)
+    assert first.parameters.version == 5  # the run that was paid for goes on
+
+
+def test_a_budget_is_not_raised_by_another_setting(home: Path, photos: tuple[Any, Any]) -> None:
+    Run("first").play(home, NOISY, photos, 3)
+    with pytest.raises(PrivacyError, match="may be lowered, not raised"):
+        Run("second").play(home, {**NOISY, "epsilon": 8.0}, photos, 1)
+
+
+def test_classes_and_features_of_another_run_cost_nothing(home: Path, photos: tuple[Any, Any]) -> None:
+    features, classes = photos
+    with pytest.raises(MessageError, match="Use the same features everywhere"):
+        Run("first").play(home, NOISY, (features[:, 1:], classes), 1)
+    with pytest.raises(InputError, match="tells 3 classes apart"):
+        Run("first").play(home, NOISY, (features, classes + 1), 1)
+    assert not (home / "ledger.jsonl").exists()
+
+
+def test_a_run_has_one_lesson_and_a_home_that_can_be_read(home: Path) -> None:
+    run, ann = Run("run"), desk(home, {"share": 0.1})
+    ann.join(run.lesson.to_bytes())
+    other = SharingLesson(run.lesson.terms, run.lesson.standardiser, CLASSES, learning_rate=0.4)
+    with pytest.raises(MessageError, match="begun with another lesson"):
+        ann.join(other.to_bytes())
+    (lesson,) = home.glob("runs/*/lesson")
+    lesson.unlink()
+    lesson.mkdir()
+    with pytest.raises(StorageError, match="cannot read"):
+        ann.join(run.lesson.to_bytes())
+
+
+def test_the_server_states_that_it_reads_uploads_and_knows_of_no_noise() -> None:
+    statement = statement_of(Run("run", max_values=7).lesson.terms, uploads=5)
+    assert (statement.guarantee, statement.status) == ("none", "unproven")
+    assert "up to 7 of 21 values" in statement.mechanism
+    assert "not known to the server" in statement.mechanism
+    assert statement.who_sees["server"].startswith("every upload of every participant")
+    assert any("all 5 uploads" in line for line in statement.not_protected)
+    assert PrivacyStatement.from_json(statement.to_json()) == statement

@@ -1,0 +1,90 @@
+"""The files for several machines name what there is: programs and options of Flower, and the paths of its nodes."""
+
+import importlib
+import re
+import shlex
+from collections import defaultdict
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from apps.federated.deployment.commands import QUIET
+
+pytest.importorskip("flwr")
+
+FILES = Path(__file__).resolve().parents[2] / "apps" / "federated"
+UNITS = sorted((FILES / "systemd").glob("*.service"))
+PARSERS = {
+    "flower-superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
+    "flower-superexec": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
+    "flower-supernode": ("flwr.supernode.cli.flower_supernode", "_parse_args_run_supernode"),
+}
+
+Unit = dict[str, dict[str, list[str]]]
+
+
+def read_unit(path: Path) -> Unit:
+    """Return the values of a unit by section and key, in order, as systemd reads them; other lines raise."""
+    found: Unit = defaultdict(lambda: defaultdict(list))
+    section = ""
+    for line in re.sub(r"\\\n\s*", " ", path.read_text()).splitlines():
+        if heading := re.fullmatch(r"\[(\w+)\]", line):
+            section = heading[1]
+        elif line and not line.startswith(("#", ";")):
+            key, equals, value = line.partition("=")
+            assert section, line
+            assert equals, line
+            assert re.fullmatch(r"[A-Z][A-Za-z]+", key), line
+            found[section][key].append(value)
+    return found
+
+
+def command(path: Path) -> tuple[str, list[str]]:
+    """Return the one program of a unit and its words."""
+    (line,) = read_unit(path)["Service"]["ExecStart"]
+    program, *words = shlex.split(line)
+    return Path(program).name, words
+
+
+def test_every_party_has_a_unit():
+    assert sorted(command(unit)[0] for unit in UNITS) == sorted(PARSERS)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_is_whole(path):
+    unit = read_unit(path)
+    assert set(unit) == {"Unit", "Service", "Install"}
+    service = unit["Service"]
+    (state,) = service["StateDirectory"]
+    assert service["WorkingDirectory"] == [f"/var/lib/{state}"]
+    assert service["StateDirectoryMode"] == ["0700"]
+    assert service["User"] == [state]
+    variables = dict(word.split("=", 1) for line in service["Environment"] for word in shlex.split(line))
+    assert variables.pop("FLWR_HOME") == f"/var/lib/{state}/flower"
+    assert {"FLWR_TELEMETRY_ENABLED", "FLWR_DISABLE_UPDATE_CHECK"} <= set(variables)
+    assert variables.items() <= QUIET.items()
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_calls_a_program_of_flower_with_options_it_has(path):
+    program, words = command(path)
+    scripts = entry_points(group="console_scripts", name=program)
+    assert [script.value.partition(".")[0] for script in scripts] == ["flwr"]
+    module, builder = PARSERS[program]
+    parser = getattr(importlib.import_module(module), builder)()
+    known = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", parser.format_help()))  # whole: argparse would take beginnings
+    assert {word for word in words if word.startswith("--")} <= known
+    parser.parse_args(words)  # exits where a value or a required option is missing
+
+
+def test_the_proxy_lets_nodes_reach_what_they_ask_for_and_nothing_else():
+    router = importlib.import_module("flwr.superlink.routers.fleet.router").router
+    assert {method for route in router.routes for method in route.methods} == {"POST"}
+    text = re.sub(r"#.*", "", (FILES / "proxy" / "nginx.conf").read_text())
+    assert text.count("{") == text.count("}")
+    assert re.findall(r"location (\S+) \{\s*(\S[^;{]*)", text) == [
+        (f"{router.prefix}/", "limit_except POST "),
+        ("/", "return 404"),
+    ]
+    assert re.findall(r"proxy_pass (\S+);", text) == [f"https://superlink{router.prefix}/"]
