@@ -87,7 +87,9 @@ def fuse(tmp_path, monkeypatch):
     return fuse
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    "scheme", ["plain", "block-dphe", "bfv", *(pytest.param(s, marks=pytest.mark.slow) for s in ("dphe", "masks"))]
+)
 def test_a_server_killed_anywhere_in_a_round_goes_on_and_no_sum_is_wrong(tmp_path, fuse, scheme):
     village = Village(tmp_path, held=True)
     courier = FusedCourier(village.courier, fuse)
