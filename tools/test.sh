@@ -5,7 +5,7 @@ python=$1
 shift
 log=$(mktemp)
 trap 'kill $! 2>/dev/null; rm -f "$log"' EXIT
-first="tests/audit tests/federated/flower tests/federated/sharing tests/learn tests/search tests/sift"
+first="tests/audit tests/crypto tests/dp tests/federated/flower tests/federated/sharing tests/learn tests/search tests/sift"
 "$python" -m pytest "$@" src $first >"$log" 2>&1 &
 "$python" -m pytest "$@" tests $(printf -- '--ignore=%s ' $first)
 status=$?

@@ -128,8 +128,8 @@ def _show(report: Mapping[str, Any], seconds: float, same: bool, options: argpar
     table = Table("round", "accuracy", "in the sum", "seconds", title=title)
     table.add_row("public model", f"{report['first score']:.3f}", "", "")
     for lap in report["rounds"]:
-        names = ", ".join(lap["contributors"])
-        table.add_row(str(lap["round"]), f"{lap['score']:.3f}", names, f"{lap['seconds']:.1f}")
+        counted = f"{len(lap['contributors'])} of {options.owners} owners"
+        table.add_row(str(lap["round"]), f"{lap['score']:.3f}", counted, f"{lap['seconds']:.1f}")
     console.print(table)
     console.print(f"{seconds:.0f} seconds from submission to model; all processes have ended.")
     console.print(f"The same model as in one process, number for number: {'yes' if same else 'NO'}.")

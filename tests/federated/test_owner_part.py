@@ -10,9 +10,8 @@ from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.orders import read_order
 from blindsight.federated.sums.ownerpart import OwnerPart
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.federation import Memory, Proposal
-from tests.federated.village import DIMENSION, USERS, Village, damaged
+from tests.federated.village import ALL_SCHEMES, DIMENSION, USERS, Village, damaged
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def memory_file(village, server):
     return village.homes["bob"].folder(server.terms.run) / "memory.npz"
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_the_same_call_gets_the_same_bytes_whatever_was_learned_since(village, scheme):
     _, calls, replies = played(village, scheme)
     village.draw(99, whole=True)
@@ -50,7 +49,7 @@ def test_the_same_call_gets_the_same_bytes_whatever_was_learned_since(village, s
     assert village.proposals["bob", 2] == 1
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_late_call_is_refused_and_changes_nothing(village, scheme):
     server, calls, _ = played(village, scheme)
     before = memory_file(village, server).read_bytes()

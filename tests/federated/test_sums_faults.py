@@ -13,9 +13,8 @@ from blindsight.federated.sums.aggregatorend import UnansweredError
 from blindsight.federated.sums.messages import Call, Contribution
 from blindsight.federated.sums.orders import read_order
 from blindsight.federated.sums.ownerpart import OwnerPart
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import KEY_GENERATOR
-from tests.federated.village import DIMENSION, IMPATIENT, USERS, Gone, Village, damaged
+from tests.federated.village import ALL_SCHEMES, DIMENSION, IMPATIENT, USERS, Gone, Village, damaged
 
 KEYED = ("dphe", "block-dphe", "bfv")
 
@@ -51,7 +50,7 @@ def forget_what_was_not_kept(village, server, name, round):
         village.learned.pop((name, round), None)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_user_killed_at_any_point_of_a_round_rejoins_and_loses_nothing(tmp_path, monkeypatch, scheme):
     village = Village(tmp_path, held=True)
     server = village.open(scheme)
@@ -134,7 +133,7 @@ def test_an_answer_that_was_altered_on_its_way_is_asked_for_again(tmp_path, sche
     assert server.run.progress.attempt == 0
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_whatever_is_lost_doubled_or_late_nothing_is_counted_twice_or_forgotten(tmp_path, scheme, seed):
     rng = np.random.default_rng(seed)
@@ -211,7 +210,7 @@ def evil_replies(village, scheme):
     }
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_garbage_in_place_of_a_contribution_is_refused_and_harms_nobody(tmp_path, scheme):
     village = Village(tmp_path)
     evil, honest = evil_replies(village, scheme), village.handlers["bob"]
@@ -245,7 +244,7 @@ def _with_attempt(part, attempt):
         return part
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_contribution_in_anothers_name_counts_once_and_for_its_author_alone(tmp_path, scheme):
     village = Village(tmp_path)
     server = village.open(scheme)
@@ -276,7 +275,7 @@ def test_a_user_that_sends_rubbish_in_a_step_of_the_masks_drops_out_of_the_round
     assert "less than a header" in server.refused["bob"]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_too_few_users_are_a_sentence_and_the_round_goes_on_when_they_are_back(tmp_path, scheme):
     village = Village(tmp_path)
     server = village.restarted(village.open(scheme), patience=IMPATIENT)

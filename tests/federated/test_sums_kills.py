@@ -10,10 +10,9 @@ import blindsight.files
 from blindsight.federated.courier import Courier, Reply
 from blindsight.federated.sums.opening import find_run, label_run
 from blindsight.federated.sums.server import SumServer
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.storage import MessageJournal
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.village import PATIENCE, Village
+from tests.federated.village import ALL_SCHEMES, PATIENCE, Village
 
 
 class Killed(BaseException):
@@ -117,7 +116,7 @@ def test_a_server_killed_anywhere_in_a_round_goes_on_and_no_sum_is_wrong(tmp_pat
     assert np.array_equal(moved, village.everything_learned(server))
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_server_killed_after_a_round_but_before_using_its_sum_gets_the_same_sum(tmp_path, scheme):
     village = Village(tmp_path)
     server = village.open(scheme)

@@ -13,9 +13,8 @@ from blindsight.federated.sums.messages import Call, Order, RunTermsMessage, Ste
 from blindsight.federated.sums.orders import read_order, sign_order
 from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.federated.sums.server import SumServer
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.village import PATIENCE, USERS, Village, damaged
+from tests.federated.village import ALL_SCHEMES, PATIENCE, USERS, Village, damaged
 
 BRIEFING = b"what the run is about"
 
@@ -39,7 +38,7 @@ def far_ahead(message):
     return replace(read_order(message, Call)[0], attempt=10**9)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_forged_call_is_refused_and_the_user_is_there_for_the_next(village, stranger, scheme):
     server = village.open(scheme)
     village.draw(1)
@@ -94,7 +93,7 @@ def test_a_forged_step_of_the_masks_is_refused_and_the_user_goes_on(village, str
     assert server.play(2, ()).contributors == USERS
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_nobody_follows_a_call_before_it_is_set_up(village, scheme):
     server = village.open(scheme)
     call = Call(server.terms.run, "ann", 1, 0, 0, -1, b"", b"")
@@ -186,7 +185,7 @@ def _announcing(payload):
     return message[:6] + payload.to_bytes(8, "big") + message[14:]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_no_contribution_is_longer_than_its_terms_say(village, scheme):
     server = village.open(scheme)
     village.draw(1)

@@ -3,12 +3,11 @@ import pytest
 
 from blindsight.federated.sums.opening import find_run, label_run
 from blindsight.federated.sums.server import SumServer
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import AGGREGATOR
-from tests.federated.village import PATIENCE, Village
+from tests.federated.village import ALL_SCHEMES, PATIENCE, Village
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_the_sum_is_the_plain_sum_of_those_who_contributed(tmp_path, scheme):
     village = Village(tmp_path)
     server = village.open(scheme)
@@ -19,7 +18,7 @@ def test_the_sum_is_the_plain_sum_of_those_who_contributed(tmp_path, scheme):
         assert np.array_equal(result.total, village.plain_sum(server, village.users))
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_user_that_is_gone_and_comes_back(tmp_path, scheme):
     village = Village(tmp_path)
     server = village.open(scheme)
@@ -32,7 +31,7 @@ def test_a_user_that_is_gone_and_comes_back(tmp_path, scheme):
     assert server.play(2, ()).contributors == village.users
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_server_killed_between_rounds_goes_on(tmp_path, scheme):
     village = Village(tmp_path)
     first = village.open(scheme)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from blindsight.federated.courier import Courier, LocalCourier, Reply, Transit
 from blindsight.federated.home import Home
@@ -21,6 +22,9 @@ from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.federation import Memory, Proposal
+
+ALL_SCHEMES = ["plain", "block-dphe", "bfv", "masks", pytest.param("dphe", marks=pytest.mark.slow)]
+"""All there are; DPHE without blocks is block DPHE with one slot."""
 
 USERS = ("ann", "bob", "cem", "dan")
 DIMENSION = 120

@@ -31,7 +31,10 @@ def test_no_sum_is_wrong_whoever_is_killed_and_whatever_is_sent(tmp_path):
         assert network.wait(run, SECONDS) == "finished:completed", network.log(run)
 
     report, rest = stage.report(), {"ann", "cem", "dan"}
-    assert contributors(report) == [rest, rest | {"bob"}, rest | {"bob"}]
+    first, second, last = contributors(report)
+    assert first == rest
+    assert second - {"bob"} == rest  # a node that is back may be a round late
+    assert last == rest | {"bob"}
     assert report["rounds"][0]["refused"]["bob"] == "no contribution of it came in time."
     assert [lap["refused"]["eve"] for lap in report["rounds"]] == [
         "this is not a Blindsight message: it does not begin like one.",

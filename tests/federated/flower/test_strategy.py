@@ -8,9 +8,8 @@ from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.records import pack
 from blindsight.federated.statements import statement_of
 from blindsight.federated.updates import propose_update
-from blindsight.learn.aggregation import SCHEMES
 from tests.federated.flower.federation import GENERATOR, USERS, Federation, fedavg, model, moving, numpy_of
-from tests.federated.village import make_home
+from tests.federated.village import ALL_SCHEMES, make_home
 
 START = model(w=np.zeros((6, 25), np.float32), count=np.array(3))
 EXAMPLES = {"ann": 100, "bob": 2000, "cem": 700, "dan": 10_000}
@@ -32,7 +31,7 @@ def distance(one, other):
     return np.abs(numpy_of(one.arrays)["w"] - numpy_of(other.arrays)["w"]).max()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 @pytest.mark.parametrize("examples", [EXAMPLES, dict.fromkeys(USERS, 10_000)], ids=["weighted", "equal"])
 def test_without_sparsity_the_result_is_that_of_fedavg(tmp_path, scheme, examples):
     trains = weighed(changes(), examples)
@@ -124,7 +123,7 @@ def test_with_sparsity_everything_arrives_in_the_end(tmp_path):
     assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-5)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_user_that_is_gone_in_a_round_and_comes_back(tmp_path, scheme):
     change = changes()
     trains = moving(change, 10_000)
@@ -156,7 +155,7 @@ def test_a_user_that_is_gone_in_a_round_and_comes_back(tmp_path, scheme):
     assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_round_with_too_few_users_leaves_the_model_and_the_next_goes_on(tmp_path, scheme, caplog):
     change = changes()
     federation = Federation(tmp_path, moving(change, 10_000))
