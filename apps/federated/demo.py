@@ -25,8 +25,8 @@ from apps.federated.deployment.loopback import Loopback
 from blindsight.data.faces import faces
 from blindsight.data.features.pipelines import pipeline
 from blindsight.errors import BlindsightError, ServiceError
-from blindsight.federated.sums.userdesk import HIDING_SCHEMES
 from blindsight.learn import FederatedClassifier
+from blindsight.learn.aggregation import HIDING_SCHEMES
 from blindsight.learn.model import LinearModel
 from blindsight.learn.runs import Selection
 from blindsight.learn.study import Study, divide

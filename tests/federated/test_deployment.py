@@ -60,8 +60,8 @@ def handshake(certificates: Certificates, trust: ssl.SSLContext, host: str) -> N
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        with trust.wrap_socket(ours, server_hostname=host):
-            pass
+        with trust.wrap_socket(ours, server_hostname=host) as believed:
+            return believed.version()
     finally:
         ours.close()
         thread.join()
@@ -71,7 +71,7 @@ def handshake(certificates: Certificates, trust: ssl.SSLContext, host: str) -> N
 def test_the_server_is_believed_by_those_who_hold_the_authority(certificates, host):
     trust = ssl.create_default_context(cafile=str(certificates.authority))
     trust.verify_flags |= ssl.VERIFY_X509_STRICT
-    handshake(certificates, trust, host)
+    assert handshake(certificates, trust, host) == "TLSv1.3"
 
 
 def test_the_server_is_not_believed_under_another_name(certificates):

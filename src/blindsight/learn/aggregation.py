@@ -36,6 +36,8 @@ from blindsight.rng import ByteSource, system_bytes
 Scheme = Literal["plain", "dphe", "block-dphe", "bfv", "masks"]
 SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 SPARSE_SCHEMES: tuple[Scheme, ...] = ("dphe", "block-dphe")
+HIDING_SCHEMES: tuple[Scheme, ...] = tuple(scheme for scheme in SCHEMES if scheme != "plain")
+"""The schemes under which the aggregator sees no single update."""
 
 
 def open_session(

@@ -12,7 +12,8 @@ from blindsight.federated.home import Home
 from blindsight.federated.sharing import SharingServer
 from blindsight.federated.sharing.disclosure import statement_of
 from blindsight.federated.sharing.joining import OwnTerms, SharingDesk, SharingLesson
-from blindsight.federated.sums.userdesk import HIDING_SCHEMES, UserDesk
+from blindsight.federated.sums.userdesk import UserDesk
+from blindsight.learn.aggregation import HIDING_SCHEMES
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer

@@ -21,8 +21,8 @@ from blindsight.federated.home import Home
 from blindsight.federated.members import Members
 from blindsight.federated.sums import generatordesk, userdesk
 from blindsight.federated.sums.generatordesk import GeneratorDesk
-from blindsight.federated.sums.userdesk import HIDING_SCHEMES, SHARING, UserDesk
-from blindsight.learn.aggregation import SCHEMES
+from blindsight.federated.sums.userdesk import SHARING, UserDesk
+from blindsight.learn.aggregation import HIDING_SCHEMES, SCHEMES
 
 Desk = UserDesk | GeneratorDesk
 ROLES = (userdesk.ROLE, generatordesk.ROLE)

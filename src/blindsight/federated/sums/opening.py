@@ -25,6 +25,7 @@ from blindsight.federated.sums.userdesk import ENROLMENT, SETUP
 from blindsight.files import storage_errors
 from blindsight.learn.dphe.storage import read_state, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.learn.owners import LEAST_OWNERS
 
 MakeTerms = Callable[[str, tuple[str, ...]], RunTerms]
 """Return the terms of a run with this name and these users."""
@@ -45,7 +46,6 @@ class Reception(Courier, Protocol):
         ...
 
 
-_LEAST_USERS = 3
 _POLL_SECONDS = 0.5
 
 
@@ -127,7 +127,7 @@ def open_run(
     """Set up a run with all users among `identities` who agree; return it, and why others do not take part."""
     users = tuple(sorted(name for name in identities if name not in (AGGREGATOR, KEY_GENERATOR)))
     refused: dict[str, str] = {}
-    while len(users) >= _LEAST_USERS:
+    while len(users) >= LEAST_OWNERS:
         terms = _made_terms(make_terms, users, refused)
         if terms.scheme == "plain":
             _, complaints = _enrol(courier, terms, b"", patience)
@@ -145,7 +145,7 @@ def open_run(
                 complaints = opened
         refused |= complaints
         users = tuple(user for user in users if user not in complaints)
-    raise PrivacyError(f"{len(users)} users take part; a run needs {_LEAST_USERS}.{_reasons(refused)}")
+    raise PrivacyError(f"{len(users)} users take part; a run needs {LEAST_OWNERS}.{_reasons(refused)}")
 
 
 def _made_terms(make_terms: MakeTerms, users: tuple[str, ...], refused: Mapping[str, str]) -> RunTerms:

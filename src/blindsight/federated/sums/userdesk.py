@@ -22,11 +22,11 @@ from blindsight.federated.sums.orders import check_order, read_order
 from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.federated.sums.userend import USER_ENDS, UserEnd
 from blindsight.files import atomic_writer, storage_errors
+from blindsight.learn.aggregation import HIDING_SCHEMES
 from blindsight.learn.dphe.storage import read_state, write_state
 
 ROLE = "user"
 ENROLMENT, SETUP = "enrolment", "set-up"
-HIDING_SCHEMES = ("block-dphe", "dphe", "bfv", "masks")
 SHARING = "sharing"
 """The name, among the schemes of a user, that lets it take part in selective sharing: the server reads its uploads."""
 

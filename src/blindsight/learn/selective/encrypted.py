@@ -20,7 +20,7 @@ import numpy as np
 
 from blindsight.crypto.wire import encode
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
-from blindsight.learn.aggregation import SCHEMES
+from blindsight.learn.aggregation import HIDING_SCHEMES, SCHEMES
 from blindsight.learn.selective.messages import Total
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.learn.selective.participant import Participant
@@ -29,9 +29,6 @@ from blindsight.learn.selective.server import ParameterServer
 from blindsight.learn.selective.sparsecodec import encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.learn.session import RoundResult, Session
-
-HIDING_SCHEMES = tuple(scheme for scheme in SCHEMES if scheme != "plain")
-"""The schemes under which the server sees no single upload."""
 
 
 class TooFewError(PrivacyError):
