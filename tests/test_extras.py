@@ -13,13 +13,13 @@ def test_missing_library_names_the_extra() -> None:
     with pytest.raises(MissingExtraError) as caught:
         require("no_such_library.part", extra="deep", purpose="the embedding")
     assert str(caught.value) == (
-        "the embedding needs no_such_library, which is not installed. Run: pip install 'blindsight[deep]'"
+        "the embedding needs no_such_library, which is not installed. Run: pip install 'blindsight-vision[deep]'"
     )
 
 
 def test_library_switched_off_in_this_process_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"needs torch.*blindsight\[deep\]"):
+    with pytest.raises(MissingExtraError, match=r"needs torch.*blindsight-vision\[deep\]"):
         require("torch", extra="deep", purpose="a network")
 
 

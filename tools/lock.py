@@ -46,7 +46,7 @@ def resolve() -> dict[str, str]:
         subprocess.run([*pip_install, "--report", str(report), f"{ROOT}[all,dev]"], check=True)
         installed = json.loads(report.read_text())["install"]
     pins = {canonicalize_name(item["metadata"]["name"]): Version(item["metadata"]["version"]) for item in installed}
-    return {name: pin.public for name, pin in sorted(pins.items()) if name != "blindsight"}
+    return {name: pin.public for name, pin in sorted(pins.items()) if name != "blindsight-vision"}
 
 
 def read_pins() -> dict[str, str]:
@@ -68,7 +68,7 @@ def problems() -> list[str]:
     for line in requirements():
         requirement = Requirement(line)
         name = canonicalize_name(requirement.name)
-        if name != "blindsight" and not requirement.specifier.contains(pins.get(name, "0")):
+        if name != "blindsight-vision" and not requirement.specifier.contains(pins.get(name, "0")):
             found.append(f"{line} is not satisfied by the pin {pins.get(name, '(none)')}")
     for package, pin in pins.items():
         try:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from blindsight.data import Dataset, load
     from blindsight.dp import Ledger, census
 
-__version__ = version("blindsight")
+__version__ = version("blindsight-vision")
 
 __all__ = [
     "BlindsightError",

@@ -218,7 +218,7 @@ def _spent_table(ledger: Ledger) -> Table:
 
 def _write(out: Path, chapters: list[Chapter], random_state: int, seconds: float) -> Path:
     facts = {
-        "Version": f"blindsight {version('blindsight')}",
+        "Version": f"blindsight {version('blindsight-vision')}",
         "Python": platform.python_version(),
         "Libraries": ", ".join(f"{name} {version(name)}" for name in ("numpy", "scikit-learn", "dp-accounting")),
         "Machine": f"{platform.system()} {platform.machine()}",

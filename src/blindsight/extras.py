@@ -18,5 +18,5 @@ def require(module: str, *, extra: str, purpose: str) -> Any:
         if error.name is None or module.split(".")[0] != error.name.split(".")[0]:
             raise  # the library is there, but something inside it is broken: that is another story
         raise MissingExtraError(
-            f"{purpose} needs {error.name}, which is not installed. Run: pip install 'blindsight[{extra}]'"
+            f"{purpose} needs {error.name}, which is not installed. Run: pip install 'blindsight-vision[{extra}]'"
         ) from None

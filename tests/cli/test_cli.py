@@ -26,7 +26,7 @@ def document(capsys: Capture) -> dict[str, object]:
 
 def test_version(capsys: Capture) -> None:
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"blindsight {version('blindsight')}\n"
+    assert capsys.readouterr().out == f"blindsight {version('blindsight-vision')}\n"
 
 
 def test_help_names_every_command(capsys: Capture) -> None:

@@ -196,7 +196,7 @@ def test_a_network_without_tls_only_if_said_so(tmp_path: Path) -> None:
 def test_missing_extra_is_named(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert run(["serve", "--folder", str(tmp_path / "service")]) == 1
-    assert "pip install 'blindsight[service]'" in capsys.readouterr().err
+    assert "pip install 'blindsight-vision[service]'" in capsys.readouterr().err
 
 
 @pytest.fixture

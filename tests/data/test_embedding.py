@@ -157,7 +157,9 @@ class TestEmbedding:
         if absent != "torch":
             pytest.importorskip("torch")
         monkeypatch.setitem(sys.modules, absent, None)
-        with pytest.raises(MissingExtraError, match=rf"embedding needs {absent}, .*pip install 'blindsight\[deep\]'"):
+        with pytest.raises(
+            MissingExtraError, match=rf"embedding needs {absent}, .*pip install 'blindsight-vision\[deep\]'"
+        ):
             Embedding().transform(scenes(1))
         assert module._WEIGHTS_SHA256 in Embedding().fingerprint()  # a cached result needs no network
 
@@ -250,5 +252,7 @@ class TestOnnx:
     def test_missing_extra(self, monkeypatch, tmp_path):
         (tmp_path / "tiny.onnx").write_bytes(pooling())
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        with pytest.raises(MissingExtraError, match=r"ONNX model needs onnxruntime.*pip install 'blindsight\[onnx\]'"):
+        with pytest.raises(
+            MissingExtraError, match=r"ONNX model needs onnxruntime.*pip install 'blindsight-vision\[onnx\]'"
+        ):
             OnnxEmbedding(tmp_path / "tiny.onnx").transform(scenes(1))

@@ -177,7 +177,7 @@ def test_an_unknown_optimiser_suggests_the_nearest():
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"needs torch.*pip install 'blindsight\[deep\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs torch.*pip install 'blindsight-vision\[deep\]'"):
         small_cnn(2, 8)
 
 

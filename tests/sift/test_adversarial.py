@@ -141,7 +141,7 @@ def test_a_quantiser_must_fit(layered):
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     def missing(module, **_):
-        raise MissingExtraError("needs torch. Run: pip install 'blindsight[deep]'")
+        raise MissingExtraError("needs torch. Run: pip install 'blindsight-vision[deep]'")
 
     monkeypatch.setattr("blindsight.sift.adversarial.require", missing)
     X, public, private = faces(50)

@@ -136,7 +136,7 @@ def test_views_survive_numbers_that_never_change(view):
 
 def test_without_the_extra_the_same_attackers_run_on_scikit_learn(monkeypatch, ring):
     def missing(name, *, extra, purpose):
-        raise MissingExtraError(f"{purpose} needs {name}. Run: pip install 'blindsight[{extra}]'")
+        raise MissingExtraError(f"{purpose} needs {name}. Run: pip install 'blindsight-vision[{extra}]'")
 
     monkeypatch.setattr(module, "require", missing)
     module.engine.cache_clear()

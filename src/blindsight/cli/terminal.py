@@ -53,7 +53,7 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed of splits, picture
 def show_version(value: bool) -> None:
     """Print the version and stop."""
     if value:
-        sys.stdout.write(f"blindsight {version('blindsight')}\n")
+        sys.stdout.write(f"blindsight {version('blindsight-vision')}\n")
         raise typer.Exit
 
 

@@ -20,7 +20,7 @@ _CHALLENGE_BYTES = 32
 def hello(node: int, source: ByteSource = system_bytes) -> tuple[bytes, bytes]:
     """Return a fresh challenge to a node, and the message that carries it."""
     challenge = source(_CHALLENGE_BYTES)
-    return challenge, encode(Hello(PROTOCOL, version("blindsight"), challenge, node))
+    return challenge, encode(Hello(PROTOCOL, version("blindsight-vision"), challenge, node))
 
 
 def greet(identity: Identity, role: str, parts: tuple[bytes, ...], node: int) -> list[bytes]:
@@ -32,7 +32,7 @@ def greet(identity: Identity, role: str, parts: tuple[bytes, ...], node: int) ->
     if asked.node != node:
         raise MessageError(f"this is node {node}, and the hello is to node {asked.node}: somebody handed it on.")
     public = identity.public.to_bytes()
-    greeting = encode(Greeting(PROTOCOL, version("blindsight"), asked.challenge, role, public, node))
+    greeting = encode(Greeting(PROTOCOL, version("blindsight-vision"), asked.challenge, role, public, node))
     return [public, identity.sign(greeting, purpose=_PURPOSE)]
 
 
@@ -54,5 +54,5 @@ def _check_protocol(protocol: int, software: str, who: str) -> None:
     if protocol != PROTOCOL:
         raise MessageError(
             f"{who} speaks protocol {protocol} (blindsight {software}), this party protocol {PROTOCOL} (blindsight "
-            f"{version('blindsight')}). Install the same version of blindsight everywhere."
+            f"{version('blindsight-vision')}). Install the same version of blindsight-vision everywhere."
         )
