@@ -5,7 +5,6 @@ import math
 import dp_accounting
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from blindsight.errors import InputError
 from blindsight.learn import baselines
@@ -34,11 +33,27 @@ def unit_rows(X, clip):
 
 
 def logistic_minimum(Z, signs, regularisation):
-    rows = []
-    for column in signs.T:
-        oracle = LogisticRegression(C=1 / (len(Z) * regularisation), fit_intercept=False, tol=1e-12, max_iter=10**4)
-        rows.append(oracle.fit(Z, column).coef_[0])
-    return np.array(rows)
+    return np.array([newton(Z * column[:, None], regularisation) for column in signs.T])
+
+
+def newton(rows, regularisation, left_over=1e-9):
+    """Minimise mean(log(1 + exp(-rows @ w))) + regularisation / 2 |w|^2, up to left_over / regularisation in w."""
+
+    def objective(w):
+        return np.logaddexp(0, -rows @ w).mean() + regularisation / 2 * w @ w
+
+    w = np.zeros(rows.shape[1])
+    for _ in range(100):
+        p = 1 / (1 + np.exp(rows @ w))
+        gradient = regularisation * w - rows.T @ p / len(rows)
+        if np.linalg.norm(gradient) <= left_over:
+            return w
+        hessian = (rows.T * (p * (1 - p))) @ rows / len(rows) + regularisation * np.eye(len(w))
+        step = np.linalg.solve(hessian, gradient)
+        while np.linalg.norm(step) > left_over and objective(w - step) > objective(w):
+            step /= 2
+        w = w - step
+    raise AssertionError("Newton's method did not converge")
 
 
 def mean_of_minima(data, clip, regularisation):
