@@ -1,28 +1,22 @@
 """One signature, five schemes: the same sum bit for bit, the same refusals, honest statements and costs."""
 
-from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES, open_session
-from blindsight.learn.session import Session
 from blindsight.rng import science, seeded_bytes
 
 USERS = ("ann", "bob", "cem", "dia", "eve")
 SIZE, BITS = 40, 20
 LIMIT = ((2**31 - 1) // 5) / 2**BITS  # the largest weight that five users may add
 
-Updates = dict[str, NDArray[np.float64]]
 
-
-def opened(scheme: str, **options: Any) -> Session:
+def opened(scheme, **options):
     options = {"users": USERS, "dimension": SIZE, "fraction_bits": BITS, "key_bits": 1024, "insecure": True} | options
     return open_session(scheme, **options)
 
@@ -30,26 +24,26 @@ def opened(scheme: str, **options: Any) -> Session:
 class Endless:
     """A session, and the number of its next round."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session):
         self.session, self.number = session, 0
 
-    def round(self, updates: Updates) -> Any:
+    def round(self, updates):
         self.number += 1
         return self.session.round(updates, self.number)
 
 
 @pytest.fixture(scope="module")
-def sessions() -> dict[str, Endless]:
+def sessions():
     return {scheme: Endless(opened(scheme)) for scheme in SCHEMES}
 
 
 @pytest.fixture(scope="module")
-def updates() -> Updates:
+def updates():
     generator = science(0)
     return {user: np.where(generator.random(SIZE) < 0.2, generator.normal(size=SIZE), 0) for user in USERS}
 
 
-def exact_sum(updates: Iterable[NDArray[np.float64]]) -> list[int]:
+def exact_sum(updates):
     """The oracle: fractions, rounded half to even by Python."""
     columns = zip(*(update.tolist() for update in updates), strict=True)
     return [sum(round(Fraction(weight) * 2**BITS) for weight in column) for column in columns]
@@ -64,9 +58,9 @@ weights = st.one_of(
 
 @given(st.data())
 @settings(max_examples=20)
-def test_all_schemes_give_the_same_sum_bit_for_bit(sessions: dict[str, Endless], data: st.DataObject) -> None:
+def test_all_schemes_give_the_same_sum_bit_for_bit(sessions, data):
     present = data.draw(st.permutations(USERS))[: data.draw(st.integers(3, 5))]
-    drawn: Updates = {}
+    drawn = {}
     for user in present:
         places = data.draw(st.dictionaries(st.integers(0, SIZE - 1), weights, max_size=8))
         drawn[user] = np.zeros(SIZE)
@@ -84,9 +78,9 @@ def test_all_schemes_give_the_same_sum_bit_for_bit(sessions: dict[str, Endless],
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_dense_updates_and_users_with_nothing_to_say(sessions: dict[str, Endless], scheme: str) -> None:
+def test_dense_updates_and_users_with_nothing_to_say(sessions, scheme):
     generator = science(1)
-    dense: Updates = {user: generator.normal(size=SIZE) for user in USERS}
+    dense = {user: generator.normal(size=SIZE) for user in USERS}
     dense["bob"] = np.zeros(SIZE)
     assert sessions[scheme].round(dense).total.tolist() == exact_sum(dense.values())
 
@@ -104,9 +98,7 @@ def test_dense_updates_and_users_with_nothing_to_say(sessions: dict[str, Endless
         (LIMIT * 1.001, "the update of 'cem' cannot be added: weight 7 is beyond"),
     ],
 )
-def test_nothing_is_sent_if_one_update_cannot_be_added(
-    sessions: dict[str, Endless], updates: Updates, scheme: str, bad: float, sentence: str
-) -> None:
+def test_nothing_is_sent_if_one_update_cannot_be_added(sessions, updates, scheme, bad, sentence):
     session, sent = sessions[scheme].session, []
     spoilt = updates | {"cem": updates["cem"].copy()}
     spoilt["cem"][7] = bad
@@ -122,7 +114,7 @@ def test_nothing_is_sent_if_one_update_cannot_be_added(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_wrong_rounds_are_refused_with_a_sentence(sessions: dict[str, Endless], updates: Updates, scheme: str) -> None:
+def test_wrong_rounds_are_refused_with_a_sentence(sessions, updates, scheme):
     session = sessions[scheme]
     with pytest.raises(PrivacyError, match="updates of 2 users; a sum needs 3"):
         session.round({user: updates[user] for user in USERS[:2]})
@@ -157,12 +149,12 @@ def test_wrong_rounds_are_refused_with_a_sentence(sessions: dict[str, Endless], 
         ({"scheme": "bfv", "slot_bits": 64}, "BFV sums reach at most"),
     ],
 )
-def test_sessions_that_cannot_be_are_refused_with_a_sentence(options: dict[str, Any], sentence: str) -> None:
+def test_sessions_that_cannot_be_are_refused_with_a_sentence(options, sentence):
     with pytest.raises(InputError, match=sentence):
         opened(**{"scheme": "block-dphe"} | options)
 
 
-def test_the_default_is_block_dphe_with_a_key_of_3072_bits() -> None:
+def test_the_default_is_block_dphe_with_a_key_of_3072_bits():
     session = open_session(users=USERS, dimension=1000, source=seeded_bytes(3))
     assert session.scheme == "block-dphe"
     assert session.block == 95
@@ -173,16 +165,14 @@ def test_the_default_is_block_dphe_with_a_key_of_3072_bits() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_users_that_drop_out_are_left_out_and_come_back(
-    sessions: dict[str, Endless], updates: Updates, scheme: str
-) -> None:
+def test_users_that_drop_out_are_left_out_and_come_back(sessions, updates, scheme):
     for present in (USERS, USERS[:3], USERS[2:], USERS[1:4], USERS):
         result = sessions[scheme].round({user: updates[user] for user in present})
         assert result.contributors == present
         assert result.total.tolist() == exact_sum(updates[user] for user in present)
 
 
-def test_masks_lose_a_round_in_which_half_drop_out_and_go_on_with_the_rest() -> None:
+def test_masks_lose_a_round_in_which_half_drop_out_and_go_on_with_the_rest():
     users = tuple("abcdefg")
     session = opened("masks", users=users)
     updates = {user: np.full(SIZE, float(i)) for i, user in enumerate(users)}
@@ -192,14 +182,14 @@ def test_masks_lose_a_round_in_which_half_drop_out_and_go_on_with_the_rest() -> 
     assert session.round(three, 1).total.tolist() == exact_sum(three.values())
 
 
-def spoiling(sender: str, change: Callable[[bytes], list[bytes]]) -> Callable[[str, str, bytes], list[bytes]]:
+def spoiling(sender, change):
     """What happens to all messages of one sender on their way to the aggregator."""
     return lambda author, receiver, message: (
         change(message) if (author, receiver) == (sender, "aggregator") else [message]
     )
 
 
-def flipped(message: bytes) -> list[bytes]:
+def flipped(message):
     middle = len(message) // 2
     return [message[:middle] + bytes([message[middle] ^ 1]) + message[middle + 1 :]]
 
@@ -210,9 +200,7 @@ def flipped(message: bytes) -> list[bytes]:
     [(flipped, True), (lambda message: [], False), (lambda message: [message[:50]], True)],
     ids=["changed", "lost", "cut"],
 )
-def test_spoilt_contributions_are_refused_and_the_rest_is_added(
-    updates: Updates, scheme: str, change: Callable[[bytes], list[bytes]], refused: bool
-) -> None:
+def test_spoilt_contributions_are_refused_and_the_rest_is_added(updates, scheme, change, refused):
     session = opened(scheme, transit=spoiling("bob", change))
     result = session.round(updates, 0)
     others = [user for user in USERS if user != "bob"]
@@ -222,10 +210,10 @@ def test_spoilt_contributions_are_refused_and_the_rest_is_added(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_messages_that_come_twice_or_again_count_once(updates: Updates, scheme: str) -> None:
-    earlier: list[bytes] = []
+def test_messages_that_come_twice_or_again_count_once(updates, scheme):
+    earlier = []
 
-    def echo(sender: str, receiver: str, message: bytes) -> list[bytes]:
+    def echo(sender, receiver, message):
         before = list(earlier) if receiver == "aggregator" else []
         earlier.append(message)
         return [message, message, *before]
@@ -236,10 +224,10 @@ def test_messages_that_come_twice_or_again_count_once(updates: Updates, scheme: 
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_round_without_enough_intact_messages_fails_and_says_why(updates: Updates, scheme: str) -> None:
+def test_a_round_without_enough_intact_messages_fails_and_says_why(updates, scheme):
     broken = {"bob", "cem", "dia"}
 
-    def transit(sender: str, receiver: str, message: bytes) -> list[bytes]:
+    def transit(sender, receiver, message):
         return flipped(message) if sender in broken and receiver == "aggregator" else [message]
 
     session = opened(scheme, transit=transit)
@@ -252,10 +240,10 @@ def test_a_round_without_enough_intact_messages_fails_and_says_why(updates: Upda
 
 @pytest.mark.parametrize("scheme", ["dphe", "block-dphe", "bfv"])
 @pytest.mark.parametrize("sender", ["aggregator", "key generator"])
-def test_a_spoilt_request_or_answer_fails_the_round_and_not_the_run(updates: Updates, scheme: str, sender: str) -> None:
+def test_a_spoilt_request_or_answer_fails_the_round_and_not_the_run(updates, scheme, sender):
     broken = {sender}
 
-    def transit(author: str, receiver: str, message: bytes) -> list[bytes]:
+    def transit(author, receiver, message):
         return flipped(message) if author in broken else [message]
 
     session = opened(scheme, transit=transit)
@@ -265,12 +253,12 @@ def test_a_spoilt_request_or_answer_fails_the_round_and_not_the_run(updates: Upd
     assert session.round(updates, 1).total.tolist() == exact_sum(updates.values())
 
 
-def test_masks_recover_from_users_lost_at_every_step() -> None:
+def test_masks_recover_from_users_lost_at_every_step():
     updates = {user: np.full(SIZE, float(i)) for i, user in enumerate(USERS)}
     for lost in range(4):  # dia sends so many messages and is gone
-        sent: list[bytes] = []
+        sent = []
 
-        def transit(author: str, receiver: str, message: bytes, lost: int = lost, sent: Any = sent) -> list[bytes]:
+        def transit(author, receiver, message, lost=lost, sent=sent):
             if author != "dia":
                 return [message]
             sent.append(message)
@@ -286,7 +274,7 @@ def test_masks_recover_from_users_lost_at_every_step() -> None:
 
 
 @pytest.mark.parametrize(("scheme", "capacity", "shards"), [("dphe", 4, 3), ("dphe", 40, 1), ("block-dphe", 1, 2)])
-def test_an_update_beyond_the_capacity_takes_several_shards(scheme: str, capacity: int, shards: int) -> None:
+def test_an_update_beyond_the_capacity_takes_several_shards(scheme, capacity, shards):
     updates = {user: np.zeros(SIZE) for user in USERS}
     updates["ann"][:6], updates["ann"][-6:] = 1.0, -1.0  # 12 weights, in the first and the last of two blocks
     session = opened(scheme, capacity=capacity)
@@ -297,7 +285,7 @@ def test_an_update_beyond_the_capacity_takes_several_shards(scheme: str, capacit
 
 
 @pytest.mark.parametrize("scheme", SPARSE_SCHEMES)
-def test_positions_that_too_few_changed_are_withheld(scheme: str) -> None:
+def test_positions_that_too_few_changed_are_withheld(scheme):
     size = 90
     session = opened(scheme, dimension=size, minimum_per_position=2)
     assert session.block == (1 if scheme == "dphe" else 30)  # one of 31 slots counts
@@ -315,7 +303,7 @@ def test_positions_that_too_few_changed_are_withheld(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_statements_say_what_is_true(scheme: str) -> None:
+def test_statements_say_what_is_true(scheme):
     secure = open_session(scheme, users=USERS, dimension=SIZE, key_bits=2048).statement()
     assert secure.guarantee == ("none" if scheme == "plain" else "cryptographic")
     assert secure.status == ("unproven" if scheme == "plain" else "proven")
@@ -329,13 +317,13 @@ def test_statements_say_what_is_true(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SPARSE_SCHEMES)
-def test_a_short_key_guarantees_nothing(scheme: str) -> None:
+def test_a_short_key_guarantees_nothing(scheme):
     assert opened(scheme).statement().guarantee == "none"
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_aggregator_sees_no_update_unless_it_is_plain(scheme: str) -> None:
-    views: dict[str, list[bytes]] = {}
+def test_the_aggregator_sees_no_update_unless_it_is_plain(scheme):
+    views = {}
     session = opened(scheme, record=lambda party, message: views.setdefault(party, []).append(message))
     updates = {user: np.full(SIZE, 1.0 + i) + np.arange(SIZE) / 64 for i, user in enumerate(USERS)}
     session.round(updates, 0)
@@ -352,10 +340,10 @@ def test_the_aggregator_sees_no_update_unless_it_is_plain(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_costs_are_those_of_the_messages_that_were_sent(updates: Updates, scheme: str) -> None:
-    sent: list[tuple[str, str, bytes]] = []
+def test_costs_are_those_of_the_messages_that_were_sent(updates, scheme):
+    sent = []
 
-    def transit(sender: str, receiver: str, message: bytes) -> list[bytes]:
+    def transit(sender, receiver, message):
         sent.append((sender, receiver, message))
         return [message]
 

@@ -11,13 +11,13 @@ from blindsight.learn.comparison import compare
 from blindsight.learn.costs import Cost, Meter, Transfer, Work
 
 
-def burn(seconds: float) -> None:
+def burn(seconds):
     begun = time.process_time()
     while time.process_time() - begun < seconds:
         pass
 
 
-def test_work_of_this_process_and_of_a_pool_is_counted() -> None:
+def test_work_of_this_process_and_of_a_pool_is_counted():
     meter = Meter(("ann",))
     with ProcessPoolExecutor(1) as pool:
         pool.submit(burn, 0.0).result()
@@ -31,10 +31,10 @@ def test_work_of_this_process_and_of_a_pool_is_counted() -> None:
     assert cost.seconds(party="ann") == pytest.approx(cost.seconds())
 
 
-def test_work_that_fails_is_counted_too() -> None:
+def test_work_that_fails_is_counted_too():
     meter = Meter(())
 
-    def fail() -> None:
+    def fail():
         with meter.working("ann", "encrypt"):
             burn(0.01)
             raise ZeroDivisionError
@@ -44,7 +44,7 @@ def test_work_that_fails_is_counted_too() -> None:
     assert meter.cost().seconds() >= 0.01
 
 
-def test_messages_are_counted_by_link_and_step() -> None:
+def test_messages_are_counted_by_link_and_step():
     meter = Meter(("ann",))
     meter.carried("ann", "aggregator", "encrypt", b"12345", 2)
     meter.carried("ann", "aggregator", "encrypt", b"123", 1)
@@ -55,7 +55,7 @@ def test_messages_are_counted_by_link_and_step() -> None:
     )
 
 
-def test_a_worked_example() -> None:
+def test_a_worked_example():
     cost = Cost(
         users=("ann", "bob", "cem"),  # cem dropped out
         work=(
@@ -81,7 +81,7 @@ def test_a_worked_example() -> None:
     assert cost.to_dict()["transfers"][0]["bytes"] == 3_000_000
 
 
-def test_every_scheme_has_a_row_and_no_other() -> None:
+def test_every_scheme_has_a_row_and_no_other():
     nothing = Cost((), (), ())
     rows = compare(dict.fromkeys(SCHEMES, nothing))
     assert [row.scheme for row in rows] == list(SCHEMES)

@@ -100,14 +100,7 @@ def test_a_checkpoint_is_for_its_owner_alone(tmp_path):
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"random_state": 1},
-        {"scheme": "masks"},
-        {"public": pictures(8, 12)},
-    ],
-)
+@pytest.mark.parametrize("change", [{"random_state": 1}, {"scheme": "masks"}, {"public": pictures(8, 12)}])
 def test_the_checkpoint_of_another_run_is_refused_and_left_alone(tmp_path, change):
     fit(tmp_path, rounds=1)
     before = (tmp_path / "state.npz").read_bytes()

@@ -1,12 +1,9 @@
 """Sums under BFV: exact, one a round for named users, and nothing but what was signed counts."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from blindsight.crypto.bfv import SecretKey, add_all, generate_keys
+from blindsight.crypto.bfv import add_all, generate_keys
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
@@ -23,14 +20,14 @@ SIZE = 5000  # two ciphertexts
 
 
 @pytest.fixture(scope="module")
-def secret() -> SecretKey:
+def secret():
     return generate_keys(max_sum=2**31 - 1)
 
 
 class Run:
     """All parties, set up and in round 0."""
 
-    def __init__(self, secret: SecretKey, *, seed: int = 0) -> None:
+    def __init__(self, secret, *, seed=0):
         source = seeded_bytes(seed)
         terms = SumTerms(run="test", users=USERS, dimension=SIZE, fraction_bits=8)
         self.identities = {name: SigningKey.generate(source) for name in (*USERS, "aggregator", "key generator")}
@@ -41,34 +38,34 @@ class Run:
         for party in (self.aggregator, *self.users.values()):
             party.accept(self.generator.setup())
         self.updates = {name: np.arange(SIZE) * (-1) ** i + 1000 * i for i, name in enumerate(USERS)}
-        self.sent: dict[str, bytes] = {}
+        self.sent = {}
         self.aggregator.open(0)
 
-    def contribution(self, name: str) -> bytes:
+    def contribution(self, name):
         """Return what a user sends in round 0, whenever it is asked for."""
         if name not in self.sent:
             (self.sent[name],) = self.users[name].contribute_integers(self.updates[name], 0)
         return self.sent[name]
 
-    def collect(self, names: Iterable[str] = USERS) -> bytes:
+    def collect(self, names=USERS):
         for name in names:
             self.aggregator.receive(self.contribution(name))
         return self.aggregator.close()
 
-    def sum(self, names: Iterable[str]) -> NDArray[np.int64]:
+    def sum(self, names):
         return np.sum([self.updates[name] for name in names], axis=0)
 
-    def request(self, receipts: Iterable[bytes], vector: bytes, author: str = "aggregator", round: int = 0) -> bytes:
+    def request(self, receipts, vector, author="aggregator", round=0):
         message = Request(self.roster.digest, round, checksum(vector), tuple(receipts))
         return encode(Vouched(self.identities[author].sign(encode(message), author="aggregator"), vector))
 
 
 @pytest.fixture
-def run(secret: SecretKey) -> Run:
+def run(secret):
     return Run(secret)
 
 
-def test_the_sum_is_exact_and_everyone_reads_it(run: Run) -> None:
+def test_the_sum_is_exact_and_everyone_reads_it(run):
     limit = run.roster.terms.max_integer
     run.updates["ann"] = np.full(SIZE, limit)
     run.updates["bob"] = np.full(SIZE, -limit)
@@ -79,24 +76,24 @@ def test_the_sum_is_exact_and_everyone_reads_it(run: Run) -> None:
     assert run.generator.log == ("round 0: the sum of ann, bob, cem, dia was released",)
 
 
-def test_a_drop_out_leaves_the_sum_of_the_others(run: Run) -> None:
+def test_a_drop_out_leaves_the_sum_of_the_others(run):
     answer = run.generator.answer(run.collect(USERS[1:]))
     assert np.array_equal(run.aggregator.read(answer).integers, run.sum(USERS[1:]))
 
 
-def test_with_too_few_the_round_stays_open(run: Run) -> None:
+def test_with_too_few_the_round_stays_open(run):
     with pytest.raises(PrivacyError, match="contributions of 2 users; a sum needs 3"):
         run.collect(USERS[:2])
     assert np.array_equal(run.aggregator.read(run.generator.answer(run.collect(USERS[2:]))).integers, run.sum(USERS))
 
 
-def test_a_user_contributes_once_a_round(run: Run) -> None:
+def test_a_user_contributes_once_a_round(run):
     run.users["ann"].contribute_integers(run.updates["ann"], 0)
     with pytest.raises(PrivacyError, match="contributed to round 0 already"):
         run.users["ann"].contribute_integers(run.updates["ann"] + 1, 0)
 
 
-def test_the_aggregator_refuses_what_is_wrong_and_loses_nothing(run: Run, secret: SecretKey) -> None:
+def test_the_aggregator_refuses_what_is_wrong_and_loses_nothing(run, secret):
     ann, bob = run.contribution("ann"), run.contribution("bob")
     of_ann, of_bob = decode(ann, Vouched), decode(bob, Vouched)
     elsewhere = Run(secret, seed=1)
@@ -129,19 +126,19 @@ def test_the_aggregator_refuses_what_is_wrong_and_loses_nothing(run: Run, secret
     assert np.array_equal(run.aggregator.read(run.generator.answer(request)).integers, run.sum(USERS[:3]))
 
 
-def signed(run: Run, vector: bytes, *, round: int = 0, key: bytes | None = None) -> bytes:
+def signed(run, vector, *, round=0, key=None):
     """A contribution that ann signs, whatever it is."""
     fingerprint = bytes.fromhex(run.generator._secret.public.fingerprint)
     receipt = Receipt(run.roster.digest, round, key or fingerprint, checksum(vector))
     return encode(Vouched(run.identities["ann"].sign(encode(receipt), author="ann"), vector))
 
 
-def elsewhere_signed(run: Run, elsewhere: Run, vector: bytes) -> bytes:
+def elsewhere_signed(run, elsewhere, vector):
     receipt = Receipt(elsewhere.roster.digest, 0, bytes(32), checksum(vector))
     return encode(Vouched(run.identities["ann"].sign(encode(receipt), author="ann"), vector))
 
 
-def test_the_key_generator_answers_one_honest_request_a_round(run: Run) -> None:
+def test_the_key_generator_answers_one_honest_request_a_round(run):
     request = run.collect(USERS[:3])
     whole = decode(request, Vouched)
     _, content = verify(whole.envelope, run.roster.keys)
@@ -167,7 +164,7 @@ def test_the_key_generator_answers_one_honest_request_a_round(run: Run) -> None:
     assert len(run.generator.log) == 1
 
 
-def test_a_sum_that_nobody_can_have_is_not_released(run: Run, secret: SecretKey) -> None:
+def test_a_sum_that_nobody_can_have_is_not_released(run, secret):
     huge = np.full(SIZE, run.roster.terms.max_integer + 1)
     vector = add_all([secret.public.encrypt(huge, terms=3) for _ in range(3)]).to_bytes()
     receipts = [decode(run.contribution(name), Vouched).envelope for name in USERS[:3]]
@@ -178,7 +175,7 @@ def test_a_sum_that_nobody_can_have_is_not_released(run: Run, secret: SecretKey)
     assert run.generator.log == ("round 0: nothing was released",)
 
 
-def test_set_up_is_signed_final_and_large_enough(run: Run) -> None:
+def test_set_up_is_signed_final_and_large_enough(run):
     small_terms = SumTerms(run="test", users=USERS, dimension=SIZE, fraction_bits=8, slot_bits=40)
     roster = Roster(small_terms, run.roster.keys)
     setup = Setup(roster.digest, -1, run.generator._secret.public.to_bytes())
@@ -194,7 +191,7 @@ def test_set_up_is_signed_final_and_large_enough(run: Run) -> None:
         run.users["ann"].accept(run.identities["key generator"].sign(encode(other), author="key generator"))
 
 
-def test_forged_answers_are_refused(run: Run) -> None:
+def test_forged_answers_are_refused(run):
     answer = run.generator.answer(run.collect())
     with pytest.raises(MessageError, match="checksum"):
         run.users["ann"].read(answer[:-1] + b"\0", 0)

@@ -3,21 +3,17 @@
 import errno
 import os
 import tracemalloc
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from blindsight.crypto.bfv import SecretKey, add_all, generate_keys
+from blindsight.crypto.bfv import add_all, generate_keys
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import Message, decode, encode
+from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.learn.lattice.aggregator import LatticeAggregator
 from blindsight.learn.lattice.keygenerator import LatticeKeyGenerator
@@ -29,24 +25,18 @@ from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import seeded_bytes
 
 USERS = ("ann", "bob", "cem", "dia")
-LOADS: dict[str, Callable[[Path], Any]] = {
-    "generator": LatticeKeyGenerator.load,
-    "aggregator": LatticeAggregator.load,
-    "ann": LatticeUser.load,
-}
-
-Integers = NDArray[np.int64]
+LOADS = {"generator": LatticeKeyGenerator.load, "aggregator": LatticeAggregator.load, "ann": LatticeUser.load}
 
 
 @pytest.fixture(scope="module")
-def secret() -> SecretKey:
+def secret():
     return generate_keys(max_sum=2**31 - 1)
 
 
 class Disk:
     """Parties that keep their state in files; each access restores the party from its file."""
 
-    def __init__(self, folder: Path, secret: SecretKey, *, users: tuple[str, ...] = USERS, size: int = 5) -> None:
+    def __init__(self, folder, secret, *, users=USERS, size=5):
         source, self.folder = seeded_bytes(0), folder
         terms = SumTerms(run="test", users=users, dimension=size, fraction_bits=8)
         self.identities = {name: SigningKey.generate(source) for name in (*users, "aggregator", "key generator")}
@@ -60,45 +50,45 @@ class Disk:
             self.user(name).accept(self.generator.setup())
 
     @property
-    def generator(self) -> LatticeKeyGenerator:
+    def generator(self):
         return LatticeKeyGenerator.load(self.folder / "generator")
 
     @property
-    def aggregator(self) -> LatticeAggregator:
+    def aggregator(self):
         return LatticeAggregator.load(self.folder / "aggregator")
 
-    def user(self, name: str) -> LatticeUser:
+    def user(self, name):
         return LatticeUser.load(self.folder / name)
 
-    def contribution(self, name: str, round: int = 0) -> bytes:
+    def contribution(self, name, round=0):
         (sent,) = self.user(name).contribute_integers(self.updates[name], round)
         return sent
 
-    def collect(self, *names: str, round: int = 0) -> bytes:
+    def collect(self, *names, round=0):
         self.aggregator.open(round)
         for name in names:
             self.aggregator.receive(self.contribution(name, round))
         return self.aggregator.close()
 
-    def request(self, names: tuple[str, ...], vector: bytes) -> bytes:
+    def request(self, names, vector):
         """What an aggregator that breaks the protocol may ask for."""
         receipts = tuple(decode(self.contribution(name), Vouched).envelope for name in names)
         message = Request(self.roster.digest, 0, checksum(vector), receipts)
         return encode(Vouched(self.identities["aggregator"].sign(encode(message), author="aggregator"), vector))
 
-    def sum(self, *names: str) -> Integers:
+    def sum(self, *names):
         return np.sum([self.updates[name] for name in names], axis=0)
 
 
 @pytest.fixture
-def disk(tmp_path: Path, secret: SecretKey) -> Disk:
+def disk(tmp_path, secret):
     return Disk(tmp_path / "roles", secret)
 
 
 # Restarts
 
 
-def test_every_role_can_be_restored_between_any_two_messages(disk: Disk) -> None:
+def test_every_role_can_be_restored_between_any_two_messages(disk):
     for round, names in enumerate((USERS, USERS[1:])):
         disk.aggregator.open(round)
         for i, name in enumerate(names):
@@ -120,7 +110,7 @@ def test_every_role_can_be_restored_between_any_two_messages(disk: Disk) -> None
     )
 
 
-def test_restored_roles_remember_what_they_must_not_do(disk: Disk) -> None:
+def test_restored_roles_remember_what_they_must_not_do(disk):
     request = disk.collect(*USERS[:3])
     disk.generator.answer(request)
     with pytest.raises(PrivacyError, match="has contributed to round 0 already"):
@@ -138,7 +128,7 @@ def test_restored_roles_remember_what_they_must_not_do(disk: Disk) -> None:
             role.accept(other)
 
 
-def test_a_sum_that_was_not_released_is_not_released_after_a_restart(disk: Disk, secret: SecretKey) -> None:
+def test_a_sum_that_was_not_released_is_not_released_after_a_restart(disk, secret):
     huge = np.full(5, disk.roster.terms.max_integer + 1)
     vector = add_all([secret.public.encrypt(huge, terms=3) for _ in range(3)]).to_bytes()
     with pytest.raises(MessageError, match="not one that these contributors can have"):
@@ -148,7 +138,7 @@ def test_a_sum_that_was_not_released_is_not_released_after_a_restart(disk: Disk,
     assert disk.generator.log == ("round 0: nothing was released",)
 
 
-def test_a_round_may_begin_before_the_set_up_comes(tmp_path: Path, disk: Disk) -> None:
+def test_a_round_may_begin_before_the_set_up_comes(tmp_path, disk):
     path = tmp_path / "early"
     LatticeAggregator(disk.roster, disk.identities["aggregator"], path=path).open(3)
     LatticeAggregator.load(path).accept(disk.generator.setup())
@@ -158,7 +148,7 @@ def test_a_round_may_begin_before_the_set_up_comes(tmp_path: Path, disk: Disk) -
     assert np.array_equal(LatticeAggregator.load(path).read(answer).integers, disk.sum(*USERS))
 
 
-def test_without_a_path_a_user_keeps_the_round_and_not_the_message(disk: Disk) -> None:
+def test_without_a_path_a_user_keeps_the_round_and_not_the_message(disk):
     ann = LatticeUser("ann", disk.roster, disk.identities["ann"])
     ann.accept(disk.generator.setup())
     ann.contribute_integers(disk.updates["ann"], 0)
@@ -174,7 +164,7 @@ def test_without_a_path_a_user_keeps_the_round_and_not_the_message(disk: Disk) -
 
 
 @pytest.fixture(scope="module")
-def journalled(tmp_path_factory: pytest.TempPathFactory, secret: SecretKey) -> tuple[Disk, list[bytes]]:
+def journalled(tmp_path_factory, secret):
     """A round that all users contributed to and that was closed, and what they sent."""
     disk = Disk(tmp_path_factory.mktemp("roles"), secret)
     disk.collect(*USERS)
@@ -183,9 +173,7 @@ def journalled(tmp_path_factory: pytest.TempPathFactory, secret: SecretKey) -> t
 
 @given(st.data())
 @settings(max_examples=25)
-def test_a_journal_that_ends_anywhere_holds_what_was_whole(
-    tmp_path_factory: pytest.TempPathFactory, journalled: tuple[Disk, list[bytes]], data: st.DataObject
-) -> None:
+def test_a_journal_that_ends_anywhere_holds_what_was_whole(tmp_path_factory, journalled, data):
     """A kill during a write leaves any part of it; whatever was acknowledged before is there, and the rest can come."""
     disk, sent = journalled
     whole = (disk.folder / "aggregator").read_bytes()
@@ -204,7 +192,7 @@ def test_a_journal_that_ends_anywhere_holds_what_was_whole(
     assert np.array_equal(LatticeAggregator.load(path).read(answer).integers, disk.sum(*USERS))
 
 
-def test_a_journal_altered_before_its_end_is_refused(disk: Disk) -> None:
+def test_a_journal_altered_before_its_end_is_refused(disk):
     disk.aggregator.open(0)
     path = disk.folder / "aggregator"
     begun = path.stat().st_size
@@ -219,7 +207,7 @@ def test_a_journal_altered_before_its_end_is_refused(disk: Disk) -> None:
         LatticeAggregator.load(path)
 
 
-def test_loading_takes_memory_for_few_contributions_however_many_there_are(tmp_path: Path, secret: SecretKey) -> None:
+def test_loading_takes_memory_for_few_contributions_however_many_there_are(tmp_path, secret):
     users = tuple(f"user {i:02}" for i in range(16))
     disk, path = Disk(tmp_path / "roles", secret, users=users, size=3 * 4096), tmp_path / "roles" / "aggregator"
     aggregator = disk.aggregator
@@ -242,10 +230,10 @@ def test_loading_takes_memory_for_few_contributions_however_many_there_are(tmp_p
 
 
 @contextmanager
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def full_disk(monkeypatch):
     """Let nothing be written through to the disk, and see that this is said."""
 
-    def fail(descriptor: int) -> None:
+    def fail(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -254,7 +242,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             yield
 
 
-def test_nothing_counts_before_it_is_on_disk(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_counts_before_it_is_on_disk(disk, monkeypatch):
     generator, aggregator, ann = disk.generator, disk.aggregator, disk.user("ann")
     with full_disk(monkeypatch):
         aggregator.open(0)
@@ -281,7 +269,7 @@ def test_nothing_counts_before_it_is_on_disk(disk: Disk, monkeypatch: pytest.Mon
     assert np.array_equal(aggregator.read(answer).integers, disk.sum(*USERS))
 
 
-def test_a_state_too_long_to_be_read_again_is_not_written(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_too_long_to_be_read_again_is_not_written(disk, monkeypatch):
     ann, before = disk.user("ann"), (disk.folder / "ann").read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr("blindsight.learn.dphe.storage.MAX_BYTES", len(before) + 1000)
@@ -291,8 +279,8 @@ def test_a_state_too_long_to_be_read_again_is_not_written(disk: Disk, monkeypatc
     assert ann.contribute_integers(disk.updates["ann"], 0) == disk.user("ann").sent(0)
 
 
-def test_state_is_private_and_not_overwritten(disk: Disk) -> None:
-    makes: dict[str, Callable[[Path], object]] = {
+def test_state_is_private_and_not_overwritten(disk):
+    makes = {
         "generator": lambda path: LatticeKeyGenerator(disk.roster, disk.identities["key generator"], path=path),
         "aggregator": lambda path: LatticeAggregator(disk.roster, disk.identities["aggregator"], path=path),
         "ann": lambda path: LatticeUser("ann", disk.roster, disk.identities["ann"], path=path),
@@ -311,7 +299,7 @@ def test_state_is_private_and_not_overwritten(disk: Disk) -> None:
             LOADS[name](disk.folder / "nobody")
 
 
-def test_damaged_state_is_refused_and_left_as_it_is(disk: Disk) -> None:
+def test_damaged_state_is_refused_and_left_as_it_is(disk):
     disk.generator.answer(disk.collect(*USERS))
     for name, load in LOADS.items():
         path = disk.folder / name
@@ -327,10 +315,10 @@ def test_damaged_state_is_refused_and_left_as_it_is(disk: Disk) -> None:
         LatticeAggregator.load(disk.folder / "ann")
 
 
-def test_a_state_whose_parts_do_not_fit_is_refused(disk: Disk) -> None:
+def test_a_state_whose_parts_do_not_fit_is_refused(disk):
     user = decode((disk.folder / "ann").read_bytes(), UserState)
     generator = decode((disk.folder / "generator").read_bytes(), GeneratorState)
-    wrong: list[tuple[str, Message]] = [
+    wrong = [
         ("ann", replace(user, user="bob")),
         ("ann", replace(user, roster=b"")),
         ("ann", replace(user, public_key=user.roster)),

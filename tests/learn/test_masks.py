@@ -1,7 +1,6 @@
 """Pairwise masks: uploads look random, sums are exact, drop-outs are lifted out, and a lying server gains nothing."""
 
 import hmac
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from blindsight.crypto.signing import Signed, SigningKey
@@ -24,7 +22,7 @@ from blindsight.learn.masks.server import MaskServer
 from blindsight.learn.masks.shamir import Reconstruction
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.residues import to_integers
-from blindsight.learn.roster import Roster, RoundMessage
+from blindsight.learn.roster import Roster
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import seeded_bytes
 
@@ -34,9 +32,7 @@ USERS = ("ann", "bob", "cem", "dia", "eve")
 class Run:
     """All parties of a run, and the messages of its round as far as it got."""
 
-    def __init__(
-        self, users: tuple[str, ...] = USERS, *, dimension: int = 8, seed: int = 0, slot_bits: int = 32
-    ) -> None:
+    def __init__(self, users=USERS, *, dimension=8, seed=0, slot_bits=32):
         source = seeded_bytes(seed)
         terms = SumTerms(run="test", users=users, dimension=dimension, fraction_bits=8, slot_bits=slot_bits)
         self.identities = {name: SigningKey.generate(source) for name in (*users, "aggregator")}
@@ -46,7 +42,7 @@ class Run:
         self.updates = {name: np.arange(dimension) * (-1) ** i + 1000 * i for i, name in enumerate(users)}
         self.round = -1
 
-    def advertise(self, names: Iterable[str] | None = None) -> bytes:
+    def advertise(self, names=None):
         self.round += 1
         self.server.open(self.round)
         for name in names or self.users:
@@ -54,39 +50,39 @@ class Run:
         self.directory = self.server.directory()
         return self.directory
 
-    def share(self, names: Iterable[str] | None = None) -> dict[str, bytes]:
+    def share(self, names=None):
         for name in names or self.users:
             self.server.receive(self.users[name].share(self.directory))
         self.deliveries = self.server.deliveries()
         return self.deliveries
 
-    def upload(self, names: Iterable[str] | None = None) -> bytes:
+    def upload(self, names=None):
         for name in names or self.users:
             self.server.receive(self.users[name].mask_integers(self.updates[name], self.deliveries[name]))
         self.request = self.server.request()
         return self.request
 
-    def finish(self, names: Iterable[str]) -> NDArray[np.int64]:
+    def finish(self, names):
         for name in names:
             self.server.receive(self.users[name].unmask(self.request))
         self.result = self.server.result()
         return self.users[next(iter(names))].read(self.result).integers
 
-    def sum(self, names: Iterable[str]) -> NDArray[np.int64]:
+    def sum(self, names):
         return np.sum([self.updates[name] for name in names], axis=0)
 
-    def by_server(self, message: RoundMessage) -> bytes:
+    def by_server(self, message):
         return self.identities["aggregator"].sign(encode(message), author="aggregator")
 
 
-def body(envelope: bytes) -> bytes:
+def body(envelope):
     return decode(envelope, Signed).body
 
 
 # The sum
 
 
-def test_a_whole_round_gives_the_sum() -> None:
+def test_a_whole_round_gives_the_sum():
     run = Run()
     run.advertise(), run.share(), run.upload()
     assert np.array_equal(run.finish(USERS), run.sum(USERS))
@@ -96,7 +92,7 @@ def test_a_whole_round_gives_the_sum() -> None:
 
 
 @pytest.mark.parametrize("slot_bits", [8, 16, 24, 40, 64])
-def test_every_width_holds_extreme_sums(slot_bits: int) -> None:
+def test_every_width_holds_extreme_sums(slot_bits):
     run = Run(dimension=3, slot_bits=slot_bits)
     limit = run.roster.terms.max_integer
     run.updates = {name: np.array([limit, -limit, 0]) for name in USERS}
@@ -104,7 +100,7 @@ def test_every_width_holds_extreme_sums(slot_bits: int) -> None:
     assert run.finish(USERS).tolist() == [5 * limit, -5 * limit, 0]
 
 
-def test_two_uploads_add_up_to_the_truth_and_their_own_masks() -> None:
+def test_two_uploads_add_up_to_the_truth_and_their_own_masks():
     run = Run(dimension=50)
     source = seeded_bytes(1)
     keys = {name: RoundKeys(name, run.roster, 0, source) for name in ("ann", "bob")}
@@ -115,7 +111,7 @@ def test_two_uploads_add_up_to_the_truth_and_their_own_masks() -> None:
     assert not np.array_equal(to_integers(uploads[0] - own[0]), run.updates["ann"])
 
 
-def test_rounds_follow_each_other_with_new_keys() -> None:
+def test_rounds_follow_each_other_with_new_keys():
     run, uploads = Run(), []
     for _ in range(2):
         run.advertise(), run.share()
@@ -129,14 +125,14 @@ def test_rounds_follow_each_other_with_new_keys() -> None:
 # What the aggregator sees
 
 
-def uniform(data: bytes) -> bool:
+def uniform(data):
     """Chi-square on bytes with a false-alarm rate of 1e-6 (the sources are seeded, so it does not flicker)."""
     counts, expected = np.bincount(np.frombuffer(data, dtype=np.uint8), minlength=256), len(data) / 256
     return bool(((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 255))
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 429496729])
-def test_an_upload_is_uniform_whatever_it_hides(value: int) -> None:
+def test_an_upload_is_uniform_whatever_it_hides(value):
     run = Run(dimension=30_000, seed=2)
     run.updates = {name: np.full(30_000, value) for name in USERS}
     assert not uniform(run.updates["ann"].astype("<u4").tobytes())
@@ -146,13 +142,13 @@ def test_an_upload_is_uniform_whatever_it_hides(value: int) -> None:
         assert uniform(decode(body(upload), Upload).masked)
 
 
-def test_even_the_sum_of_all_uploads_is_uniform_before_unmasking() -> None:
+def test_even_the_sum_of_all_uploads_is_uniform_before_unmasking():
     run = Run(dimension=30_000, seed=3)
     run.advertise(), run.share(), run.upload()
     assert uniform(run.server._round.sum.tobytes())
 
 
-def test_masks_are_hkdf_and_aes_in_counter_mode() -> None:
+def test_masks_are_hkdf_and_aes_in_counter_mode():
     """The same mask from HMAC and single AES blocks."""
     terms = SumTerms(run="x", users=USERS, dimension=9, fraction_bits=0)
     extracted = hmac.digest(b"blindsight masks 1", b"s" * 32, "sha256")
@@ -162,7 +158,7 @@ def test_masks_are_hkdf_and_aes_in_counter_mode() -> None:
     assert expand(b"s" * 32, terms, context=b"here").tobytes() == stream[:36]
 
 
-def test_both_sides_of_a_pair_make_the_same_mask_and_others_another() -> None:
+def test_both_sides_of_a_pair_make_the_same_mask_and_others_another():
     run = Run()
     ann, bob, eve = (bytes([i]) * 32 for i in (1, 2, 3))
     one = pair_mask(ann, public_half(bob), run.roster, 4)
@@ -177,7 +173,7 @@ def test_both_sides_of_a_pair_make_the_same_mask_and_others_another() -> None:
 
 @given(st.data())
 @settings(max_examples=25)
-def test_drop_outs_at_any_step_leave_the_sum_of_those_who_uploaded(data: st.DataObject) -> None:
+def test_drop_outs_at_any_step_leave_the_sum_of_those_who_uploaded(data):
     run = Run()
     advertised = data.draw(st.permutations(USERS))[: data.draw(st.integers(3, 5))]
     run.advertise(advertised)
@@ -191,7 +187,7 @@ def test_drop_outs_at_any_step_leave_the_sum_of_those_who_uploaded(data: st.Data
     assert run.users[revealed[0]].read(run.result).users == tuple(sorted(uploaded))
 
 
-def test_too_many_drop_outs_fail_with_a_sentence_at_every_step() -> None:
+def test_too_many_drop_outs_fail_with_a_sentence_at_every_step():
     users = (*USERS, "fay", "gus")  # seven: a majority is four
     run = Run(users)
     with pytest.raises(PrivacyError, match="down to 2 users; it needs 3"):
@@ -208,7 +204,7 @@ def test_too_many_drop_outs_fail_with_a_sentence_at_every_step() -> None:
     assert np.array_equal(run.finish(users[3:4]), run.sum(users[:4]))
 
 
-def test_after_a_lost_round_those_who_are_left_make_a_new_one() -> None:
+def test_after_a_lost_round_those_who_are_left_make_a_new_one():
     run = Run()
     run.advertise(), run.share()
     with pytest.raises(PrivacyError):
@@ -218,7 +214,7 @@ def test_after_a_lost_round_those_who_are_left_make_a_new_one() -> None:
     assert np.array_equal(run.finish(three), run.sum(three))
 
 
-def test_whoever_missed_a_phase_is_out_of_the_round() -> None:
+def test_whoever_missed_a_phase_is_out_of_the_round():
     run = Run()
     run.advertise(), run.share(USERS[:4])
     unasked = Upload(run.roster.digest, 0, USERS[:4], bytes(32))
@@ -231,7 +227,7 @@ def test_whoever_missed_a_phase_is_out_of_the_round() -> None:
 # A server that lies
 
 
-def test_the_server_cannot_put_in_keys_of_its_own() -> None:
+def test_the_server_cannot_put_in_keys_of_its_own():
     run = Run()
     run.advertise()
     listed = list(decode(body(run.directory), Directory).advertisements)
@@ -243,7 +239,7 @@ def test_the_server_cannot_put_in_keys_of_its_own() -> None:
         run.users["ann"].share(run.by_server(Directory(run.roster.digest, 0, tuple(listed[2:]))))
 
 
-def test_directories_that_differ_make_shares_unreadable() -> None:
+def test_directories_that_differ_make_shares_unreadable():
     run = Run()
     run.advertise()
     listed = decode(body(run.directory), Directory).advertisements
@@ -258,7 +254,7 @@ def test_directories_that_differ_make_shares_unreadable() -> None:
         )
 
 
-def test_shares_sealed_for_another_cannot_be_opened() -> None:
+def test_shares_sealed_for_another_cannot_be_opened():
     run = Run()
     run.advertise(), run.share()
     for_bob = decode(body(run.deliveries["bob"]), Delivery)
@@ -276,7 +272,7 @@ def test_shares_sealed_for_another_cannot_be_opened() -> None:
         (("bob", "cem", "zoe"), 3, "not in the directory"),
     ],
 )
-def test_deliveries_that_make_no_sense_are_refused(senders: tuple[str, ...], count: int, sentence: str) -> None:
+def test_deliveries_that_make_no_sense_are_refused(senders, count, sentence):
     run = Run()
     run.advertise(), run.share()
     delivery = run.by_server(Delivery(run.roster.digest, 0, senders, (b"",) * count))
@@ -284,7 +280,7 @@ def test_deliveries_that_make_no_sense_are_refused(senders: tuple[str, ...], cou
         run.users["ann"].mask_integers(run.updates["ann"], delivery)
 
 
-def test_users_reveal_once_and_never_both_secrets() -> None:
+def test_users_reveal_once_and_never_both_secrets():
     run = Run()
     run.advertise(), run.share(), run.upload()
     ann = run.users["ann"]
@@ -296,7 +292,7 @@ def test_users_reveal_once_and_never_both_secrets() -> None:
     assert len(decode(body(first), Reveal).shares) == len(USERS)
 
 
-def test_a_server_that_tells_different_users_different_things_gets_one_secret_at_most() -> None:
+def test_a_server_that_tells_different_users_different_things_gets_one_secret_at_most():
     run = Run()
     run.advertise(), run.share(), run.upload()
     without_eve = run.by_server(UnmaskRequest(run.roster.digest, 0, USERS[:4]))
@@ -317,7 +313,7 @@ def test_a_server_that_tells_different_users_different_things_gets_one_secret_at
         (("ann", "bob", "cem", "fay"), "have not shared"),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(survivors: tuple[str, ...], sentence: str) -> None:
+def test_requests_that_make_no_sense_are_refused(survivors, sentence):
     run = Run()
     run.advertise(), run.share(), run.upload()
     with pytest.raises(MessageError, match=sentence):
@@ -325,14 +321,14 @@ def test_requests_that_make_no_sense_are_refused(survivors: tuple[str, ...], sen
     run.users["ann"].unmask(run.request)  # the refused request has used up nothing
 
 
-def test_users_do_not_unmask_a_sum_of_too_few() -> None:
+def test_users_do_not_unmask_a_sum_of_too_few():
     run = Run()
     run.advertise(), run.share(), run.upload()
     with pytest.raises(PrivacyError, match="down to 2 users; 'ann' goes on with 3"):
         run.users["ann"].unmask(run.by_server(UnmaskRequest(run.roster.digest, 0, ("ann", "bob"))))
 
 
-def test_one_mask_never_hides_two_updates() -> None:
+def test_one_mask_never_hides_two_updates():
     run = Run()
     run.advertise(), run.share()
     ann = run.users["ann"]
@@ -346,17 +342,14 @@ def test_one_mask_never_hides_two_updates() -> None:
 
 
 @pytest.mark.parametrize("phase", ["advertise", "share", "upload", "reveal"])
-def test_the_server_refuses_what_is_wrong_and_loses_nothing(phase: str) -> None:
+def test_the_server_refuses_what_is_wrong_and_loses_nothing(phase):
     run, ended = Run(), dict[str, Any]()
     server = run.server
     server.open(0)
-    steps: dict[str, tuple[Callable[[MaskUser], bytes], Callable[[], Any]]] = {
+    steps = {
         "advertise": (lambda user: user.advertise(0), server.directory),
         "share": (lambda user: user.share(ended["advertise"]), server.deliveries),
-        "upload": (
-            lambda user: user.mask_integers(run.updates[user.name], ended["share"][user.name]),
-            server.request,
-        ),
+        "upload": (lambda user: user.mask_integers(run.updates[user.name], ended["share"][user.name]), server.request),
         "reveal": (lambda user: user.unmask(ended["upload"]), server.result),
     }
     for step, (make, end) in steps.items():
@@ -376,7 +369,7 @@ def test_the_server_refuses_what_is_wrong_and_loses_nothing(phase: str) -> None:
     assert np.array_equal(run.users["ann"].read(ended["reveal"]).integers, run.sum(USERS))
 
 
-def _refuses_everything(run: Run, message: bytes) -> None:
+def _refuses_everything(run, message):
     """Throw damaged, forged and foreign messages at the server: each is refused with a sentence."""
     stranger, foreign, source = SigningKey.generate(seeded_bytes(7)), Run(seed=8), np.random.default_rng(0)
     wrong = [
@@ -402,14 +395,14 @@ def _refuses_everything(run: Run, message: bytes) -> None:
     assert run.server.refused == before + len(wrong)
 
 
-def _mutated(message: bytes, source: np.random.Generator) -> bytes:
+def _mutated(message, source):
     changed = bytearray(message)
     place = int(source.integers(len(changed)))
     changed[place] ^= int(source.integers(1, 256))
     return bytes(changed)
 
 
-def test_users_refuse_what_is_wrong_and_lose_nothing() -> None:
+def test_users_refuse_what_is_wrong_and_lose_nothing():
     run, source = Run(), np.random.default_rng(1)
     ann = run.users["ann"]
     run.advertise()
@@ -429,7 +422,7 @@ def test_users_refuse_what_is_wrong_and_lose_nothing() -> None:
         ann.read(_mutated(run.result, source))
 
 
-def test_a_forged_share_is_noticed() -> None:
+def test_a_forged_share_is_noticed():
     run = Run()
     run.advertise(), run.share(), run.upload()
     honest = decode(body(run.users["ann"].unmask(run.request)), Reveal)
@@ -439,7 +432,7 @@ def test_a_forged_share_is_noticed() -> None:
         run.finish(("bob", "cem"))
 
 
-def test_an_upload_out_of_range_is_noticed_in_the_sum() -> None:
+def test_an_upload_out_of_range_is_noticed_in_the_sum():
     run = Run(slot_bits=24)  # sums of 24 bits modulo 2^32: out of range is seen (in eight weights, but for 2^-64)
     run.advertise(), run.share()
     run.users["ann"].mask_integers(run.updates["ann"], run.deliveries["ann"])
@@ -450,7 +443,7 @@ def test_an_upload_out_of_range_is_noticed_in_the_sum() -> None:
         run.finish(USERS)
 
 
-def test_steps_come_in_order() -> None:
+def test_steps_come_in_order():
     run = Run()
     with pytest.raises(InputError, match="Advertise first"):
         run.users["ann"].share(b"")
@@ -465,14 +458,14 @@ def test_steps_come_in_order() -> None:
         run.users["ann"].advertise(-1)
 
 
-def test_keys_that_cannot_agree_are_refused() -> None:
+def test_keys_that_cannot_agree_are_refused():
     with pytest.raises(MessageError, match="agreed"):
         agree(b"k" * 32, bytes(32))
     with pytest.raises(MessageError, match="agreed"):
         agree(b"k" * 32, b"short")
 
 
-def test_only_parties_of_the_roster_can_play() -> None:
+def test_only_parties_of_the_roster_can_play():
     run = Run()
     with pytest.raises(InputError, match="no 'ann' with this signing key"):
         MaskUser("ann", run.roster, run.identities["bob"])

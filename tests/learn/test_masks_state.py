@@ -4,13 +4,11 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
@@ -20,7 +18,7 @@ from blindsight.learn.masks.messages import Directory, Result, UnmaskRequest
 from blindsight.learn.masks.server import MaskServer
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.masks.userstate import UserState
-from blindsight.learn.roster import Roster, RoundMessage
+from blindsight.learn.roster import Roster
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import seeded_bytes
 
@@ -33,7 +31,7 @@ Ask = Callable[[MaskUser], bytes]
 class Run:
     """A server, and users that live no longer than one step: each is loaded from its file (or, without one, kept)."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder):
         source, self.folder = seeded_bytes(0), folder
         terms = SumTerms(run="test", users=USERS, dimension=SIZE, fraction_bits=8)
         self.identities = {name: SigningKey.generate(source) for name in (*USERS, "aggregator")}
@@ -42,59 +40,59 @@ class Run:
         self.server = MaskServer(self.roster, self.identities["aggregator"])
         self.kept = {name: self._new(name) for name in USERS}
         self.updates = {name: np.arange(SIZE) * (-1) ** i + 1000 * i for i, name in enumerate(USERS)}
-        self.sent: list[bytes] = []
+        self.sent = []
         self.round = -1
 
-    def _new(self, name: str) -> MaskUser:
+    def _new(self, name):
         path = self.folder / name if self.folder else None
         return MaskUser(name, self.roster, self.identities[name], path=path, source=self.sources[name])
 
-    def user(self, name: str) -> MaskUser:
+    def user(self, name):
         if self.folder is None:
             return self.kept[name]
         return MaskUser.load(self.folder / name, source=self.sources[name])
 
-    def tell(self, names: tuple[str, ...], ask: Ask) -> None:
+    def tell(self, names, ask):
         """Ask users twice, each time in a new process, and pass the answer on."""
         for name in names:
             self.sent.append(ask(self.user(name)))
             assert ask(self.user(name)) == self.sent[-1]
             self.server.receive(self.sent[-1])
 
-    def advertise(self, names: tuple[str, ...] = USERS) -> bytes:
+    def advertise(self, names=USERS):
         self.round += 1
         self.server.open(self.round)
         self.tell(names, lambda user: user.advertise(self.round))
         self.directory = self.server.directory()
         return self.directory
 
-    def share(self, names: tuple[str, ...] = USERS) -> None:
+    def share(self, names=USERS):
         self.tell(names, lambda user: user.share(self.directory))
         self.deliveries = self.server.deliveries()
 
-    def upload(self, names: tuple[str, ...] = USERS) -> bytes:
+    def upload(self, names=USERS):
         self.tell(names, lambda user: user.mask_integers(self.updates[user.name], self.deliveries[user.name]))
         self.request = self.server.request()
         return self.request
 
-    def finish(self, names: tuple[str, ...] = USERS) -> NDArray[np.int64]:
+    def finish(self, names=USERS):
         self.tell(names, lambda user: user.unmask(self.request))
         self.result = self.server.result()
         return self.user(names[0]).read(self.result).integers
 
-    def sum(self, names: tuple[str, ...] = USERS) -> NDArray[np.int64]:
+    def sum(self, names=USERS):
         return np.sum([self.updates[name] for name in names], axis=0)
 
-    def by_server(self, message: RoundMessage) -> bytes:
+    def by_server(self, message):
         return self.identities["aggregator"].sign(encode(message), author="aggregator")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     return Run(tmp_path / "users")
 
 
-def test_users_loaded_anew_at_every_step_send_what_one_that_lives_on_sends(run: Run) -> None:
+def test_users_loaded_anew_at_every_step_send_what_one_that_lives_on_sends(run):
     """With the same randomness every byte is the same, over two rounds."""
     living = Run(None)
     for some in (run, living):
@@ -107,9 +105,7 @@ def test_users_loaded_anew_at_every_step_send_what_one_that_lives_on_sends(run: 
 
 @given(st.data())
 @settings(max_examples=12)
-def test_drop_outs_at_any_step_leave_the_sum_of_those_who_uploaded(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_drop_outs_at_any_step_leave_the_sum_of_those_who_uploaded(tmp_path_factory, data):
     run = Run(tmp_path_factory.mktemp("users"))
     advertised = tuple(data.draw(st.permutations(USERS))[: data.draw(st.integers(3, 5))])
     run.advertise(advertised)
@@ -123,7 +119,7 @@ def test_drop_outs_at_any_step_leave_the_sum_of_those_who_uploaded(
     assert run.user(revealed[0]).read(run.result).users == tuple(sorted(uploaded))
 
 
-def test_a_loaded_user_does_no_step_in_two_ways(run: Run) -> None:
+def test_a_loaded_user_does_no_step_in_two_ways(run):
     digest = run.roster.digest
     listed = decode_directory(run, run.advertise())
     run.user("ann").share(run.directory)
@@ -142,11 +138,11 @@ def test_a_loaded_user_does_no_step_in_two_ways(run: Run) -> None:
     assert np.array_equal(run.finish(), run.sum())
 
 
-def decode_directory(run: Run, envelope: bytes) -> tuple[bytes, ...]:
+def decode_directory(run, envelope):
     return run.roster.open(envelope, Directory, round=0, authors=["aggregator"])[1].advertisements
 
 
-def test_a_loaded_user_keeps_to_the_order_of_steps_and_rounds(run: Run) -> None:
+def test_a_loaded_user_keeps_to_the_order_of_steps_and_rounds(run):
     with pytest.raises(InputError, match="Advertise first"):
         run.user("ann").share(b"")
     run.advertise()
@@ -160,11 +156,11 @@ def test_a_loaded_user_keeps_to_the_order_of_steps_and_rounds(run: Run) -> None:
     assert np.array_equal(run.finish(), run.sum())
 
 
-def test_a_step_counts_when_it_is_on_disk_and_not_before(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_counts_when_it_is_on_disk_and_not_before(run, monkeypatch):
     """A step that could not be saved has not been done: asked otherwise afterwards, the user may answer."""
     ann, path = run.user("ann"), run.folder / "ann"
 
-    def fails(ask: Ask) -> None:
+    def fails(ask):
         before = path.read_bytes()
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", _full)
@@ -186,11 +182,11 @@ def test_a_step_counts_when_it_is_on_disk_and_not_before(run: Run, monkeypatch: 
     assert np.array_equal(run.finish(), run.sum())
 
 
-def _full(descriptor: int) -> None:
+def _full(descriptor):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_the_state_is_private_and_not_overwritten(run: Run) -> None:
+def test_the_state_is_private_and_not_overwritten(run):
     run.advertise(), run.share()
     path = run.folder / "ann"
     before = path.read_bytes()
@@ -205,7 +201,7 @@ def test_the_state_is_private_and_not_overwritten(run: Run) -> None:
         MaskUser.load(run.folder / "zoe")
 
 
-def test_a_damaged_state_is_refused_and_left_as_it_is(run: Run) -> None:
+def test_a_damaged_state_is_refused_and_left_as_it_is(run):
     run.advertise(), run.share(), run.upload()
     path = run.folder / "ann"
     whole, source = path.read_bytes(), np.random.default_rng(0)
@@ -220,7 +216,7 @@ def test_a_damaged_state_is_refused_and_left_as_it_is(run: Run) -> None:
     run.user("ann").unmask(run.request)
 
 
-def test_a_state_whose_parts_do_not_fit_is_refused(run: Run) -> None:
+def test_a_state_whose_parts_do_not_fit_is_refused(run):
     run.advertise(), run.share(), run.upload()
     path = run.folder / "ann"
     state = decode(path.read_bytes(), UserState)

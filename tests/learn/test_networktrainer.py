@@ -11,7 +11,6 @@ from blindsight.errors import InputError, MissingExtraError, UnknownNameError  #
 from blindsight.learn.networks import FlatParameters, head, small_cnn  # noqa: E402
 from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
 from blindsight.learn.selective.noise import RecordGaussian  # noqa: E402
-from blindsight.learn.selective.trainer import Trainer  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
 
 nn = torch.nn
@@ -226,7 +225,7 @@ def test_tied_weights_move_together_and_frozen_or_unused_ones_do_not_move():
 def test_it_learns_to_tell_photos_apart(name):
     photos, classes = stripes(240)
     fresh, truth = stripes(200, seed=1)
-    trainer: Trainer = NetworkTrainer(small_cnn(3, 8), optimiser=name, epochs=6)
+    trainer = NetworkTrainer(small_cnn(3, 8), optimiser=name, epochs=6)
     before = (trainer.scores(trainer.initial(), fresh).argmax(axis=1) == truth).mean()
     trained = trainer.train(trainer.initial(), photos, classes, 0)
     after = (trainer.scores(trained, fresh).argmax(axis=1) == truth).mean()

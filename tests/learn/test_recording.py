@@ -1,7 +1,6 @@
 """A recorded round comes back from its file as it was, and nobody else can read it."""
 
 import stat
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from blindsight.learn import FederatedClassifier
 from blindsight.learn.recording import RecordedRound
 
 
-def _recorded(scheme: str = "plain") -> RecordedRound:
+def _recorded(scheme="plain"):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), np.arange(60) % 3 % 2
     learner = FederatedClassifier(scheme, rounds=2, record=True)
@@ -20,13 +19,13 @@ def _recorded(scheme: str = "plain") -> RecordedRound:
     return learner.recorded_
 
 
-def test_a_recording_holds_the_updates_and_their_sum() -> None:
+def test_a_recording_holds_the_updates_and_their_sum():
     recorded = _recorded()
     np.testing.assert_allclose(sum(recorded.sent.values()), recorded.total, atol=1e-6)
     assert len(recorded.messages["aggregator"]) == 3
 
 
-def test_a_recording_survives_its_file(tmp_path: Path) -> None:
+def test_a_recording_survives_its_file(tmp_path):
     recorded = _recorded("masks")
     recorded.save(tmp_path / "round.npz")
     again = RecordedRound.load(tmp_path / "round.npz")
@@ -37,11 +36,11 @@ def test_a_recording_survives_its_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "round.npz").stat().st_mode) == 0o600
 
 
-def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused(tmp_path):
     (tmp_path / "round.npz").write_bytes(b"nothing of the kind")
     with pytest.raises(CorruptFileError, match="never a file of Blindsight"):
         RecordedRound.load(tmp_path / "round.npz")
 
 
-def test_a_recording_keeps_its_secrets_out_of_its_repr() -> None:
+def test_a_recording_keeps_its_secrets_out_of_its_repr():
     assert "array" not in repr(_recorded())

@@ -7,13 +7,13 @@ from blindsight.learn.roleviews import Witness, listening
 from blindsight.learn.session import RoundResult
 
 
-def _sum_of(dimension: int) -> RoundResult:
+def _sum_of(dimension):
     total = np.full(dimension, 3)
     nothing = np.empty(0, dtype=np.int64)
     return RoundResult(0, ("ann", "bob"), total, total.astype(float), nothing, {}, Cost(("ann", "bob"), (), ()))
 
 
-def test_the_aggregators_picture_is_a_contribution_and_not_the_answer() -> None:
+def test_the_aggregators_picture_is_a_contribution_and_not_the_answer():
     witness = Witness("plain")
     with listening(witness):
         witness("aggregator", b"contribution of one")
@@ -26,7 +26,7 @@ def test_the_aggregators_picture_is_a_contribution_and_not_the_answer() -> None:
     assert held["key generator"] == b"request"
 
 
-def test_a_witness_hears_nothing_outside_its_round() -> None:
+def test_a_witness_hears_nothing_outside_its_round():
     witness = Witness("plain")
     witness("aggregator", b"keys at set-up")
     with listening(witness):

@@ -14,7 +14,7 @@ from blindsight.learn.sumterms import SumTerms
 NAMES = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=9), min_size=3, max_size=6, unique=True)
 
 
-def roster_of(users: tuple[str, ...], *, dimension: int = 4, generator: bool = True) -> Roster:
+def roster_of(users, *, dimension=4, generator=True):
     parties = [*users, "aggregator", *["key generator"] * generator]
     terms = SumTerms(run="test", users=users, dimension=dimension, fraction_bits=8)
     return Roster(terms, {party: bytes([i]) * 32 for i, party in enumerate(parties)})
@@ -22,7 +22,7 @@ def roster_of(users: tuple[str, ...], *, dimension: int = 4, generator: bool = T
 
 @given(NAMES, st.integers(1, 1 << 24), st.booleans())
 @settings(max_examples=50)
-def test_what_is_written_is_read_again(users: list[str], dimension: int, generator: bool) -> None:
+def test_what_is_written_is_read_again(users, dimension, generator):
     roster = roster_of(tuple(users), dimension=dimension, generator=generator)
     again = Roster.from_bytes(roster.to_bytes())
     assert again.terms == roster.terms
@@ -30,7 +30,7 @@ def test_what_is_written_is_read_again(users: list[str], dimension: int, generat
     assert again.digest == roster.digest
 
 
-def test_anything_else_is_refused() -> None:
+def test_anything_else_is_refused():
     written = decode(roster_of(("ann", "bob", "cem")).to_bytes(), _RosterMessage)
     parties, keys = written.parties, written.keys
     assert parties == ("aggregator", "ann", "bob", "cem", "key generator")

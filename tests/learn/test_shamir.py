@@ -14,16 +14,16 @@ from blindsight.learn.masks.shamir import PRIME, SHARE_BYTES, Reconstruction, sp
 from blindsight.rng import seeded_bytes
 
 
-def recombine(shares: list[bytes], numbers: tuple[int, ...]) -> bytes:
+def recombine(shares, numbers):
     return Reconstruction(numbers).secret({number: shares[number - 1] for number in numbers})
 
 
-def test_the_prime_is_the_first_above_all_secrets() -> None:
+def test_the_prime_is_the_first_above_all_secrets():
     assert gmpy2.next_prime(2**256) == PRIME
 
 
 @given(secret=st.binary(min_size=32, max_size=32), data=st.data())
-def test_any_t_shares_give_the_secret(secret: bytes, data: st.DataObject) -> None:
+def test_any_t_shares_give_the_secret(secret, data):
     count = data.draw(st.integers(1, 12))
     threshold = data.draw(st.integers(1, count))
     shares = split(secret, threshold=threshold, shares=count)
@@ -32,17 +32,17 @@ def test_any_t_shares_give_the_secret(secret: bytes, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("secret", [bytes(32), b"\xff" * 32])
-def test_extreme_secrets(secret: bytes) -> None:
+def test_extreme_secrets(secret):
     shares = split(secret, threshold=3, shares=5, source=seeded_bytes(1))
     assert all(recombine(shares, numbers) == secret for numbers in itertools.combinations(range(1, 6), 3))
 
 
-def test_more_shares_than_needed_agree() -> None:
+def test_more_shares_than_needed_agree():
     shares = split(b"s" * 32, threshold=3, shares=6, source=seeded_bytes(2))
     assert recombine(shares, (1, 2, 4, 5, 6)) == b"s" * 32
 
 
-def test_one_share_too_few_gives_something_else() -> None:
+def test_one_share_too_few_gives_something_else():
     shares = split(b"s" * 32, threshold=3, shares=5, source=seeded_bytes(3))
     for numbers in itertools.combinations(range(1, 6), 2):
         try:
@@ -52,7 +52,7 @@ def test_one_share_too_few_gives_something_else() -> None:
 
 
 @pytest.mark.parametrize("secret", [bytes(32), b"\xff" * 32])
-def test_a_single_share_is_uniform_whatever_the_secret(secret: bytes) -> None:
+def test_a_single_share_is_uniform_whatever_the_secret(secret):
     """Below the threshold shares are uniform: chi-square on their lowest bytes, false-alarm rate 1e-6 (and seeded)."""
     source = seeded_bytes(4)
     lowest = [
@@ -63,7 +63,7 @@ def test_a_single_share_is_uniform_whatever_the_secret(secret: bytes) -> None:
     assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 255)
 
 
-def test_what_cannot_be_shared_or_put_together_is_refused() -> None:
+def test_what_cannot_be_shared_or_put_together_is_refused():
     with pytest.raises(InputError, match="32 bytes; got 31"):
         split(bytes(31), threshold=2, shares=3)
     with pytest.raises(InputError, match=r"1 \.\.\. 3"):

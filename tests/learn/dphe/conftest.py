@@ -1,21 +1,17 @@
 """One short key for all tests (1024 bits need the flag, and are quick), and small runs made with it."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from blindsight.crypto.privatekey import PrivateKey, generate_keys
-from blindsight.learn.dphe import Parties, Terms, set_up
+from blindsight.crypto.privatekey import generate_keys
+from blindsight.learn.dphe import Terms, set_up
 from blindsight.rng import seeded_bytes
 
 
 @pytest.fixture(scope="session")
-def make_terms() -> Callable[..., Terms]:
+def make_terms():
     """Return a function that makes the terms of a small run, with changes."""
-    settings: dict[str, Any] = {
+    settings = {
         "run": "test",
         "users": ("anna", "bert", "cleo", "dora"),
         "dimension": 24,
@@ -28,21 +24,21 @@ def make_terms() -> Callable[..., Terms]:
 
 
 @pytest.fixture(scope="session")
-def key() -> PrivateKey:
+def key():
     return generate_keys(1024, insecure=True, source=seeded_bytes(1))
 
 
 @pytest.fixture(scope="session")
-def new_run(make_terms: Callable[..., Terms], key: PrivateKey) -> Callable[..., Parties]:
+def new_run(make_terms, key):
     """Return a function that sets up a run on `make_terms(**changes)`."""
     return lambda **changes: set_up(make_terms(**changes), key=key)
 
 
 @pytest.fixture(scope="session")
-def sparse_update() -> Callable[..., NDArray[np.int64]]:
+def sparse_update():
     """Return a function that makes an update which changes every weight of so many blocks."""
 
-    def make(terms: Terms, seed: int, *, blocks: int) -> NDArray[np.int64]:
+    def make(terms, seed, *, blocks):
         rng = np.random.default_rng(seed)
         rows = np.zeros((terms.blocks, terms.slots), dtype=np.int64)
         changed = rng.choice(terms.blocks, blocks, replace=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from blindsight.learn.dphe import Aggregator, KeyGenerator
 
 
-def main(role: str, path: Path) -> None:
+def main(role, path):
     """Load the role's state and serve until killed."""
     aggregator = Aggregator.load(path) if role == "aggregator" else None
     generator = KeyGenerator.load(path) if role == "generator" else None

@@ -1,32 +1,24 @@
 """Whoever drops out, repeats, comes late, sends garbage or asks for too much never corrupts a sum."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.paillier import Ciphertexts
-from blindsight.crypto.privatekey import PrivateKey
 from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.learn.dphe import Aggregator, Parties, User
+from blindsight.learn.dphe import Aggregator
 from blindsight.learn.dphe.answers import sign_answer
 from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Contribution, Request, Shard
 from blindsight.learn.dphe.receipts import vouch
 from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal
 from blindsight.learn.dphe.terms import AGGREGATOR
 
-Integers = NDArray[np.int64]
-Sparse = Callable[..., Integers]
-NewRun = Callable[..., Parties]
-
 
 @pytest.fixture
-def parties(new_run: NewRun) -> Parties:
+def parties(new_run):
     """A run whose aggregator has opened round 3."""
     parties = new_run()
     parties.aggregator.open(3)
@@ -34,12 +26,12 @@ def parties(new_run: NewRun) -> Parties:
 
 
 @pytest.fixture
-def updates(parties: Parties, sparse_update: Sparse) -> dict[str, Integers]:
+def updates(parties, sparse_update):
     terms = parties.generator.terms
     return {name: sparse_update(terms, seed, blocks=5) for seed, name in enumerate(terms.users)}
 
 
-def contribute(parties: Parties, updates: dict[str, Integers], *names: str, round: int = 3) -> dict[str, bytes]:
+def contribute(parties, updates, *names, round=3):
     """Let users send what fits one shard."""
     sent = {}
     for name in names:
@@ -48,23 +40,23 @@ def contribute(parties: Parties, updates: dict[str, Integers], *names: str, roun
     return sent
 
 
-def finish(parties: Parties) -> Integers:
+def finish(parties):
     answer = parties.generator.answer(parties.aggregator.close())
     return parties.aggregator.read(answer).integers
 
 
-def signed(user: User, places: Integers, ciphertexts: NDArray[np.uint8], *, round: int = 3) -> bytes:
+def signed(user, places, ciphertexts, *, round=3):
     """A contribution of any content, signed by the user it comes from."""
     body = encode(Shard(bytes(32), places, ciphertexts))
     (message,) = vouch(user._key, user.name, [body], run=user._agreement.digest, round=round)
     return message
 
 
-def zeros(parties: Parties, count: int) -> Ciphertexts:
+def zeros(parties, count):
     return parties.users["anna"]._agreement.key.encrypt_zeros(count)
 
 
-def forged_ciphertext(parties: Parties, key: PrivateKey, kind: str) -> NDArray[np.uint8]:
+def forged_ciphertext(parties, key, kind):
     """Six zeros of which the fourth is no ciphertext."""
     rows = zeros(parties, 6).to_matrix().copy()
     width, n = key.public.width, key.public.n
@@ -73,7 +65,7 @@ def forged_ciphertext(parties: Parties, key: PrivateKey, kind: str) -> NDArray[n
     return rows
 
 
-def bad_contributions(parties: Parties, updates: dict[str, Integers], key: PrivateKey) -> dict[str, bytes]:
+def bad_contributions(parties, updates, key):
     """Everything a confused or hostile sender may try in anna's name or another; the key says what is expected."""
     anna, places, fine = parties.users["anna"], np.arange(6), zeros(parties, 6).to_matrix()
     good = signed(anna, places, fine)
@@ -106,9 +98,7 @@ def bad_contributions(parties: Parties, updates: dict[str, Integers], key: Priva
     }
 
 
-def test_what_is_wrong_is_refused_counted_and_changes_nothing(
-    parties: Parties, updates: dict[str, Integers], key: PrivateKey
-) -> None:
+def test_what_is_wrong_is_refused_counted_and_changes_nothing(parties, updates, key):
     contribute(parties, updates, "bert", "cleo")
     bad = bad_contributions(parties, updates, key)
     for sentence, message in bad.items():
@@ -120,13 +110,13 @@ def test_what_is_wrong_is_refused_counted_and_changes_nothing(
     np.testing.assert_array_equal(finish(parties), sum(updates.values()))
 
 
-def test_damaged_messages_are_refused(parties: Parties, updates: dict[str, Integers]) -> None:
+def test_damaged_messages_are_refused(parties, updates):
     contribute(parties, updates, "bert", "cleo", "dora")
     (good,) = parties.users["anna"].contribute_integers(updates["anna"], 3)
     inner = decode(good, Contribution)
     rng = np.random.default_rng(0)
 
-    def damaged(blob: bytes) -> bytes:
+    def damaged(blob):
         changed = bytearray(blob)
         for place in rng.integers(0, len(changed), rng.integers(1, 4)):
             changed[place] ^= rng.integers(1, 256)
@@ -146,9 +136,7 @@ def test_damaged_messages_are_refused(parties: Parties, updates: dict[str, Integ
     np.testing.assert_array_equal(finish(parties), sum(updates.values()))
 
 
-def test_the_same_message_again_counts_once_and_another_one_is_refused(
-    parties: Parties, updates: dict[str, Integers]
-) -> None:
+def test_the_same_message_again_counts_once_and_another_one_is_refused(parties, updates):
     sent = contribute(parties, updates, "anna", "bert", "cleo")
     parties.aggregator.receive(sent["anna"])
     assert parties.aggregator.refused == 0
@@ -157,9 +145,7 @@ def test_the_same_message_again_counts_once_and_another_one_is_refused(
     np.testing.assert_array_equal(finish(parties), sum(updates[name] for name in sent))
 
 
-def test_a_round_goes_on_without_those_who_drop_out_or_come_late(
-    parties: Parties, updates: dict[str, Integers]
-) -> None:
+def test_a_round_goes_on_without_those_who_drop_out_or_come_late(parties, updates):
     sent = contribute(parties, updates, "anna", "bert", "cleo")
     parties.aggregator.close()
     (late,) = parties.users["dora"].contribute_integers(updates["dora"], 3)
@@ -172,9 +158,7 @@ def test_a_round_goes_on_without_those_who_drop_out_or_come_late(
     assert parties.users["anna"].read(answer, 3).entered.all()
 
 
-def test_too_few_users_give_no_sum_and_the_round_can_be_repeated(
-    parties: Parties, updates: dict[str, Integers]
-) -> None:
+def test_too_few_users_give_no_sum_and_the_round_can_be_repeated(parties, updates):
     contribute(parties, updates, "anna", "bert")
     with pytest.raises(PrivacyError, match="contributions of 2 users; a sum needs 3"):
         parties.aggregator.close()
@@ -190,7 +174,7 @@ def test_too_few_users_give_no_sum_and_the_round_can_be_repeated(
     np.testing.assert_array_equal(finish(parties), updates["anna"] + updates["bert"] + updates["dora"])
 
 
-def test_a_user_counts_with_all_its_shards_or_not_at_all(new_run: NewRun, sparse_update: Sparse) -> None:
+def test_a_user_counts_with_all_its_shards_or_not_at_all(new_run, sparse_update):
     parties = new_run()
     terms = parties.generator.terms
     updates = {name: sparse_update(terms, seed, blocks=14) for seed, name in enumerate(terms.users)}
@@ -207,7 +191,7 @@ def test_a_user_counts_with_all_its_shards_or_not_at_all(new_run: NewRun, sparse
     np.testing.assert_array_equal(finish(parties), sum(updates[name] for name in ("bert", "cleo", "dora")))
 
 
-def test_nothing_is_received_before_a_round(new_run: NewRun) -> None:
+def test_nothing_is_received_before_a_round(new_run):
     parties = new_run()
     with pytest.raises(MessageError, match="no round has begun"):
         parties.aggregator.receive(b"")
@@ -216,7 +200,7 @@ def test_nothing_is_received_before_a_round(new_run: NewRun) -> None:
     assert (parties.aggregator.refused, parties.aggregator.round, parties.aggregator.users) == (1, -1, ())
 
 
-def test_a_user_contributes_once_a_round(parties: Parties, updates: dict[str, Integers]) -> None:
+def test_a_user_contributes_once_a_round(parties, updates):
     anna = parties.users["anna"]
     sent = anna.contribute_integers(updates["anna"], 3)
     assert anna.contribute_integers(updates["anna"], 3) == sent == anna.sent(3)
@@ -229,9 +213,7 @@ def test_a_user_contributes_once_a_round(parties: Parties, updates: dict[str, In
         anna.contribute_integers(updates["anna"], -1)
 
 
-def asked(
-    parties: Parties, receipts: list[bytes], plaintexts: list[int], *, round: int = 3, run: bytes | None = None
-) -> bytes:
+def asked(parties, receipts, plaintexts, *, round=3, run=None):
     """A request as a dishonest aggregator may make it: any receipts, any ciphertexts at the first places."""
     setup = decode(parties.generator.setup()[AGGREGATOR], AggregatorSetup)
     agreement = parties.users["anna"]._agreement
@@ -241,12 +223,12 @@ def asked(
     return seal(setup.channel_secret, encode(request), purpose=REQUEST_FOR_DECRYPTION)
 
 
-def receipts_of(parties: Parties, updates: dict[str, Integers], *names: str, round: int = 3) -> list[bytes]:
+def receipts_of(parties, updates, *names, round=3):
     messages = [part for name in names for part in parties.users[name].contribute_integers(updates[name], round)]
     return [decode(message, Contribution).receipt for message in messages]
 
 
-def test_the_key_generator_decrypts_for_three_named_users_only(parties: Parties, updates: dict[str, Integers]) -> None:
+def test_the_key_generator_decrypts_for_three_named_users_only(parties, updates):
     anna, bert, cleo = receipts_of(parties, updates, "anna", "bert", "cleo")
     generator = parties.generator
     with pytest.raises(PrivacyError, match="contributions of 2 users; a sum needs 3"):
@@ -267,7 +249,7 @@ def test_the_key_generator_decrypts_for_three_named_users_only(parties: Parties,
     assert generator.log == ("round 3: the sum of anna, bert, cleo was released.",)
 
 
-def test_shards_of_one_user_are_one_user(new_run: NewRun, sparse_update: Sparse) -> None:
+def test_shards_of_one_user_are_one_user(new_run, sparse_update):
     parties = new_run()
     terms = parties.generator.terms
     updates = {name: sparse_update(terms, 0, blocks=14) for name in terms.users}
@@ -279,7 +261,7 @@ def test_shards_of_one_user_are_one_user(new_run: NewRun, sparse_update: Sparse)
         parties.generator.answer(asked(parties, two + receipts_of(parties, updates, "cleo")[:2], [0]))
 
 
-def test_a_round_is_answered_once(parties: Parties, updates: dict[str, Integers]) -> None:
+def test_a_round_is_answered_once(parties, updates):
     earlier, generator = receipts_of(parties, updates, *updates, round=2), parties.generator
     receipts = receipts_of(parties, updates, *updates)
     first = generator.answer(asked(parties, receipts, [7]))
@@ -293,7 +275,7 @@ def test_a_round_is_answered_once(parties: Parties, updates: dict[str, Integers]
     assert len(generator.log) == 1
 
 
-def test_an_impossible_sum_uses_up_the_round(parties: Parties, updates: dict[str, Integers]) -> None:
+def test_an_impossible_sum_uses_up_the_round(parties, updates):
     terms, generator = parties.generator.terms, parties.generator
     receipts = receipts_of(parties, updates, "anna", "bert", "cleo")
     with pytest.raises(MessageError, match="overflowed or was forged"):
@@ -306,7 +288,7 @@ def test_an_impossible_sum_uses_up_the_round(parties: Parties, updates: dict[str
         generator.answer(asked(parties, again, [parties.users["anna"]._agreement.key.max_plaintext], round=4))
 
 
-def test_a_forged_count_of_contributors_is_noticed(new_run: NewRun, sparse_update: Sparse) -> None:
+def test_a_forged_count_of_contributors_is_noticed(new_run, sparse_update):
     parties = new_run(min_per_block=2)
     terms = parties.generator.terms
     updates = {name: sparse_update(terms, 0, blocks=3) for name in terms.users}
@@ -316,7 +298,7 @@ def test_a_forged_count_of_contributors_is_noticed(new_run: NewRun, sparse_updat
         parties.generator.answer(asked(parties, receipts, four))
 
 
-def test_a_forged_weight_behind_the_last_one_is_noticed(new_run: NewRun, sparse_update: Sparse) -> None:
+def test_a_forged_weight_behind_the_last_one_is_noticed(new_run, sparse_update):
     parties = new_run(slots=5, capacity=2)  # 24 weights leave one slot of five blocks unused
     terms = parties.generator.terms
     updates = {name: sparse_update(terms, 0, blocks=2) for name in terms.users}
@@ -326,7 +308,7 @@ def test_a_forged_weight_behind_the_last_one_is_noticed(new_run: NewRun, sparse_
         parties.generator.answer(asked(parties, receipts, everywhere))
 
 
-def test_requests_and_answers_cannot_be_tampered_with(parties: Parties, updates: dict[str, Integers]) -> None:
+def test_requests_and_answers_cannot_be_tampered_with(parties, updates):
     contribute(parties, updates, "anna", "bert", "cleo")
     request = parties.aggregator.close()
     for bad in (b"", request[:-1], request[:20] + b"x" + request[21:], b"x" + request):
@@ -346,9 +328,7 @@ def test_requests_and_answers_cannot_be_tampered_with(parties: Parties, updates:
             parties.users["anna"].read(sign_answer(parties.generator._signing_key, replace(content, **changed)), 3)
 
 
-def test_an_aggregator_does_not_take_the_answer_to_another_request(
-    parties: Parties, updates: dict[str, Integers]
-) -> None:
+def test_an_aggregator_does_not_take_the_answer_to_another_request(parties, updates):
     other = Aggregator(parties.generator.terms)
     other.accept(parties.generator.setup()[AGGREGATOR])
     other.open(3)

@@ -6,28 +6,22 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import blindsight
-from blindsight.crypto.privatekey import PrivateKey
 from blindsight.errors import CorruptFileError, MessageError, PrivacyError, StorageError
-from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
+from blindsight.learn.dphe import Aggregator, KeyGenerator, User
 from blindsight.learn.dphe.terms import AGGREGATOR
-
-Integers = NDArray[np.int64]
-Sparse = Callable[..., Integers]
 
 
 class Disk:
     """Parties that keep their state in files; each access restores the party from its file."""
 
-    def __init__(self, folder: Path, terms: Terms, key: PrivateKey) -> None:
+    def __init__(self, folder, terms, key):
         self.folder, self.terms = folder, terms
         KeyGenerator(terms, key=key, path=folder / "generator")
         Aggregator(terms, path=folder / "aggregator")
@@ -35,17 +29,17 @@ class Disk:
             User(name, terms, path=folder / name)
 
     @property
-    def generator(self) -> KeyGenerator:
+    def generator(self):
         return KeyGenerator.load(self.folder / "generator")
 
     @property
-    def aggregator(self) -> Aggregator:
+    def aggregator(self):
         return Aggregator.load(self.folder / "aggregator")
 
-    def user(self, name: str) -> User:
+    def user(self, name):
         return User.load(self.folder / name)
 
-    def set_up(self) -> None:
+    def set_up(self):
         for name in self.terms.users:
             self.generator.enrol(self.user(name).enrolment())
         messages = self.generator.setup()
@@ -55,24 +49,24 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path, make_terms: Callable[..., Terms], key: PrivateKey) -> Disk:
+def disk(tmp_path, make_terms, key):
     disk = Disk(tmp_path, make_terms(min_per_block=2), key)
     disk.set_up()
     return disk
 
 
 @pytest.fixture
-def updates(disk: Disk, sparse_update: Sparse) -> dict[str, Integers]:
+def updates(disk, sparse_update):
     """Updates of two shards each."""
     return {name: sparse_update(disk.terms, seed, blocks=10) for seed, name in enumerate(disk.terms.users)}
 
 
-def expected(updates: dict[str, Integers], *names: str) -> Integers:
+def expected(updates, *names):
     changed = sum((updates[name] != 0).astype(int) for name in names)
     return np.where(changed >= 2, sum(updates[name] for name in names), 0)
 
 
-def test_every_role_can_be_restored_between_any_two_messages(disk: Disk, updates: dict[str, Integers]) -> None:
+def test_every_role_can_be_restored_between_any_two_messages(disk, updates):
     for round in (0, 1):
         disk.aggregator.open(round)
         for name in updates:
@@ -92,7 +86,7 @@ def test_every_role_can_be_restored_between_any_two_messages(disk: Disk, updates
     assert len(disk.generator.log) == 2
 
 
-def test_restored_roles_remember_what_they_must_not_do(disk: Disk, updates: dict[str, Integers]) -> None:
+def test_restored_roles_remember_what_they_must_not_do(disk, updates):
     disk.aggregator.open(0)
     for name in ("anna", "bert", "cleo"):
         for message in disk.user(name).contribute_integers(updates[name], 0):
@@ -109,7 +103,7 @@ def test_restored_roles_remember_what_they_must_not_do(disk: Disk, updates: dict
         disk.generator.enrol(User("anna", disk.terms).enrolment())
 
 
-def _another_set_up(disk: Disk) -> dict[str, bytes]:
+def _another_set_up(disk):
     generator = KeyGenerator(disk.terms, key=disk.generator._key)
     for name in disk.terms.users:
         generator.enrol(disk.user(name).enrolment())
@@ -119,7 +113,7 @@ def _another_set_up(disk: Disk) -> dict[str, bytes]:
 class Child:
     """A role in another process."""
 
-    def __init__(self, role: str, path: Path) -> None:
+    def __init__(self, role, path):
         source = str(Path(blindsight.__file__).parents[1])
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("killed_role.py")), role, str(path)],
@@ -131,20 +125,20 @@ class Child:
         assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
-    def send(self, message: bytes) -> str:
+    def send(self, message):
         """Send a message and wait for its acknowledgement."""
         self.stdin.write(struct.pack(">Q", len(message)) + message)
         self.stdin.flush()
         return self.stdout.readline().decode().strip()
 
-    def kill(self) -> None:
+    def kill(self):
         self.process.kill()  # SIGKILL
         self.stdin.close()
         self.stdout.close()
         assert self.process.wait() == -9
 
 
-def test_killed_roles_resume_the_round(disk: Disk, updates: dict[str, Integers]) -> None:
+def test_killed_roles_resume_the_round(disk, updates):
     disk.aggregator.open(0)
     sent = {name: disk.user(name).contribute_integers(updates[name], 0) for name in ("anna", "bert", "cleo")}
     child = Child("aggregator", disk.folder / "aggregator")
@@ -169,10 +163,10 @@ def test_killed_roles_resume_the_round(disk: Disk, updates: dict[str, Integers])
 
 
 @contextmanager
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def full_disk(monkeypatch):
     """Let nothing be written through to the disk."""
 
-    def fail(descriptor: int) -> None:
+    def fail(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -180,9 +174,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_nothing_counts_before_it_is_on_disk(
-    disk: Disk, updates: dict[str, Integers], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_counts_before_it_is_on_disk(disk, updates, monkeypatch):
     generator, aggregator, anna = disk.generator, disk.aggregator, disk.user("anna")
     aggregator.open(0)
     for name in ("bert", "cleo", "dora"):
@@ -206,7 +198,7 @@ def test_nothing_counts_before_it_is_on_disk(
     assert disk.generator.answer(aggregator.close()) == answer
 
 
-def test_state_is_private(disk: Disk) -> None:
+def test_state_is_private(disk):
     loads = {"generator": KeyGenerator.load, "aggregator": Aggregator.load, "anna": User.load}
     assert {path.stat().st_mode & 0o777 for path in disk.folder.iterdir() if path.is_file()} == {0o600}
     for name, load in loads.items():
@@ -216,9 +208,9 @@ def test_state_is_private(disk: Disk) -> None:
         (disk.folder / name).chmod(0o600)
 
 
-def test_new_roles_do_not_overwrite_old_ones(disk: Disk, key: PrivateKey) -> None:
+def test_new_roles_do_not_overwrite_old_ones(disk, key):
     before = (disk.folder / "generator").read_bytes()
-    roles: list[Callable[[Path], object]] = [
+    roles = [
         lambda path: KeyGenerator(disk.terms, key=key, path=path),
         lambda path: Aggregator(disk.terms, path=path),
         lambda path: User("anna", disk.terms, path=path),
@@ -229,7 +221,7 @@ def test_new_roles_do_not_overwrite_old_ones(disk: Disk, key: PrivateKey) -> Non
     assert (disk.folder / "generator").read_bytes() == before
 
 
-def test_damaged_state_is_refused(disk: Disk, updates: dict[str, Integers]) -> None:
+def test_damaged_state_is_refused(disk, updates):
     disk.aggregator.open(0)
     for message in disk.user("anna").contribute_integers(updates["anna"], 0):
         disk.aggregator.receive(message)
@@ -251,7 +243,7 @@ def test_damaged_state_is_refused(disk: Disk, updates: dict[str, Integers]) -> N
 
 
 @pytest.mark.parametrize("torn", [b"", b"BLSM", bytes(500), "half", "zeros"])
-def test_a_torn_end_of_the_journal_is_cut_off(disk: Disk, updates: dict[str, Integers], torn: bytes | str) -> None:
+def test_a_torn_end_of_the_journal_is_cut_off(disk, updates, torn):
     disk.aggregator.open(0)
     first, second = disk.user("anna").contribute_integers(updates["anna"], 0)
     disk.aggregator.receive(first)
@@ -266,7 +258,7 @@ def test_a_torn_end_of_the_journal_is_cut_off(disk: Disk, updates: dict[str, Int
     assert disk.aggregator.users == ("anna",)
 
 
-def test_a_journal_altered_before_its_end_is_refused(disk: Disk, updates: dict[str, Integers]) -> None:
+def test_a_journal_altered_before_its_end_is_refused(disk, updates):
     disk.aggregator.open(0)
     path = disk.folder / "aggregator"
     begun = path.stat().st_size

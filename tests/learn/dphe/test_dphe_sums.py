@@ -1,24 +1,19 @@
 """The sum that comes out is the sum of what went in, exactly, whatever the layout."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import FixedPoint
-from blindsight.crypto.privatekey import PrivateKey
-from blindsight.learn.dphe import Parties, Terms, set_up
+from blindsight.learn.dphe import Terms, set_up
 from blindsight.learn.dphe.decomposition import decompose
 
 NAMES = ("anna", "bert", "cleo", "dora", "emil")
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[Terms, dict[str, NDArray[np.int64]]]:
+def runs(draw):
     """Draw terms, and updates of three or more of the users."""
     users = NAMES[: draw(st.integers(3, 5))]
     published = draw(st.booleans())
@@ -44,7 +39,7 @@ def runs(draw: st.DrawFn) -> tuple[Terms, dict[str, NDArray[np.int64]]]:
     return terms, {name: draw(update) for name in present}
 
 
-def expected_sum(terms: Terms, updates: dict[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def expected_sum(terms, updates):
     """The same by brute force: the sum, and where enough users changed the block (one is always enough)."""
     total, enough = np.zeros(terms.dimension, dtype=np.int64), np.ones(terms.dimension, dtype=bool)
     for start in range(0, terms.dimension, terms.slots):
@@ -57,7 +52,7 @@ def expected_sum(terms: Terms, updates: dict[str, NDArray[np.int64]]) -> tuple[N
 
 @settings(max_examples=60)
 @given(run=runs())
-def test_the_answer_is_the_plain_sum(key: PrivateKey, run: tuple[Terms, dict[str, NDArray[np.int64]]]) -> None:
+def test_the_answer_is_the_plain_sum(key, run):
     terms, updates = run
     parties = set_up(terms, key=key)
     answer = parties.sum(updates, round=0)
@@ -74,7 +69,7 @@ def test_the_answer_is_the_plain_sum(key: PrivateKey, run: tuple[Terms, dict[str
 
 @settings(max_examples=60)
 @given(run=runs())
-def test_shards_are_full_distinct_and_add_up_to_the_update(run: tuple[Terms, dict[str, NDArray[np.int64]]]) -> None:
+def test_shards_are_full_distinct_and_add_up_to_the_update(run):
     terms, updates = run
     for update in updates.values():
         shards = decompose(update, terms)
@@ -94,7 +89,7 @@ def test_shards_are_full_distinct_and_add_up_to_the_update(run: tuple[Terms, dic
 
 
 @pytest.mark.parametrize("changes", [{}, {"slots": 5, "capacity": 2}, {"slots": 4, "capacity": 3, "min_per_block": 2}])
-def test_extremes_of_all_users_add_without_overflow(new_run: Callable[..., Parties], changes: dict[str, Any]) -> None:
+def test_extremes_of_all_users_add_without_overflow(new_run, changes):
     parties = new_run(**changes)
     terms = parties.generator.terms
     for round, sign in enumerate([1, -1]):
@@ -103,7 +98,7 @@ def test_extremes_of_all_users_add_without_overflow(new_run: Callable[..., Parti
         np.testing.assert_array_equal(parties.aggregator.read(answer).integers, len(terms.users) * most)
 
 
-def test_single_weights_and_blocks_give_the_same_bits_from_real_numbers(new_run: Callable[..., Parties]) -> None:
+def test_single_weights_and_blocks_give_the_same_bits_from_real_numbers(new_run):
     rng = np.random.default_rng(0)
     updates = {name: rng.normal(size=24) * (rng.random(24) < 0.3) for name in NAMES[:4]}
     sums = []
@@ -119,9 +114,7 @@ def test_single_weights_and_blocks_give_the_same_bits_from_real_numbers(new_run:
         np.testing.assert_array_equal(total, plain)
 
 
-def test_little_is_left_to_decrypt(
-    new_run: Callable[..., Parties], key: PrivateKey, sparse_update: Callable[..., NDArray[np.int64]]
-) -> None:
+def test_little_is_left_to_decrypt(new_run, key, sparse_update):
     """Single weights are packed by the aggregator: 24 of them take one decryption, blocks of 16 take one each."""
     for changes, ciphertexts in (({"capacity": 24}, 1), ({"slots": 16, "capacity": 2}, 2)):
         parties = new_run(**changes)

@@ -1,14 +1,10 @@
 """Terms that protect nobody, or cannot work, are refused before anything is encrypted; so are unfit updates."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from blindsight.crypto.privatekey import PrivateKey
 from blindsight.errors import InputError, MessageError
-from blindsight.learn.dphe import Aggregator, KeyGenerator, Parties, Terms, User
+from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
 from blindsight.learn.dphe.terms import AGGREGATOR
 
 THREE = ("anna", "bert", "cleo")
@@ -44,12 +40,12 @@ THREE = ("anna", "bert", "cleo")
         ({"as_published": True, "decrypt": "all", "slots": 2}, "the published scheme has"),
     ],
 )
-def test_bad_terms_get_a_sentence(make_terms: Callable[..., Terms], changes: dict[str, Any], sentence: str) -> None:
+def test_bad_terms_get_a_sentence(make_terms, changes, sentence):
     with pytest.raises(InputError, match=sentence):
         make_terms(**changes)
 
 
-def test_terms_survive_the_wire_and_default_to_a_long_key() -> None:
+def test_terms_survive_the_wire_and_default_to_a_long_key():
     terms = Terms(run="r", users=THREE, dimension=10, capacity=2, fraction_bits=20, min_per_block=2)
     assert Terms.from_bytes(terms.to_bytes()) == terms
     assert terms.key_bits == 3072
@@ -68,23 +64,19 @@ def test_terms_survive_the_wire_and_default_to_a_long_key() -> None:
         (np.full(24, 1e300), "overflows 64 bits"),
     ],
 )
-def test_an_unfit_update_is_refused_and_the_round_is_still_free(
-    new_run: Callable[..., Parties], update: Any, sentence: str
-) -> None:
+def test_an_unfit_update_is_refused_and_the_round_is_still_free(new_run, update, sentence):
     user = new_run().users["anna"]
     with pytest.raises(InputError, match=sentence):
         user.contribute(update, 0)
     assert user.contribute(np.zeros(24), 0)
 
 
-def test_encoded_updates_must_be_whole_numbers(new_run: Callable[..., Parties]) -> None:
+def test_encoded_updates_must_be_whole_numbers(new_run):
     with pytest.raises(InputError, match=r"whole numbers; got float64. Use `integers`"):
-        new_run().users["anna"].contribute_integers(np.zeros(24), 0)  # type: ignore[arg-type]
+        new_run().users["anna"].contribute_integers(np.zeros(24), 0)
 
 
-def test_nobody_accepts_a_set_up_on_other_terms(
-    new_run: Callable[..., Parties], make_terms: Callable[..., Terms]
-) -> None:
+def test_nobody_accepts_a_set_up_on_other_terms(new_run, make_terms):
     messages, other = new_run().generator.setup(), make_terms(min_users=4)
     with pytest.raises(MessageError, match="other terms"):
         User("anna", other).accept(messages["anna"])
@@ -92,7 +84,7 @@ def test_nobody_accepts_a_set_up_on_other_terms(
         Aggregator(other).accept(messages[AGGREGATOR])
 
 
-def test_a_set_up_is_for_one_party_and_for_one_run(new_run: Callable[..., Parties]) -> None:
+def test_a_set_up_is_for_one_party_and_for_one_run(new_run):
     parties, again = new_run(), new_run()
     messages = parties.generator.setup()
     with pytest.raises(MessageError, match="not for 'bert' as it enrolled"):
@@ -107,7 +99,7 @@ def test_a_set_up_is_for_one_party_and_for_one_run(new_run: Callable[..., Partie
     parties.aggregator.accept(messages[AGGREGATOR])
 
 
-def test_only_users_enrol_and_only_once(make_terms: Callable[..., Terms], key: PrivateKey) -> None:
+def test_only_users_enrol_and_only_once(make_terms, key):
     terms = make_terms()
     generator = KeyGenerator(terms, key=key)
     generator.enrol(User("anna", terms).enrolment())
@@ -122,7 +114,7 @@ def test_only_users_enrol_and_only_once(make_terms: Callable[..., Terms], key: P
         User("mallory", terms)
 
 
-def test_nothing_happens_before_the_set_up(make_terms: Callable[..., Terms], key: PrivateKey) -> None:
+def test_nothing_happens_before_the_set_up(make_terms, key):
     terms = make_terms()
     with pytest.raises(InputError, match="not set up yet"):
         User("anna", terms).contribute(np.zeros(24), 0)

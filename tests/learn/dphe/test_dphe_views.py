@@ -9,19 +9,16 @@ import hashlib
 import itertools
 import pickle
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 
 from blindsight.crypto.permutation import SecretPermutation
-from blindsight.crypto.privatekey import PrivateKey
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
-from blindsight.learn.dphe import Aggregator, KeyGenerator, Parties, Terms, User, set_up
+from blindsight.learn.dphe import Aggregator, KeyGenerator, Parties, User, set_up
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.decomposition import decompose
 from blindsight.learn.dphe.local import introduce
@@ -30,23 +27,22 @@ from blindsight.learn.dphe.sealing import unseal
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.rng import seeded_bytes
 
-Integers = NDArray[np.int64]
 FALSE_ALARM = 1e-6
 
 
 class Recorded:
     """A run whose roles record what they receive."""
 
-    def __init__(self, terms: Terms, key: PrivateKey) -> None:
+    def __init__(self, terms, key):
         self.terms = terms
-        self.views: dict[str, list[bytes]] = {name: [] for name in ("generator", "aggregator", *terms.users)}
+        self.views = {name: [] for name in ("generator", "aggregator", *terms.users)}
         generator = KeyGenerator(terms, key=key, record=self.views["generator"].append)
         users = {name: User(name, terms, record=self.views[name].append) for name in terms.users}
         aggregator = Aggregator(terms, record=self.views["aggregator"].append)
         introduce(generator, users, aggregator)
         self.parties = Parties(generator, users, aggregator)
 
-    def play(self, updates: dict[str, Integers]) -> bytes:
+    def play(self, updates):
         """Play round 0 to its end and return what went over the wire from the aggregator to the key generator."""
         answer = self.parties.sum(updates, 0)
         self.parties.aggregator.read(answer)
@@ -56,18 +52,18 @@ class Recorded:
 
 
 @pytest.fixture(params=[1, 15, 31])
-def recorded(request: pytest.FixtureRequest, make_terms: Callable[..., Terms], key: PrivateKey) -> Recorded:
+def recorded(request, make_terms, key):
     """Runs with 240 blocks of so many weights; 31 fill a plaintext."""
     return Recorded(make_terms(dimension=240 * request.param, slots=request.param, capacity=8), key)
 
 
 @pytest.fixture
-def updates(recorded: Recorded, sparse_update: Callable[..., Integers]) -> dict[str, Integers]:
+def updates(recorded, sparse_update):
     terms = recorded.terms
     return {name: sparse_update(terms, seed, blocks=terms.capacity) for seed, name in enumerate(terms.users)}
 
 
-def plain_traces(update: Integers, terms: Terms) -> list[bytes]:
+def plain_traces(update, terms):
     """What would be found in a message that shows the update: its values, its packed blocks, its list of indices."""
     rows = update.reshape(-1, terms.slots)
     packed = terms.packing.pack(update, terms=1)
@@ -77,9 +73,7 @@ def plain_traces(update: Integers, terms: Terms) -> list[bytes]:
     return [*traces, np.flatnonzero(rows.any(axis=1)).tobytes(), np.flatnonzero(update).tobytes()]
 
 
-def test_the_aggregator_receives_no_plaintext_and_no_plain_index(
-    recorded: Recorded, updates: dict[str, Integers]
-) -> None:
+def test_the_aggregator_receives_no_plaintext_and_no_plain_index(recorded, updates):
     """Theorem 8, for what comes from the users. The answer holds the sum, which is meant to be seen."""
     recorded.play(updates)
     *view, answer = recorded.views["aggregator"]
@@ -93,7 +87,7 @@ def test_the_aggregator_receives_no_plaintext_and_no_plain_index(
     assert all(value.tobytes() in answer for value in total[total != 0])
 
 
-def test_the_key_generator_receives_no_contribution(recorded: Recorded, updates: dict[str, Integers]) -> None:
+def test_the_key_generator_receives_no_contribution(recorded, updates):
     """Section 2.5: it 'does not access v and K'. It gets enrolments and the sum, and knows who contributed."""
     recorded.play(updates)
     *enrolments, request = recorded.views["generator"]
@@ -106,7 +100,7 @@ def test_the_key_generator_receives_no_contribution(recorded: Recorded, updates:
     assert len(message.ciphertexts) == -(-message.places.size // recorded.terms.blocks_per_request)
 
 
-def test_a_listener_cannot_recognise_contributions_in_the_sum(recorded: Recorded, updates: dict[str, Integers]) -> None:
+def test_a_listener_cannot_recognise_contributions_in_the_sum(recorded, updates):
     """Where one user alone contributed to a full block, the sum is its ciphertext; the wire must not show it."""
     wire = recorded.play(updates)
     ciphertexts = [
@@ -119,7 +113,7 @@ def test_a_listener_cannot_recognise_contributions_in_the_sum(recorded: Recorded
         assert any(ciphertext in recorded.views["generator"][-1] for ciphertext in ciphertexts)
 
 
-def test_secrets_go_to_those_who_may_know_them(recorded: Recorded, updates: dict[str, Integers]) -> None:
+def test_secrets_go_to_those_who_may_know_them(recorded, updates):
     """Section 4: phi to the users only, phi^(n) to user n and the aggregator, the private key to none of them."""
     recorded.play(updates)
     messages, key = recorded.parties.generator.setup(), recorded.parties.generator._key
@@ -137,7 +131,7 @@ def test_secrets_go_to_those_who_may_know_them(recorded: Recorded, updates: dict
         assert not any(int(prime).to_bytes(64, order) in view for view in views.values() for order in ("big", "little"))
 
 
-def test_secrets_never_show(recorded: Recorded) -> None:
+def test_secrets_never_show(recorded):
     parties = recorded.parties
     assert repr(parties.generator) == str(parties.generator) == "<KeyGenerator, hidden>"
     assert repr(parties.aggregator) == "<Aggregator, hidden>"
@@ -147,9 +141,7 @@ def test_secrets_never_show(recorded: Recorded) -> None:
             pickle.dumps(role)
 
 
-def test_receipts_do_not_tell_whose_a_ciphertext_is(
-    make_terms: Callable[..., Terms], key: PrivateKey, sparse_update: Callable[..., Integers]
-) -> None:
+def test_receipts_do_not_tell_whose_a_ciphertext_is(make_terms, key, sparse_update):
     """The key generator rebuilds shards of one block from the sum; without their salt the digests match nobody's."""
     recorded = Recorded(make_terms(dimension=240 * 31, slots=31, capacity=1), key)
     terms, setups = recorded.terms, recorded.parties.generator.setup()
@@ -178,7 +170,7 @@ def test_receipts_do_not_tell_whose_a_ciphertext_is(
 
 
 @pytest.mark.parametrize("known", ["phi", "phi^(n)"])
-def test_lemma_7_one_permutation_is_not_enough(known: str) -> None:
+def test_lemma_7_one_permutation_is_not_enough(known):
     """D = 4, M = 2, exhaustively: all 12 index matrices remain, each for two of the 24 unknown permutations."""
     permutations = [SecretPermutation(np.array(image)) for image in itertools.permutations(range(4))]
     matrices = list(itertools.permutations(range(4), 2))
@@ -191,7 +183,7 @@ def test_lemma_7_one_permutation_is_not_enough(known: str) -> None:
         assert Counter(tuple(candidate.tolist()) for candidate in candidates) == dict.fromkeys(matrices, 2)
 
 
-def test_lemma_7_both_permutations_determine_the_indices() -> None:
+def test_lemma_7_both_permutations_determine_the_indices():
     permutations = [SecretPermutation(np.array(image)) for image in itertools.permutations(range(4))]
     for indices, phi, own in itertools.product(itertools.permutations(range(4), 2), permutations, permutations):
         sent = own.forward(phi.forward(np.array(indices)))  # Eq. 7
@@ -204,24 +196,24 @@ def test_lemma_7_both_permutations_determine_the_indices() -> None:
 class Listener:
     """Everything on the wire between one user and the aggregator, for rounds that need not be finished."""
 
-    def __init__(self, terms: Terms, key: PrivateKey, seed: int) -> None:
+    def __init__(self, terms, key, seed):
         self.terms = terms
         parties = set_up(terms, key=key, source=seeded_bytes(seed))
         self.user, self.setups = parties.users["anna"], parties.generator.setup()
 
-    def contribution(self, blocks: Integers, round: int) -> bytes:
+    def contribution(self, blocks, round):
         """Let the user change exactly these blocks."""
         update = np.zeros(self.terms.dimension, dtype=np.int64)
         update[blocks] = 1
         (message,) = self.user.contribute_integers(update, round)
         return message
 
-    def as_aggregator(self, blocks: Integers, round: int) -> set[int]:
+    def as_aggregator(self, blocks, round):
         """phi K: what the aggregator knows."""
         message = self.contribution(blocks, round)
         return set(aggregator_places(self.setups[AGGREGATOR], self.terms, message, "anna", round).tolist())
 
-    def as_another_user(self, blocks: Integers, round: int) -> set[int]:
+    def as_another_user(self, blocks, round):
         """What a user finds who intercepts the message and undoes phi, which all users know."""
         setup = decode(self.setups["bert"], UserSetup)
         agreement = Agreement.from_bytes(setup.agreement, expected=self.terms)
@@ -229,7 +221,7 @@ class Listener:
         return set(agreement.shared_permutation(setup.shared_secret, round).backward(sent).tolist())
 
 
-def aggregator_places(setup: bytes, terms: Terms, contribution: bytes, user: str, round: int) -> Integers:
+def aggregator_places(setup, terms, contribution, user, round):
     """Undo phi^(n) with the secret that the aggregator was given (Eq. 8)."""
     message = decode(setup, AggregatorSetup)
     agreement = Agreement.from_bytes(message.agreement, expected=terms)
@@ -238,21 +230,21 @@ def aggregator_places(setup: bytes, terms: Terms, contribution: bytes, user: str
     return agreement.own_permutation(secret, user, round).backward(sent)
 
 
-def overlap_is_chance(overlaps: list[int], size: int, blocks: int) -> bool:
+def overlap_is_chance(overlaps, size, blocks):
     """Whether overlaps of independent random sets would be like these in all but FALSE_ALARM of the cases."""
     single = stats.hypergeom(blocks, size, size)
     deviation = (sum(overlaps) - len(overlaps) * single.mean()) / np.sqrt(len(overlaps) * single.var())
     return bool(abs(deviation) < stats.norm.isf(FALSE_ALARM / 2))
 
 
-def test_the_same_index_is_anywhere_in_every_round(make_terms: Callable[..., Terms], key: PrivateKey) -> None:
+def test_the_same_index_is_anywhere_in_every_round(make_terms, key):
     listener = Listener(make_terms(dimension=16, capacity=1), key, seed=11)
     seen = Counter(place for round in range(1600) for place in listener.as_aggregator(np.array([5]), round))
     statistic = stats.chisquare([seen[place] for place in range(16)]).statistic
     assert statistic < stats.chi2.isf(FALSE_ALARM, df=15)
 
 
-def test_padding_and_shards_are_random(make_terms: Callable[..., Terms]) -> None:
+def test_padding_and_shards_are_random(make_terms):
     """The claim in `decomposition`: nothing but the number of shards depends on the update."""
     source = seeded_bytes(15)
     update = np.zeros(16, dtype=np.int64)
@@ -275,9 +267,7 @@ def test_padding_and_shards_are_random(make_terms: Callable[..., Terms]) -> None
 
 
 @pytest.mark.parametrize("reused", [True, False])
-def test_reused_permutations_link_a_support_over_rounds_and_fresh_ones_do_not(
-    make_terms: Callable[..., Terms], key: PrivateKey, reused: bool
-) -> None:
+def test_reused_permutations_link_a_support_over_rounds_and_fresh_ones_do_not(make_terms, key, reused):
     """The aggregator guesses, from what it knows, whether a user's support changed from one round to the next."""
     changes = {"as_published": True, "decrypt": "all"} if reused else {}
     listener = Listener(make_terms(dimension=64, capacity=4, **changes), key, seed=12)
@@ -299,9 +289,7 @@ def test_reused_permutations_link_a_support_over_rounds_and_fresh_ones_do_not(
 
 
 @pytest.mark.parametrize("permutations", ["single", "double"])
-def test_a_user_who_intercepts_reads_single_permutations_and_not_double_ones(
-    make_terms: Callable[..., Terms], key: PrivateKey, permutations: str
-) -> None:
+def test_a_user_who_intercepts_reads_single_permutations_and_not_double_ones(make_terms, key, permutations):
     """Section 2.4."""
     listener = Listener(make_terms(dimension=64, capacity=4, permutations=permutations), key, seed=13)
     rng = np.random.default_rng(0)
@@ -315,7 +303,7 @@ def test_a_user_who_intercepts_reads_single_permutations_and_not_double_ones(
         assert overlap_is_chance(overlaps, 4, 64)
 
 
-def test_the_number_of_changed_blocks_does_not_show(make_terms: Callable[..., Terms], key: PrivateKey) -> None:
+def test_the_number_of_changed_blocks_does_not_show(make_terms, key):
     """Lemma 3's remark. The number of shards does: one for up to M blocks, two for more."""
     listener = Listener(make_terms(), key, seed=14)
     sizes = {len(listener.contribution(np.arange(changed), changed)) for changed in range(7)}
@@ -325,7 +313,7 @@ def test_the_number_of_changed_blocks_does_not_show(make_terms: Callable[..., Te
     assert [len(message) for message in listener.user.contribute_integers(update, 7)] == [*sizes] * 2
 
 
-def test_the_aggregator_sees_how_many_blocks_two_users_share(recorded: Recorded, updates: dict[str, Integers]) -> None:
+def test_the_aggregator_sees_how_many_blocks_two_users_share(recorded, updates):
     """What Theorem 8 does not mention, and the statement does."""
     updates["bert"] = -updates["anna"]
     recorded.play(updates)
@@ -342,8 +330,8 @@ def test_the_aggregator_sees_how_many_blocks_two_users_share(recorded: Recorded,
 
 @pytest.mark.parametrize("published", [True, False])
 def test_one_ciphertext_of_zero_shows_the_union_of_supports_and_fresh_ones_do_not(
-    make_terms: Callable[..., Terms], key: PrivateKey, sparse_update: Callable[..., Integers], published: bool
-) -> None:
+    make_terms, key, sparse_update, published
+):
     changes = {"as_published": True} if published else {"slots": 31, "dimension": 24 * 31}
     recorded = Recorded(make_terms(decrypt="all", **changes), key)
     terms = recorded.terms
@@ -364,9 +352,7 @@ def test_one_ciphertext_of_zero_shows_the_union_of_supports_and_fresh_ones_do_no
         assert times == 1
 
 
-def test_the_aggregator_cannot_read_which_blocks_were_withheld(
-    make_terms: Callable[..., Terms], key: PrivateKey, sparse_update: Callable[..., Integers]
-) -> None:
+def test_the_aggregator_cannot_read_which_blocks_were_withheld(make_terms, key, sparse_update):
     recorded = Recorded(make_terms(min_per_block=2), key)
     terms = recorded.terms
     recorded.play({name: sparse_update(terms, seed, blocks=6) for seed, name in enumerate(terms.users)})

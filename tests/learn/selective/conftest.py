@@ -1,16 +1,12 @@
 """A network small enough for numpy, photos it can learn from, and runs made of them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from blindsight.learn.selective import ParameterLayout, ParameterServer, Participant, SelectiveTerms, Sharing
 from blindsight.learn.selective.noise import RecordGaussian
-from blindsight.learn.selective.sparseupdate import Vector
 
 SIDE, CLASSES = 5, 3
 
@@ -25,13 +21,13 @@ class LogisticTrainer:
     names: tuple[str, str] = ("weight", "bias")
 
     @property
-    def layout(self) -> ParameterLayout:
+    def layout(self):
         return ParameterLayout(self.names, ((SIDE * SIDE, CLASSES), (CLASSES,)))
 
-    def initial(self) -> Vector:
+    def initial(self):
         return np.random.default_rng(7).normal(scale=0.1, size=self.layout.dimension).astype(np.float32)
 
-    def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
+    def train(self, parameters, inputs, labels, seed):
         rows = np.column_stack([inputs.reshape(len(inputs), -1), np.ones(len(inputs))]).astype(np.float32)
         weights, truth = parameters.reshape(-1, CLASSES), np.eye(CLASSES, dtype=np.float32)[labels]
         for _ in range(self.epochs):
@@ -41,30 +37,27 @@ class LogisticTrainer:
             weights = weights - np.float32(self.learning_rate) * gradient
         return weights.ravel()
 
-    def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
+    def scores(self, parameters, inputs):
         rows = np.column_stack([inputs.reshape(len(inputs), -1), np.ones(len(inputs))])
         return rows @ parameters.reshape(-1, CLASSES)
 
 
-Photos = tuple[NDArray[np.float32], NDArray[np.int64]]
-
-
 @pytest.fixture
-def trainer() -> LogisticTrainer:
+def trainer():
     return LogisticTrainer()
 
 
 @pytest.fixture(scope="session")
-def make_trainer() -> Callable[..., LogisticTrainer]:
+def make_trainer():
     return LogisticTrainer
 
 
 @pytest.fixture(scope="session")
-def make_photos() -> Callable[..., Photos]:
+def make_photos():
     """Return a function that makes photos of three classes, each with an average of its own."""
     averages = np.random.default_rng(1).normal(size=(CLASSES, SIDE, SIDE))
 
-    def make(count: int, seed: int) -> Photos:
+    def make(count, seed):
         rng = np.random.default_rng(seed)
         labels = rng.integers(CLASSES, size=count)
         return (averages[labels] + rng.normal(size=(count, SIDE, SIDE))).astype(np.float32), labels
@@ -73,29 +66,27 @@ def make_photos() -> Callable[..., Photos]:
 
 
 @pytest.fixture
-def make_terms(trainer: LogisticTrainer) -> Callable[..., SelectiveTerms]:
+def make_terms(trainer):
     """Return a function that makes the terms of a small run, with changes."""
-    settings: dict[str, Any] = {"run": "test", "participants": ("ann", "bob", "cem"), "batch": 4}
+    settings = {"run": "test", "participants": ("ann", "bob", "cem"), "batch": 4}
     return lambda **changes: SelectiveTerms.of(trainer.layout, **(settings | changes))
 
 
 @pytest.fixture
-def make_server(trainer: LogisticTrainer, make_terms: Callable[..., SelectiveTerms]) -> Callable[..., ParameterServer]:
+def make_server(trainer, make_terms):
     """Return a function that makes a server on terms with changes."""
 
-    def make(*, terms: SelectiveTerms | None = None, **options: Any) -> ParameterServer:
+    def make(*, terms=None, **options):
         return ParameterServer(terms or make_terms(), trainer.initial(), **options)
 
     return make
 
 
 @pytest.fixture
-def join(make_photos: Callable[..., Photos]) -> Callable[..., Participant]:
+def join(make_photos):
     """Return a function that lets a participant join a server's run, with parameters and photos for some batches."""
 
-    def make(
-        server: ParameterServer, name: str = "ann", sharing: Sharing | None = None, *, batches: int = 1, **options: Any
-    ) -> Participant:
+    def make(server, name="ann", sharing=None, *, batches=1, **options):
         seed = sum(name.encode())
         options = {"random_state": seed, "trainer": LogisticTrainer()} | options
         participant = Participant(name, server.terms, sharing=sharing or Sharing(0.2), **options)

@@ -8,7 +8,7 @@ from blindsight.errors import MessageError
 from blindsight.learn.selective import ParameterServer
 
 
-def main(folder: Path, journal_bytes: int) -> None:
+def main(folder, journal_bytes):
     """Resume the server and serve until killed."""
     server = ParameterServer.resume(folder, journal_bytes=journal_bytes)
     while header := sys.stdin.buffer.read(8):

@@ -10,20 +10,19 @@ from blindsight.learn.selective.accounting import compose_sharing
 from blindsight.learn.selective.disclosure import sharing_statement
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing
-from blindsight.learn.session import Session
 from blindsight.rng import seeded_bytes
 from blindsight.statement import PrivacyStatement
 
 SHARED = Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10))
 
 
-def session(scheme: str) -> Session:
+def session(scheme):
     return open_session(scheme, users=tuple("abcdefghij"), dimension=5124)
 
 
-def statement(sharing: Sharing, **others: object) -> PrivacyStatement:
+def statement(sharing, **others):
     cost = compose_sharing(sharing, dimension=5124, uploads=74, delta=1e-5)
-    return sharing_statement(cost, **others)  # type: ignore[arg-type]
+    return sharing_statement(cost, **others)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def statement(sharing: Sharing, **others: object) -> PrivacyStatement:
     ],
     ids=str,
 )
-def test_modes_of_the_papers_prove_nothing_and_say_why(sharing: Sharing, why: str) -> None:
+def test_modes_of_the_papers_prove_nothing_and_say_why(sharing, why):
     told = statement(sharing)
     assert (told.guarantee, told.status, told.epsilon, told.delta) == ("none", "unproven", math.inf, None)
     assert told.claim is not None
@@ -52,9 +51,9 @@ def test_modes_of_the_papers_prove_nothing_and_say_why(sharing: Sharing, why: st
 
 
 @pytest.mark.parametrize("select", ["random", "threshold"])
-def test_bounded_laplace_is_proven_at_a_figure_that_protects_nobody(select: str) -> None:
+def test_bounded_laplace_is_proven_at_a_figure_that_protects_nobody(select):
     threshold = 0.01 if select == "threshold" else None
-    told = statement(Sharing(0.1, select=select, bound=0.1, threshold=threshold, noise=Laplace(1.0)))  # type: ignore[arg-type]
+    told = statement(Sharing(0.1, select=select, bound=0.1, threshold=threshold, noise=Laplace(1.0)))
     assert told.guarantee == "differential privacy"
     assert (told.unit, told.neighbours, told.accountant) == ("person", "replace", "pld")
     assert told.epsilon is not None
@@ -63,7 +62,7 @@ def test_bounded_laplace_is_proven_at_a_figure_that_protects_nobody(select: str)
     assert any("anything in practice" in line for line in told.not_protected)
 
 
-def test_sum_of_epsilons_has_no_delta() -> None:
+def test_sum_of_epsilons_has_no_delta():
     cost = compose_sharing(
         Sharing(1.0, bound=0.1, noise=Laplace(0.5)), dimension=1, uploads=1, delta=1e-11
     )  # too small a delta to gain anything by composition
@@ -71,7 +70,7 @@ def test_sum_of_epsilons_has_no_delta() -> None:
     assert (told.epsilon, told.delta, told.accountant) == (0.5, 0.0, "basic")
 
 
-def test_gaussian_per_participant_is_proven_for_a_person() -> None:
+def test_gaussian_per_participant_is_proven_for_a_person():
     told = statement(Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0)))
     assert (told.status, told.unit, told.neighbours, told.delta) == ("proven", "person", "add/remove", 1e-5)
     assert told.epsilon == pytest.approx(8.3, abs=0.1)
@@ -79,14 +78,14 @@ def test_gaussian_per_participant_is_proven_for_a_person() -> None:
     assert not any("anything in practice" in line for line in told.not_protected)
 
 
-def test_gaussian_per_record_is_proven_for_a_photo_and_not_for_a_person() -> None:
+def test_gaussian_per_record_is_proven_for_a_photo_and_not_for_a_person():
     told = statement(Sharing(0.1, noise=RecordGaussian(1.0, 2.0)))
     assert (told.status, told.unit) == ("proven", "record")
     assert any("exactly one batch" in line for line in told.assumptions)
     assert any("a participant as a whole" in line for line in told.not_protected)
 
 
-def test_shared_noise_holds_only_for_sums() -> None:
+def test_shared_noise_holds_only_for_sums():
     opened, summed = statement(SHARED), statement(SHARED, session=session("masks"))
     assert opened.guarantee == "none"
     assert any("only its part of the noise" in line for line in opened.not_protected)
@@ -95,14 +94,14 @@ def test_shared_noise_holds_only_for_sums() -> None:
     assert any("takes 1/(n - 1) of the variance away" in line for line in summed.assumptions)
 
 
-def test_encrypted_sums_take_single_uploads_from_the_server() -> None:
+def test_encrypted_sums_take_single_uploads_from_the_server():
     told = statement(Sharing(0.1), session=session("masks"))
     assert "no single upload" in told.who_sees["server"]
     assert "masks" in told.who_sees["server"]
     assert told.guarantee == "none"  # a sum without noise is still not differentially private
 
 
-def test_the_session_says_what_it_assumes_and_leaves_open() -> None:
+def test_the_session_says_what_it_assumes_and_leaves_open():
     under = session("masks")
     alone, told = statement(Sharing(0.1)), statement(Sharing(0.1), session=under)
     assert any("places are uploaded as they are" in line for line in alone.not_protected)
@@ -116,11 +115,11 @@ def test_the_session_says_what_it_assumes_and_leaves_open() -> None:
     assert statement(Sharing(0.1), session=under, source=seeded_bytes(1)).void  # its keys could be repeated
 
 
-def test_a_plain_session_is_no_protection_to_speak_of() -> None:
+def test_a_plain_session_is_no_protection_to_speak_of():
     with pytest.raises(InputError, match="under 'plain' the server reads every upload"):
         statement(SHARED, session=session("plain"))
 
 
-def test_repeatable_noise_voids_the_statement_and_no_noise_is_none() -> None:
+def test_repeatable_noise_voids_the_statement_and_no_noise_is_none():
     assert statement(Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0)), source=seeded_bytes(1)).void
     assert statement(Sharing(0.1), source=seeded_bytes(1)).randomness == "none"

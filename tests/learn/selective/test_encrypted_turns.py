@@ -1,8 +1,6 @@
 """The sum of what several share, under any scheme: the same parameters, nothing else shown, noise that adds up."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,22 +9,18 @@ from blindsight.crypto.wire import decode
 from blindsight.dp import Ledger
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
 from blindsight.learn.aggregation import SCHEMES, open_session
-from blindsight.learn.selective import EncryptedTurns, ParameterServer, Participant, Sharing
+from blindsight.learn.selective import EncryptedTurns, Sharing
 from blindsight.learn.selective.encrypted import TooFewError
 from blindsight.learn.selective.messages import Request, Total
 from blindsight.learn.selective.noise import ParticipantGaussian
-from blindsight.learn.selective.sparseupdate import SparseUpdate
-from blindsight.learn.session import Session
 from blindsight.rng import seeded_bytes
 
 NAMES = ("ann", "bob", "cem", "dia")
 SIZE, BITS = 78, 20
 HIDING = [scheme for scheme in SCHEMES if scheme != "plain"]
 
-Run = tuple[ParameterServer, list[Participant], EncryptedTurns]
 
-
-def opened(scheme: str, **options: Any) -> Session:
+def opened(scheme, **options):
     if scheme == "bfv":
         pytest.importorskip("tenseal")
     settings = {"users": NAMES, "dimension": SIZE, "fraction_bits": BITS, "key_bits": 1024, "insecure": True}
@@ -34,12 +28,10 @@ def opened(scheme: str, **options: Any) -> Session:
 
 
 @pytest.fixture
-def begin(
-    make_server: Callable[..., ParameterServer], make_terms: Callable[..., Any], join: Callable[..., Participant]
-) -> Callable[..., Run]:
+def begin(make_server, make_terms, join):
     """Return a function that begins a run of four participants under a scheme."""
 
-    def make(scheme: str = "masks", sharing: Sharing | None = None, *, together: int = 3, **options: Any) -> Run:
+    def make(scheme="masks", sharing=None, *, together=3, **options):
         terms = make_terms(participants=NAMES, together=together)
         server = make_server(terms=terms, **options.pop("server", {}))
         session = options.pop("session", None) or opened(scheme)
@@ -53,28 +45,28 @@ def begin(
 class Overheard:
     """Remembers what each participant contributed, as itself knows it."""
 
-    def __init__(self, participants: list[Participant]) -> None:
-        self.updates: dict[str, SparseUpdate] = {}
+    def __init__(self, participants):
+        self.updates = {}
         for participant in participants:
             setattr(participant, "contribute", self._listening(participant))  # noqa: B010
 
-    def _listening(self, participant: Participant) -> Callable[[int], SparseUpdate]:
+    def _listening(self, participant):
         contribute = participant.contribute
 
-        def listened(turn: int) -> SparseUpdate:
+        def listened(turn):
             self.updates[participant.name] = contribute(turn)
             return self.updates[participant.name]
 
         return listened
 
-    def sum(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def sum(self):
         """The oracle: the sum of what was shared, each rounded to the fixed point."""
         exact = [np.rint(update.dense().astype(np.float64) * 2**BITS) for update in self.updates.values()]
         return np.sum(exact, axis=0).astype(np.int64)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_scheme_gives_the_plain_sum_bit_for_bit(scheme: str, begin: Callable[..., Run]) -> None:
+def test_every_scheme_gives_the_plain_sum_bit_for_bit(scheme, begin):
     server, participants, turns = begin(scheme)
     for turn in (1, 2):
         before, counters = server.parameters, server.counters
@@ -87,7 +79,7 @@ def test_every_scheme_gives_the_plain_sum_bit_for_bit(scheme: str, begin: Callab
         assert (server.version, server.turn, result.contributors) == (turn, turn, NAMES)
 
 
-def test_all_schemes_lead_to_the_same_parameters(begin: Callable[..., Run]) -> None:
+def test_all_schemes_lead_to_the_same_parameters(begin):
     found = set()
     for scheme in ("plain", "masks", "block-dphe"):
         server, _, turns = begin(scheme)
@@ -98,8 +90,8 @@ def test_all_schemes_lead_to_the_same_parameters(begin: Callable[..., Run]) -> N
 
 
 @pytest.mark.parametrize("scheme", ["plain", "masks"])
-def test_nobody_but_its_owner_sees_an_upload(scheme: str, begin: Callable[..., Run]) -> None:
-    seen: list[bytes] = []
+def test_nobody_but_its_owner_sees_an_upload(scheme, begin):
+    seen = []
     session = opened(scheme, record=lambda party, message: seen.append(message))
     _, participants, turns = begin(session=session, server={"record": seen.append})
     del seen[:]
@@ -112,7 +104,7 @@ def test_nobody_but_its_owner_sees_an_upload(scheme: str, begin: Callable[..., R
         assert any(residues in blob for blob in seen) == (scheme == "plain")
 
 
-def test_rounding_and_range_of_the_sum_are_remembered(begin: Callable[..., Run]) -> None:
+def test_rounding_and_range_of_the_sum_are_remembered(begin):
     session = opened("plain", fraction_bits=6, slot_bits=8)  # at most 31 / 64, in steps of 1/64
     server, participants, turns = begin(session=session, batches=1, random_state=0)
     for participant in participants:
@@ -127,7 +119,7 @@ def test_rounding_and_range_of_the_sum_are_remembered(begin: Callable[..., Run])
     assert np.abs(server.parameters - start).max() == pytest.approx(4 * turns.limit)
 
 
-def test_places_that_were_withheld_are_remembered(begin: Callable[..., Run]) -> None:
+def test_places_that_were_withheld_are_remembered(begin):
     session = opened("dphe", minimum_per_position=3)
     server, participants, turns = begin(session=session, batches=1)
     start = server.parameters
@@ -143,7 +135,7 @@ def test_places_that_were_withheld_are_remembered(begin: Callable[..., Run]) -> 
 # --- too few ---
 
 
-def test_too_few_with_photos_do_not_train(begin: Callable[..., Run]) -> None:
+def test_too_few_with_photos_do_not_train(begin):
     server, participants, turns = begin(batches=0)
     for participant in participants[:2]:
         participant.gather(np.ones((4, 5, 5)), [0, 1, 2, 0])
@@ -153,11 +145,11 @@ def test_too_few_with_photos_do_not_train(begin: Callable[..., Run]) -> None:
     assert server.version == 0
 
 
-def shared(among: int = 4, **options: Any) -> Sharing:
+def shared(among=4, **options):
     return Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=1.0, among=among), **options)
 
 
-def test_shared_noise_needs_as_many_contributors(begin: Callable[..., Run]) -> None:
+def test_shared_noise_needs_as_many_contributors(begin):
     with pytest.raises(PrivacyError, match="noise shared among 4 protects only sums of as many"):
         begin(sharing=shared(), together=3)
     with pytest.raises(PrivacyError, match="by the terms sums of 4 uploads may be opened, in the session sums of 3"):
@@ -170,7 +162,7 @@ def test_shared_noise_needs_as_many_contributors(begin: Callable[..., Run]) -> N
     assert server.version == 0
 
 
-def test_if_too_few_contributions_arrive_nothing_is_opened(begin: Callable[..., Run]) -> None:
+def test_if_too_few_contributions_arrive_nothing_is_opened(begin):
     lost = {"ann"}
     sharing = shared(residual=True)
     session = opened(
@@ -192,9 +184,7 @@ def test_if_too_few_contributions_arrive_nothing_is_opened(begin: Callable[..., 
 @pytest.mark.parametrize(
     "others", [Sharing(1.0), shared(residual=True), replace(shared(), share=0.3, select="random")], ids=repr
 )
-def test_noise_is_shared_only_by_participants_who_share_alike(
-    begin: Callable[..., Run], join: Callable[..., Participant], others: Sharing
-) -> None:
+def test_noise_is_shared_only_by_participants_who_share_alike(begin, join, others):
     session = opened("masks", minimum=4, fraction_bits=22)
     server, participants, _ = begin(sharing=shared(), together=4, session=session)
     mixed = [*participants[:3], join(server, "dia", others)]
@@ -203,7 +193,7 @@ def test_noise_is_shared_only_by_participants_who_share_alike(
             EncryptedTurns(server, order, session)
 
 
-def test_if_budgets_run_out_on_the_way_too_few_are_left_and_nothing_is_opened(begin: Callable[..., Run]) -> None:
+def test_if_budgets_run_out_on_the_way_too_few_are_left_and_nothing_is_opened(begin):
     ledger = Ledger()
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
     for name, epsilon in zip(NAMES, (50.0, 1.0, 1.0, 50.0), strict=True):
@@ -215,23 +205,19 @@ def test_if_budgets_run_out_on_the_way_too_few_are_left_and_nothing_is_opened(be
     assert [participant.ready for participant in participants] == [True, False, False, True]
 
 
-def test_a_plain_session_opens_every_upload_so_noise_cannot_be_shared(begin: Callable[..., Run]) -> None:
+def test_a_plain_session_opens_every_upload_so_noise_cannot_be_shared(begin):
     with pytest.raises(PrivacyError, match="a plain session shows every upload"):
         begin(sharing=shared(), together=4, session=opened("plain", minimum=4))
 
 
 @pytest.mark.parametrize("options", [{"fraction_bits": 8}, {"fraction_bits": 30}])
-def test_a_session_that_would_round_or_cut_shared_noise_is_refused(
-    begin: Callable[..., Run], options: dict[str, Any]
-) -> None:
+def test_a_session_that_would_round_or_cut_shared_noise_is_refused(begin, options):
     with pytest.raises(InputError, match=r"multiples of .* up to .* exactly. Choose fraction_bits=\d+"):
         begin(sharing=shared(), together=4, session=opened("masks", minimum=4, **options))
 
 
 @pytest.mark.parametrize(("share", "select"), [(1.0, "largest"), (0.5, "random")])
-def test_shared_noise_of_all_but_one_adds_up_to_the_noise_accounted_for(
-    begin: Callable[..., Run], make_trainer: Callable[..., Any], share: float, select: Any
-) -> None:
+def test_shared_noise_of_all_but_one_adds_up_to_the_noise_accounted_for(begin, make_trainer, share, select):
     noise = ParticipantGaussian(clip=1.0, noise_multiplier=0.01, among=4)
     server, participants, turns = begin(
         sharing=Sharing(share, select=select, noise=noise),
@@ -258,9 +244,7 @@ def test_shared_noise_of_all_but_one_adds_up_to_the_noise_accounted_for(
 # --- failures ---
 
 
-def test_a_spent_participant_is_left_out_and_the_others_go_on(
-    begin: Callable[..., Run], join: Callable[..., Participant]
-) -> None:
+def test_a_spent_participant_is_left_out_and_the_others_go_on(begin, join):
     ledger = Ledger()
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
     for name, epsilon in zip(NAMES, (1.0, 50.0, 50.0, 50.0), strict=True):
@@ -273,10 +257,8 @@ def test_a_spent_participant_is_left_out_and_the_others_go_on(
     assert server.version == 2
 
 
-def test_a_sum_that_could_not_be_stored_is_withdrawn(
-    begin: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(total: bytes) -> None:
+def test_a_sum_that_could_not_be_stored_is_withdrawn(begin, monkeypatch):
+    def full(total):
         raise StorageError("the disk is full.")
 
     server, participants, turns = begin(batches=2)
@@ -289,9 +271,7 @@ def test_a_sum_that_could_not_be_stored_is_withdrawn(
     assert server.version == 1
 
 
-def test_sessions_and_participants_of_other_runs_are_refused(
-    begin: Callable[..., Run], make_server: Callable[..., Any], make_terms: Callable[..., Any]
-) -> None:
+def test_sessions_and_participants_of_other_runs_are_refused(begin, make_server, make_terms):
     server, participants, _ = begin()
     for wrong in (opened("plain", dimension=SIZE + 1), opened("plain", users=("eve", *NAMES[1:]))):
         with pytest.raises(InputError, match="vectors of the run's dimension, for all its participants"):

@@ -1,9 +1,7 @@
 """The server adds what it accepts, exactly once, and refuses everything else with a sentence and without a trace."""
 
 import struct
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,27 +10,25 @@ from hypothesis import strategies as st
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError
-from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing
+from blindsight.learn.selective import ParameterServer, SelectiveTerms, Sharing
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Total, Upload
 from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate
 
-Make = Callable[..., ParameterServer]
-Join = Callable[..., Participant]
 SIZE = 78
 
 
-def body(places: list[int], values: list[float], dimension: int = SIZE) -> bytes:
+def body(places, values, dimension=SIZE):
     update = SparseUpdate(dimension, np.array(places, dtype=np.int64), np.array(values, dtype=np.float32))
     return encode_sparse(update)
 
 
-def upload(server: ParameterServer, **changes: Any) -> Upload:
-    fields: dict[str, Any] = {"participant": "ann", "sequence": 1, "base": 0, "body": body([3, 5], [0.5, -2.0])}
+def upload(server, **changes):
+    fields = {"participant": "ann", "sequence": 1, "base": 0, "body": body([3, 5], [0.5, -2.0])}
     return Upload(server.terms.digest, **(fields | changes))
 
 
-def test_uploads_are_added_and_counted(make_server: Make) -> None:
+def test_uploads_are_added_and_counted(make_server):
     server = make_server()
     before = server.parameters
     first, second = upload(server), upload(server, participant="bob", body=body([5, 77], [1.0, 1.0]))
@@ -49,13 +45,13 @@ def test_uploads_are_added_and_counted(make_server: Make) -> None:
     assert server.version == 3
 
 
-def answered(server: ParameterServer, version: int) -> SparseUpdate:
+def answered(server, version):
     answer = decode(server.answer(encode(Request(server.terms.digest, "cem", version))), Answer)
     assert answer.version == server.version
     return decode_sparse(answer.body, SIZE, max_values=SIZE)
 
 
-def test_the_most_updated_parameters_are_handed_out(make_server: Make, make_terms: Callable[..., Any]) -> None:
+def test_the_most_updated_parameters_are_handed_out(make_server, make_terms):
     server = make_server(terms=make_terms(download=5 / SIZE))
     assert answered(server, -1).indices.tolist() == list(range(SIZE))  # at first, all
     server.receive(encode(upload(server, body=body([3, 40, 60, 70], [1.0] * 4))))
@@ -66,9 +62,7 @@ def test_the_most_updated_parameters_are_handed_out(make_server: Make, make_term
 
 
 @pytest.mark.parametrize("download", [1e-9, 0.1, 0.5, 0.99, 1.0])
-def test_exactly_the_asked_fraction_is_handed_out(
-    make_server: Make, make_terms: Callable[..., Any], download: float
-) -> None:
+def test_exactly_the_asked_fraction_is_handed_out(make_server, make_terms, download):
     server = make_server(terms=make_terms(download=download))
     server.receive(encode(upload(server)))
     news = answered(server, 0)
@@ -78,7 +72,7 @@ def test_exactly_the_asked_fraction_is_handed_out(
     assert not others.size or kept.min() >= others.max()
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
+REFUSED = {
     "another run": ({"terms": bytes(32)}, "stranger", "another run, or to a network of another shape"),
     "a stranger": ({"participant": "eve"}, "stranger", "'eve' does not take part"),
     "a gap": ({"sequence": 3}, "damaged", "upload 2 of 'ann' is due; got 3"),
@@ -96,7 +90,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.fixture
-def begun(make_server: Make, make_terms: Callable[..., SelectiveTerms]) -> ParameterServer:
+def begun(make_server, make_terms):
     """A server that has added one upload each of ann and bob, and is strict."""
     server = make_server(terms=make_terms(max_values=2, max_staleness=1))
     server.receive(encode(upload(server, body=body([1], [2e38]))))
@@ -104,12 +98,12 @@ def begun(make_server: Make, make_terms: Callable[..., SelectiveTerms]) -> Param
     return server
 
 
-def state(server: ParameterServer) -> tuple[bytes, bytes, int]:
+def state(server):
     return server.parameters.tobytes(), server.counters.tobytes(), server.version
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_may_not_be_added_is_refused_counted_and_changes_nothing(begun: ParameterServer, case: str) -> None:
+def test_what_may_not_be_added_is_refused_counted_and_changes_nothing(begun, case):
     changes, reason, sentence = REFUSED[case]
     before = state(begun)
     fitting = upload(begun, sequence=2, base=2)
@@ -121,7 +115,7 @@ def test_what_may_not_be_added_is_refused_counted_and_changes_nothing(begun: Par
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_refused(begun: ParameterServer, poison: float) -> None:
+def test_numbers_that_are_not_finite_are_refused(begun, poison):
     good = upload(begun, sequence=2, base=2, body=body([3, 5], [0.5, -2.0]))
     bad = replace(good, body=good.body.replace(struct.pack("<f", -2.0), struct.pack("<f", poison)))
     before = state(begun)
@@ -131,7 +125,7 @@ def test_numbers_that_are_not_finite_are_refused(begun: ParameterServer, poison:
     assert state(begun) == before
 
 
-def test_the_very_same_upload_counts_once_and_its_receipt_is_repeated(begun: ParameterServer) -> None:
+def test_the_very_same_upload_counts_once_and_its_receipt_is_repeated(begun):
     blob = encode(upload(begun, sequence=2, base=2))
     receipt = begun.receive(blob)
     begun.receive(encode(replace(upload(begun, sequence=1, base=3), participant="cem")))
@@ -153,7 +147,7 @@ damages = st.one_of(
 )
 
 
-def damaged(blob: bytes, damage: tuple[str, int, int]) -> bytes:
+def damaged(blob, damage):
     kind, where, what = damage
     if kind == "cut":
         return blob[: where % len(blob)]
@@ -165,7 +159,7 @@ def damaged(blob: bytes, damage: tuple[str, int, int]) -> bytes:
 
 @given(damage=damages)
 @example(damage=("cut", 0, 0))
-def test_damaged_bytes_change_nothing(damage: tuple[str, int, int]) -> None:
+def test_damaged_bytes_change_nothing(damage):
     terms = SelectiveTerms(run="test", participants=("ann",), layout="none", dimension=SIZE, max_values=2)
     server = ParameterServer(terms, np.zeros(SIZE, dtype=np.float32))
     before = state(server)
@@ -179,7 +173,7 @@ def test_damaged_bytes_change_nothing(damage: tuple[str, int, int]) -> None:
 
 
 @given(forged=st.binary(max_size=40), spot=st.integers(0, 20))
-def test_bytes_with_a_valid_checksum_are_an_update_or_change_nothing(forged: bytes, spot: int) -> None:
+def test_bytes_with_a_valid_checksum_are_an_update_or_change_nothing(forged, spot):
     terms = SelectiveTerms(run="test", participants=("ann",), layout="none", dimension=SIZE, max_values=2)
     server = ParameterServer(terms, np.zeros(SIZE, dtype=np.float32))
     before = state(server)
@@ -196,7 +190,7 @@ def test_bytes_with_a_valid_checksum_are_an_update_or_change_nothing(forged: byt
 
 
 @given(blob=st.binary(max_size=200))
-def test_garbage_changes_nothing(blob: bytes) -> None:
+def test_garbage_changes_nothing(blob):
     terms = SelectiveTerms(run="test", participants=("ann",), layout="none", dimension=SIZE)
     server = ParameterServer(terms, np.zeros(SIZE, dtype=np.float32))
     for door in (server.receive, server.receive_total, server.answer):
@@ -215,19 +209,19 @@ def test_garbage_changes_nothing(blob: bytes) -> None:
         ({"version": -2}, "no version -2"),
     ],
 )
-def test_wrong_requests_are_refused(begun: ParameterServer, request_: dict[str, Any], sentence: str) -> None:
-    fields: dict[str, Any] = {"terms": begun.terms.digest, "participant": "ann", "version": 0}
+def test_wrong_requests_are_refused(begun, request_, sentence):
+    fields = {"terms": begun.terms.digest, "participant": "ann", "version": 0}
     with pytest.raises(MessageError, match=sentence):
         begun.answer(encode(Request(**(fields | request_))))
     assert begun.refusals.total() == 1
 
 
-def total(server: ParameterServer, **changes: Any) -> bytes:
-    fields: dict[str, Any] = {"turn": 1, "participants": ("ann", "bob"), "body": body([1], [1.0])}
+def total(server, **changes):
+    fields = {"turn": 1, "participants": ("ann", "bob"), "body": body([1], [1.0])}
     return encode(Total(server.terms.digest, **(fields | changes)))
 
 
-def test_where_sums_are_agreed_on_nothing_else_is_opened(make_server: Make, make_terms: Callable[..., Any]) -> None:
+def test_where_sums_are_agreed_on_nothing_else_is_opened(make_server, make_terms):
     server = make_server(terms=make_terms(together=2))
     with pytest.raises(MessageError, match="only sums of at least 2 uploads are opened"):
         server.receive(encode(upload(server)))
@@ -243,7 +237,7 @@ def test_where_sums_are_agreed_on_nothing_else_is_opened(make_server: Make, make
     assert (server.version, server.turn, server.counters.sum()) == (1, 1, 1)
 
 
-def test_doors_are_not_mixed_up(make_server: Make) -> None:
+def test_doors_are_not_mixed_up(make_server):
     server = make_server()
     with pytest.raises(MessageError, match=r"expected a message selective/upload"):
         server.receive(total(server))
@@ -251,8 +245,8 @@ def test_doors_are_not_mixed_up(make_server: Make) -> None:
         server.receive_total(encode(upload(server)))
 
 
-def test_what_the_server_sees_can_be_recorded(make_server: Make, join: Join) -> None:
-    seen: list[bytes] = []
+def test_what_the_server_sees_can_be_recorded(make_server, join):
+    seen = []
     server = make_server(record=seen.append)
     ann = join(server, sharing=Sharing(0.1))
     sent = ann.train()
@@ -279,25 +273,23 @@ def test_what_the_server_sees_can_be_recorded(make_server: Make, join: Join) -> 
         ({"together": 4}, "together must be in 1 ... 3"),
     ],
 )
-def test_terms_on_which_nobody_could_learn_are_refused(
-    make_terms: Callable[..., SelectiveTerms], changes: dict[str, Any], sentence: str
-) -> None:
+def test_terms_on_which_nobody_could_learn_are_refused(make_terms, changes, sentence):
     with pytest.raises(InputError, match=sentence):
         make_terms(**changes)
 
 
-def test_a_model_too_large_for_a_message_is_refused() -> None:
+def test_a_model_too_large_for_a_message_is_refused():
     with pytest.raises(InputError, match="1 to 53686272 parameters; got 138357544"):
         SelectiveTerms(run="vgg", participants=("ann",), layout="", dimension=138_357_544)
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_values": 5, "max_staleness": 0, "download": 0.25, "together": 3}])
-def test_terms_survive_the_wire(make_terms: Callable[..., SelectiveTerms], changes: dict[str, Any]) -> None:
+def test_terms_survive_the_wire(make_terms, changes):
     terms = make_terms(**changes)
     assert SelectiveTerms.from_bytes(terms.to_bytes()) == terms
 
 
 @pytest.mark.parametrize("initial", [np.zeros(3, np.float32), np.zeros(SIZE), np.full(SIZE, np.nan, np.float32)])
-def test_wrong_initial_parameters_are_refused(make_terms: Callable[..., SelectiveTerms], initial: Any) -> None:
+def test_wrong_initial_parameters_are_refused(make_terms, initial):
     with pytest.raises(InputError, match="a row of 78 finite float32"):
         ParameterServer(make_terms(), initial)

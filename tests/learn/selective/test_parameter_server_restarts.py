@@ -6,10 +6,8 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +25,8 @@ TERMS = SelectiveTerms(run="test", participants=("ann", "bob"), layout="none", d
 INITIAL = np.random.default_rng(0).normal(size=SIZE).astype(np.float32)
 OFTEN = 700  # bytes: a snapshot after every second or third upload
 
-State = tuple[int, bytes, bytes]
 
-
-def uploads(count: int) -> list[bytes]:
+def uploads(count):
     """Uploads of two participants in turn, with a few random values each."""
     rng = np.random.default_rng(5)
     made = []
@@ -42,17 +38,17 @@ def uploads(count: int) -> list[bytes]:
     return made
 
 
-def state(server: ParameterServer) -> State:
+def state(server):
     return server.version, server.parameters.tobytes(), server.counters.tobytes()
 
 
 @pytest.fixture(scope="module")
-def sent() -> list[bytes]:
+def sent():
     return uploads(8)
 
 
 @pytest.fixture(scope="module")
-def expected(sent: list[bytes]) -> list[State]:
+def expected(sent):
     """The state before the first upload and after each, of a server that nothing happens to."""
     server = ParameterServer(TERMS, INITIAL)
     states = [state(server)]
@@ -62,19 +58,19 @@ def expected(sent: list[bytes]) -> list[State]:
     return states
 
 
-def begun(folder: Path, upload: list[bytes], **options: Any) -> ParameterServer:
+def begun(folder, upload, **options):
     server = ParameterServer(TERMS, INITIAL, folder=folder, **options)
     for blob in upload:
         server.receive(blob)
     return server
 
 
-def resumed(folder: Path, **options: Any) -> tuple[State, ParameterServer]:
+def resumed(folder, **options):
     server = ParameterServer.resume(folder, **options)
     return state(server), server
 
 
-def finish(server: ParameterServer, sent: list[bytes]) -> None:
+def finish(server, sent):
     """Send everything anew; what was added already is refused, or told again to be, and not added twice."""
     for number, upload in enumerate(sent, start=1):
         version = server.version
@@ -90,9 +86,7 @@ def finish(server: ParameterServer, sent: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("journal_bytes", [None, OFTEN, 1])
-def test_a_server_resumes_between_any_two_uploads(
-    tmp_path: Path, sent: list[bytes], expected: list[State], journal_bytes: int | None
-) -> None:
+def test_a_server_resumes_between_any_two_uploads(tmp_path, sent, expected, journal_bytes):
     begun(tmp_path / "it", [], journal_bytes=journal_bytes).close()
     for number, upload in enumerate(sent):
         found, server = resumed(tmp_path / "it", journal_bytes=journal_bytes)
@@ -108,18 +102,18 @@ def test_a_server_resumes_between_any_two_uploads(
 class Camera:
     """Copies the folder before and after everything done to a file in it: each copy is a moment to be killed at."""
 
-    def __init__(self, folder: Path, album: Path) -> None:
+    def __init__(self, folder, album):
         self.folder, self.album = folder, album
         self.acknowledged = 0
-        self.moments: list[tuple[int, Path]] = []
+        self.moments = []
 
-    def shoot(self) -> None:
+    def shoot(self):
         copy = self.album / str(len(self.moments))
         shutil.copytree(self.folder, copy)
         self.moments.append((self.acknowledged, copy))
 
-    def watching(self, act: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*arguments: Any, **options: Any) -> Any:
+    def watching(self, act):
+        def watched(*arguments, **options):
             self.shoot()
             try:
                 return act(*arguments, **options)
@@ -129,9 +123,7 @@ class Camera:
         return watched
 
 
-def test_a_kill_at_any_moment_loses_and_doubles_nothing(
-    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_moment_loses_and_doubles_nothing(tmp_path, sent, expected, monkeypatch):
     camera = Camera(tmp_path / "server", tmp_path / "album")
     server = begun(camera.folder, [], journal_bytes=OFTEN)
     with monkeypatch.context() as patch:
@@ -151,9 +143,7 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(
         assert resumed(folder)[0] == expected[-1]
 
 
-def test_a_kill_while_the_server_is_made_leaves_none_or_a_whole_one(
-    tmp_path: Path, expected: list[State], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_while_the_server_is_made_leaves_none_or_a_whole_one(tmp_path, expected, monkeypatch):
     camera = Camera(tmp_path / "server", tmp_path / "album")
     with monkeypatch.context() as patch:
         for module, name in ((os, "write"), (os, "fsync"), (Path, "replace")):
@@ -172,7 +162,7 @@ def test_a_kill_while_the_server_is_made_leaves_none_or_a_whole_one(
     assert set(made) == {False, True}
 
 
-def test_the_journal_may_end_at_any_byte(tmp_path: Path, sent: list[bytes], expected: list[State]) -> None:
+def test_the_journal_may_end_at_any_byte(tmp_path, sent, expected):
     begun(tmp_path / "it", sent[:3]).close()
     journal = tmp_path / "it" / "journal"
     whole = journal.read_bytes()
@@ -189,7 +179,7 @@ def test_the_journal_may_end_at_any_byte(tmp_path: Path, sent: list[bytes], expe
 class Child:
     """A server in another process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("killed_server.py")), str(folder), str(OFTEN)],
             stdin=subprocess.PIPE,
@@ -200,12 +190,12 @@ class Child:
         assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
 
-    def send(self, sent: list[bytes]) -> None:
+    def send(self, sent):
         """Send all at once, not waiting for answers."""
         self.stdin.write(b"".join(struct.pack(">Q", len(upload)) + upload for upload in sent))
         self.stdin.flush()
 
-    def killed_after(self, answers: int) -> list[str]:
+    def killed_after(self, answers):
         """Kill it, in the middle of whatever it does, when so many answers have come; return all that it gave."""
         lines = [self.stdout.readline() for _ in range(answers)]
         self.process.kill()  # SIGKILL
@@ -216,7 +206,7 @@ class Child:
         return [line.decode().strip() for line in lines if line.endswith(b"\n")]
 
 
-def kill_and_resume(folder: Path, kills: int, seed: int) -> None:
+def kill_and_resume(folder, kills, seed):
     rng = np.random.default_rng(seed)
     sent = uploads(20 * kills)
     plain = ParameterServer(TERMS, INITIAL)
@@ -237,22 +227,22 @@ def kill_and_resume(folder: Path, kills: int, seed: int) -> None:
         server.close()
 
 
-def test_a_killed_server_resumes(tmp_path: Path) -> None:
+def test_a_killed_server_resumes(tmp_path):
     kill_and_resume(tmp_path / "server", kills=2, seed=1)
 
 
 @pytest.mark.slow
-def test_a_server_killed_many_times_resumes(tmp_path: Path) -> None:
+def test_a_server_killed_many_times_resumes(tmp_path):
     kill_and_resume(tmp_path / "server", kills=12, seed=2)
 
 
 @contextmanager
-def full_disk(monkeypatch: pytest.MonkeyPatch, *, after: int = 0) -> Iterator[None]:
+def full_disk(monkeypatch, *, after=0):
     """Let nothing be written through to the disk, after so many times that it works."""
     calls = 0
     works = os.fsync
 
-    def fail(descriptor: int) -> None:
+    def fail(descriptor):
         nonlocal calls
         calls += 1
         if calls > after:
@@ -264,9 +254,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, *, after: int = 0) -> Iterator[No
         yield
 
 
-def test_on_a_full_disk_nothing_is_acknowledged(
-    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_full_disk_nothing_is_acknowledged(tmp_path, sent, expected, monkeypatch):
     server = begun(tmp_path / "it", sent[:2])
     with full_disk(monkeypatch), pytest.raises(StorageError, match=r"cannot append to .*journal: the disk is full"):
         server.receive(sent[2])
@@ -276,9 +264,7 @@ def test_on_a_full_disk_nothing_is_acknowledged(
     assert resumed(tmp_path / "it")[0] == expected[3]
 
 
-def test_a_disk_too_full_for_a_snapshot_loses_nothing(
-    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_too_full_for_a_snapshot_loses_nothing(tmp_path, sent, expected, monkeypatch):
     server = begun(tmp_path / "it", sent[:2], journal_bytes=1)
     for upload in sent[2:4]:
         with full_disk(monkeypatch, after=1):
@@ -289,15 +275,13 @@ def test_a_disk_too_full_for_a_snapshot_loses_nothing(
     assert found == state(server) == expected[5]
 
 
-def test_no_room_for_a_new_server_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_a_new_server_says_so(tmp_path, monkeypatch):
     with full_disk(monkeypatch), pytest.raises(StorageError, match="the disk is full"):
         begun(tmp_path / "it", [])
 
 
-def test_an_interrupted_write_stops_the_server_and_not_the_run(
-    tmp_path: Path, sent: list[bytes], expected: list[State], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(descriptor: int) -> None:
+def test_an_interrupted_write_stops_the_server_and_not_the_run(tmp_path, sent, expected, monkeypatch):
+    def interrupted(descriptor):
         raise KeyboardInterrupt
 
     server = begun(tmp_path / "it", sent[:2])
@@ -315,7 +299,7 @@ def test_an_interrupted_write_stops_the_server_and_not_the_run(
     assert state(again) == expected[-1]
 
 
-def test_one_server_at_a_time_works_in_a_folder(tmp_path: Path, sent: list[bytes], expected: list[State]) -> None:
+def test_one_server_at_a_time_works_in_a_folder(tmp_path, sent, expected):
     server = begun(tmp_path / "it", sent[:1])
     with pytest.raises(StorageError, match="another server works in"):
         ParameterServer.resume(tmp_path / "it")
@@ -332,7 +316,7 @@ def test_one_server_at_a_time_works_in_a_folder(tmp_path: Path, sent: list[bytes
     assert resumed(tmp_path / "it")[0] == expected[2]
 
 
-def test_sums_survive_too(tmp_path: Path) -> None:
+def test_sums_survive_too(tmp_path):
     terms = SelectiveTerms(run="sums", participants=("ann", "bob"), layout="", dimension=SIZE, together=2, max_values=1)
     server = ParameterServer(terms, INITIAL, folder=tmp_path / "it")
     everything = encode_sparse(SparseUpdate(SIZE, np.arange(SIZE), np.ones(SIZE, dtype=np.float32)))
@@ -344,7 +328,7 @@ def test_sums_survive_too(tmp_path: Path) -> None:
     assert again.turn == 2
 
 
-def test_only_the_owner_may_read_the_folder(tmp_path: Path, sent: list[bytes]) -> None:
+def test_only_the_owner_may_read_the_folder(tmp_path, sent):
     begun(tmp_path / "it", sent[:3], journal_bytes=OFTEN).close()
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "it").iterdir()} == {0o600}
     assert (tmp_path / "it").stat().st_mode & 0o777 == 0o700
@@ -354,7 +338,7 @@ def test_only_the_owner_may_read_the_folder(tmp_path: Path, sent: list[bytes]) -
 
 
 @pytest.mark.parametrize("name", ["snapshot.npz", "journal"])
-def test_altered_files_are_refused_and_left_alone(tmp_path: Path, sent: list[bytes], name: str) -> None:
+def test_altered_files_are_refused_and_left_alone(tmp_path, sent, name):
     begun(tmp_path / "it", sent[:3]).close()
     path = tmp_path / "it" / name
     whole = path.read_bytes()
@@ -368,7 +352,7 @@ def test_altered_files_are_refused_and_left_alone(tmp_path: Path, sent: list[byt
     assert resumed(tmp_path / "it")[1].version == 3
 
 
-def test_files_of_different_servers_are_not_mixed(tmp_path: Path, sent: list[bytes]) -> None:
+def test_files_of_different_servers_are_not_mixed(tmp_path, sent):
     begun(tmp_path / "one", sent[:3], journal_bytes=1).close()
     begun(tmp_path / "two", sent[:1]).close()
     shutil.copy(tmp_path / "one" / "journal", tmp_path / "two" / "journal")
@@ -381,7 +365,7 @@ def test_files_of_different_servers_are_not_mixed(tmp_path: Path, sent: list[byt
         ParameterServer.resume(tmp_path / "none")
 
 
-def test_receiving_writes_no_more_than_the_upload(tmp_path: Path, sent: list[bytes]) -> None:
+def test_receiving_writes_no_more_than_the_upload(tmp_path, sent):
     server = begun(tmp_path / "it", [])
     files = {path: path.read_bytes() for path in (tmp_path / "it").iterdir()}
     server.receive(sent[0])

@@ -1,17 +1,13 @@
 """A participant shares what it says and no more, forgets nothing on the way, and stops when its budget is spent."""
 
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.dp import Ledger
@@ -23,33 +19,28 @@ from blindsight.errors import (
     StorageError,
     UnknownNameError,
 )
-from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing
+from blindsight.learn.selective import Participant, Sharing
 from blindsight.learn.selective.change import change_between
 from blindsight.learn.selective.messages import Answer, Receipt, Upload
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.sparsecodec import decode_sparse
-from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 from blindsight.rng import seeded_bytes
 
-Make = Callable[..., ParameterServer]
-Join = Callable[..., Participant]
 SIZE = 78
 
 
-def sent(upload: bytes) -> SparseUpdate:
+def sent(upload):
     return decode_sparse(decode(upload, Upload).body, SIZE, max_values=SIZE)
 
 
-def download(participant: Participant, server: ParameterServer) -> None:
+def download(participant, server):
     participant.take(server.answer(participant.request()))
 
 
 # --- as plain training ---
 
 
-def test_sharing_everything_is_plain_training_bit_for_bit(
-    make_server: Make, join: Join, make_trainer: Callable[..., Any], make_photos: Callable[..., Any]
-) -> None:
+def test_sharing_everything_is_plain_training_bit_for_bit(make_server, join, make_trainer, make_photos):
     server = make_server()
     ann = join(server, sharing=Sharing(1.0), batches=50, random_state=3)
     rng, trainer = np.random.default_rng(3), make_trainer()
@@ -69,13 +60,13 @@ finite = st.floats(-(2.0**60), 2.0**60, width=32)
 
 
 @given(arrays(np.float32, 20, elements=finite), arrays(np.float32, 20, elements=finite))
-def test_a_step_of_descent_is_always_met(before: Vector, step: Vector) -> None:
+def test_a_step_of_descent_is_always_met(before, step):
     after = before - step
     assert (before + change_between(before, after)).tobytes() == after.tobytes()
 
 
 @given(arrays(np.float32, 50, elements=st.floats(-2, 2, width=32)), st.integers(0, 2**32))
-def test_any_result_is_met_where_a_number_leads_there(before: Vector, seed: int) -> None:
+def test_any_result_is_met_where_a_number_leads_there(before, seed):
     after = np.random.default_rng(seed).choice([0.5, 1.0, 2.0, 0.1, -0.7], 50).astype(np.float32)
     change = change_between(before, after)
     missed = np.flatnonzero(before + change != after)
@@ -86,7 +77,7 @@ def test_any_result_is_met_where_a_number_leads_there(before: Vector, seed: int)
             assert (before[missed] + near != after[missed]).all()
 
 
-def test_where_the_rounded_difference_misses_its_neighbour_is_taken() -> None:
+def test_where_the_rounded_difference_misses_its_neighbour_is_taken():
     before, after = np.float32([-0.5 - 2.0**-24]), np.float32([1.0])
     assert before + (after - before) != after
     assert before + change_between(before, after) == after
@@ -96,7 +87,7 @@ def test_where_the_rounded_difference_misses_its_neighbour_is_taken() -> None:
 
 
 @pytest.mark.parametrize(("share", "count"), [(1.0, 78), (0.1, 7), (0.01, 1)])
-def test_as_many_values_are_uploaded_as_asked_for(make_server: Make, join: Join, share: float, count: int) -> None:
+def test_as_many_values_are_uploaded_as_asked_for(make_server, join, share, count):
     ann = join(make_server(), sharing=Sharing(share))
     before = ann.parameters
     update = sent(ann.train())
@@ -105,7 +96,7 @@ def test_as_many_values_are_uploaded_as_asked_for(make_server: Make, join: Join,
     assert np.abs(update.values).min() >= np.delete(change, update.indices).max(initial=0) - 1e-7
 
 
-def test_a_bound_is_kept_and_half_is_half(make_server: Make, join: Join) -> None:
+def test_a_bound_is_kept_and_half_is_half(make_server, join):
     server = make_server()
     whole = join(server, sharing=Sharing(1.0, bound=0.01)).train()
     half = join(server, "bob", Sharing(1.0, bound=0.01, half=True)).train()
@@ -114,7 +105,7 @@ def test_a_bound_is_kept_and_half_is_half(make_server: Make, join: Join) -> None
     server.receive(half)
 
 
-def test_downloads_overwrite_and_the_rest_stays(make_server: Make, make_terms: Callable[..., Any], join: Join) -> None:
+def test_downloads_overwrite_and_the_rest_stays(make_server, make_terms, join):
     server = make_server(terms=make_terms(download=0.1))
     ann, bob = join(server, sharing=Sharing(0.1)), join(server, "bob", Sharing(0.1))
     server.receive(bob.train())
@@ -129,7 +120,7 @@ def test_downloads_overwrite_and_the_rest_stays(make_server: Make, make_terms: C
     assert updated.sum() > 7  # so that there was something not to be downloaded
 
 
-def test_it_trains_when_enough_has_gathered(make_server: Make, join: Join, make_photos: Callable[..., Any]) -> None:
+def test_it_trains_when_enough_has_gathered(make_server, join, make_photos):
     server = make_server()
     ann = join(server, batches=0)
     inputs, labels = make_photos(9, 1)
@@ -146,11 +137,11 @@ def test_it_trains_when_enough_has_gathered(make_server: Make, join: Join, make_
     assert not ann.ready
 
 
-def test_each_photo_is_used_once_in_order(make_server: Make, join: Join, make_trainer: Callable[..., Any]) -> None:
+def test_each_photo_is_used_once_in_order(make_server, join, make_trainer):
     trainer, seen = make_trainer(), []
     train = trainer.train
 
-    def watch(parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
+    def watch(parameters, inputs, labels, seed):
         seen.append((inputs, labels))
         return train(parameters, inputs, labels, seed)
 
@@ -170,7 +161,7 @@ def test_each_photo_is_used_once_in_order(make_server: Make, join: Join, make_tr
 # --- residuals ---
 
 
-def test_with_residuals_all_is_sent_in_the_end(make_server: Make, join: Join) -> None:
+def test_with_residuals_all_is_sent_in_the_end(make_server, join):
     server = make_server()
     ann = join(server, sharing=Sharing(0.1, bound=0.01, half=True, residual=True), batches=30)
     start, total = server.parameters, np.zeros(SIZE)
@@ -186,7 +177,7 @@ def test_with_residuals_all_is_sent_in_the_end(make_server: Make, join: Join) ->
     assert np.abs(held).max() > 0.01  # the bound mattered
 
 
-def test_without_residuals_what_was_not_sent_is_not_sent_later(make_server: Make, join: Join) -> None:
+def test_without_residuals_what_was_not_sent_is_not_sent_later(make_server, join):
     server = make_server()
     ann = join(server, sharing=Sharing(0.1), batches=2)
     ann.settle(server.receive(ann.train()))
@@ -197,7 +188,7 @@ def test_without_residuals_what_was_not_sent_is_not_sent_later(make_server: Make
 
 
 @pytest.mark.parametrize("residual", [False, True])
-def test_a_refused_upload_is_sent_later_if_there_is_a_memory(make_server: Make, join: Join, residual: bool) -> None:
+def test_a_refused_upload_is_sent_later_if_there_is_a_memory(make_server, join, residual):
     server = make_server()
     ann = join(server, sharing=Sharing(1.0, residual=residual), batches=2)
     first, second = ann.parameters, None
@@ -211,7 +202,7 @@ def test_a_refused_upload_is_sent_later_if_there_is_a_memory(make_server: Make, 
     ann.settle(server.receive(ann.resend()))
 
 
-def test_noise_is_not_taken_back(make_server: Make, join: Join) -> None:
+def test_noise_is_not_taken_back(make_server, join):
     server = make_server()
     noise = ParticipantGaussian(clip=100.0, noise_multiplier=1.0)
     ann = join(server, sharing=Sharing(1.0, noise=noise, residual=True), source=seeded_bytes(1))
@@ -226,7 +217,7 @@ def test_noise_is_not_taken_back(make_server: Make, join: Join) -> None:
 # --- uploads under way ---
 
 
-def test_a_lost_receipt_is_made_up_for_by_the_next_download(make_server: Make, join: Join) -> None:
+def test_a_lost_receipt_is_made_up_for_by_the_next_download(make_server, join):
     server = make_server()
     ann = join(server, sharing=Sharing(0.1, residual=True), batches=2)
     server.receive(ann.train())
@@ -241,7 +232,7 @@ def test_a_lost_receipt_is_made_up_for_by_the_next_download(make_server: Make, j
     assert server.version == 2
 
 
-def test_a_lost_receipt_is_had_by_sending_again(make_server: Make, join: Join) -> None:
+def test_a_lost_receipt_is_had_by_sending_again(make_server, join):
     server = make_server()
     ann, told = (join(server, name, Sharing(0.1, residual=True), random_state=0, batches=0) for name in ("ann", "bob"))
     for one in (ann, told):
@@ -253,7 +244,7 @@ def test_a_lost_receipt_is_had_by_sending_again(make_server: Make, join: Join) -
     np.testing.assert_array_equal(ann._state.residual, told._state.residual)  # nothing is sent twice
 
 
-def test_a_lost_upload_stays_under_way_and_can_be_sent_again(make_server: Make, join: Join) -> None:
+def test_a_lost_upload_stays_under_way_and_can_be_sent_again(make_server, join):
     server = make_server()
     ann = join(server, sharing=Sharing(1.0))
     lost = ann.train()
@@ -264,7 +255,7 @@ def test_a_lost_upload_stays_under_way_and_can_be_sent_again(make_server: Make, 
     np.testing.assert_array_equal(server.parameters, own)
 
 
-def test_of_a_withdrawn_upload_and_its_successor_only_one_is_added(make_server: Make, join: Join) -> None:
+def test_of_a_withdrawn_upload_and_its_successor_only_one_is_added(make_server, join):
     server = make_server()
     ann = join(server, sharing=Sharing(1.0, residual=True), batches=3)
     delayed = ann.train()
@@ -282,7 +273,7 @@ def test_of_a_withdrawn_upload_and_its_successor_only_one_is_added(make_server: 
     assert server.version == 2
 
 
-def test_a_restarted_participant_goes_on_with_its_numbers(make_server: Make, join: Join) -> None:
+def test_a_restarted_participant_goes_on_with_its_numbers(make_server, join):
     server = make_server()
     for version in (1, 2, 3):
         ann = join(server)
@@ -290,7 +281,7 @@ def test_a_restarted_participant_goes_on_with_its_numbers(make_server: Make, joi
         assert server.version == version
 
 
-def test_strange_messages_change_nothing(make_server: Make, join: Join, make_terms: Callable[..., Any]) -> None:
+def test_strange_messages_change_nothing(make_server, join, make_terms):
     server, other = make_server(), make_server(terms=make_terms(run="other"))
     ann, bob = join(server), join(server, "bob")
     answer = decode(server.answer(ann.request()), Answer)
@@ -320,7 +311,7 @@ def test_strange_messages_change_nothing(make_server: Make, join: Join, make_ter
     ann.settle(server.receive(ann.resend()))
 
 
-def test_the_first_answer_must_be_whole(make_server: Make, join: Join, make_trainer: Callable[..., Any]) -> None:
+def test_the_first_answer_must_be_whole(make_server, join, make_trainer):
     server = make_server()
     ann = Participant("ann", server.terms, make_trainer(), Sharing(1.0))
     with pytest.raises(InputError, match="'ann' has no parameters yet"):
@@ -334,15 +325,13 @@ def test_the_first_answer_must_be_whole(make_server: Make, join: Join, make_trai
 # --- the budget ---
 
 
-def honest(ledger: Ledger, *, epsilon: float = 4.0) -> dict[str, Any]:
+def honest(ledger, *, epsilon=4.0):
     ledger.set_budget("test: ann", unit="person", neighbours="add/remove", epsilon=epsilon, delta=1e-5)
     noise = ParticipantGaussian(clip=1.0, noise_multiplier=2.0)
     return {"sharing": Sharing(1.0, noise=noise), "ledger": ledger, "source": seeded_bytes(1)}
 
 
-def test_training_stops_when_the_budget_is_spent_and_nothing_is_lost(
-    tmp_path: Path, make_server: Make, join: Join
-) -> None:
+def test_training_stops_when_the_budget_is_spent_and_nothing_is_lost(tmp_path, make_server, join):
     server, ledger = make_server(), Ledger(tmp_path / "ledger")
     ann = join(server, batches=20, **honest(ledger))
     assert ann.scope == "test: ann"
@@ -367,7 +356,7 @@ def test_training_stops_when_the_budget_is_spent_and_nothing_is_lost(
     download(ann, server)  # it still learns from the others
 
 
-def test_the_cost_is_on_record_before_anything_leaves(tmp_path: Path, make_server: Make, join: Join) -> None:
+def test_the_cost_is_on_record_before_anything_leaves(tmp_path, make_server, join):
     ledger = Ledger(tmp_path / "ledger")
     ann = join(make_server(), **honest(ledger))
     ann.train()
@@ -375,9 +364,7 @@ def test_the_cost_is_on_record_before_anything_leaves(tmp_path: Path, make_serve
     assert (spend.loss.kind, spend.purpose) == ("gaussian", "upload 1")
 
 
-def test_failed_training_loses_nothing_but_its_cost(
-    make_server: Make, join: Join, make_trainer: Callable[..., Any]
-) -> None:
+def test_failed_training_loses_nothing_but_its_cost(make_server, join, make_trainer):
     ledger, trainer = Ledger(), make_trainer()
     trainer.train = lambda parameters, inputs, labels, seed: parameters * np.float32(np.nan)
     ann = join(make_server(), trainer=trainer, **honest(ledger))
@@ -388,16 +375,14 @@ def test_failed_training_loses_nothing_but_its_cost(
     assert len(ledger.spends("test: ann", "person")) == 1  # it was on record before a photo was looked at
 
 
-def test_no_photo_is_looked_at_before_its_cost_is_on_record(
-    make_server: Make, join: Join, make_trainer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_photo_is_looked_at_before_its_cost_is_on_record(make_server, join, make_trainer, monkeypatch):
     """A trainer with a memory (Adam) would otherwise keep steps that were never charged for."""
     ledger, trainer, trained = Ledger(), make_trainer(), []
     train = trainer.train
     trainer.train = lambda *photos: trained.append(1) or train(*photos)
     ann = join(make_server(), trainer=trainer, **honest(ledger))
 
-    def full(*_: Any, **__: Any) -> None:
+    def full(*_, **__):
         raise StorageError("the disk is full.")
 
     with monkeypatch.context() as patch:
@@ -409,9 +394,7 @@ def test_no_photo_is_looked_at_before_its_cost_is_on_record(
     assert (len(trained), len(ledger.spends("test: ann", "person"))) == (1, 1)
 
 
-def test_noise_per_record_is_charged_once_as_batches_are_disjoint(
-    make_server: Make, join: Join, make_trainer: Callable[..., Any]
-) -> None:
+def test_noise_per_record_is_charged_once_as_batches_are_disjoint(make_server, join, make_trainer):
     noise, ledger, server = RecordGaussian(clip=1.0, noise_multiplier=2.0), Ledger(), make_server()
     trainer = make_trainer(record_noise=noise, epochs=3)
     ann = join(server, sharing=Sharing(0.1, noise=noise), trainer=trainer, ledger=ledger, batches=3)
@@ -421,9 +404,7 @@ def test_noise_per_record_is_charged_once_as_batches_are_disjoint(
     assert spend.loss.count == 3  # as often as a photo is used
 
 
-def test_photos_that_are_trained_on_again_after_a_failure_are_charged_for_again(
-    make_server: Make, join: Join, make_trainer: Callable[..., Any]
-) -> None:
+def test_photos_that_are_trained_on_again_after_a_failure_are_charged_for_again(make_server, join, make_trainer):
     noise, ledger, server = RecordGaussian(clip=1.0, noise_multiplier=2.0), Ledger(), make_server()
     trainer = make_trainer(record_noise=noise)
     ann = join(server, sharing=Sharing(0.1, noise=noise), trainer=trainer, ledger=ledger, batches=3)
@@ -437,15 +418,13 @@ def test_photos_that_are_trained_on_again_after_a_failure_are_charged_for_again(
     assert len(ledger.spends("test: ann", "record")) == 2
 
 
-def test_noise_per_record_must_be_in_the_training(make_server: Make, join: Join) -> None:
+def test_noise_per_record_must_be_in_the_training(make_server, join):
     with pytest.raises(PrivacyError, match="this trainer adds none, or another"):
         join(make_server(), sharing=Sharing(0.1, noise=RecordGaussian(clip=1.0, noise_multiplier=2.0)))
 
 
 @pytest.mark.parametrize("epochs", [None, 1.5])
-def test_noise_per_record_needs_a_trainer_that_tells_how_often_it_uses_a_photo(
-    make_server: Make, join: Join, make_trainer: Callable[..., Any], epochs: Any
-) -> None:
+def test_noise_per_record_needs_a_trainer_that_tells_how_often_it_uses_a_photo(make_server, join, make_trainer, epochs):
     noise = RecordGaussian(clip=1.0, noise_multiplier=2.0)
     trainer = make_trainer(record_noise=noise)
     trainer.epochs = epochs
@@ -457,12 +436,12 @@ def test_noise_per_record_needs_a_trainer_that_tells_how_often_it_uses_a_photo(
     "sharing",
     [Sharing(0.1), Sharing(0.1, bound=0.1, noise=Laplace(1.0)), Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))],
 )
-def test_a_ledger_does_not_count_what_is_not_proven(make_server: Make, join: Join, sharing: Sharing) -> None:
+def test_a_ledger_does_not_count_what_is_not_proven(make_server, join, sharing):
     with pytest.raises(PrivacyError, match="nothing is proven of what is shared this way"):
         join(make_server(), sharing=sharing, ledger=Ledger())
 
 
-def test_laplace_noise_is_counted_value_by_value(make_server: Make, join: Join) -> None:
+def test_laplace_noise_is_counted_value_by_value(make_server, join):
     ledger = Ledger()
     sharing = Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0))
     join(make_server(), sharing=sharing, ledger=ledger, source=seeded_bytes(1)).train()
@@ -472,9 +451,7 @@ def test_laplace_noise_is_counted_value_by_value(make_server: Make, join: Join) 
 # --- who may join ---
 
 
-def test_shared_noise_is_no_protection_of_single_uploads(
-    make_server: Make, join: Join, make_terms: Callable[..., Any]
-) -> None:
+def test_shared_noise_is_no_protection_of_single_uploads(make_server, join, make_terms):
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=1.0, among=3))
     for together in (1, 2):
         with pytest.raises(PrivacyError, match=f"sums of {together} may be opened. Agree on together=3"):
@@ -483,14 +460,12 @@ def test_shared_noise_is_no_protection_of_single_uploads(
         join(make_server(terms=make_terms(together=3)), sharing=sharing).train()
 
 
-def test_another_network_is_refused(make_terms: Callable[..., Any], make_trainer: Callable[..., Any]) -> None:
+def test_another_network_is_refused(make_terms, make_trainer):
     with pytest.raises(InputError, match="names or shapes are not those of the run's, which has 78"):
         Participant("ann", make_terms(), make_trainer(names=("weights", "bias")), Sharing(0.1))
 
 
-def test_strangers_and_greedy_participants_are_refused(
-    make_terms: Callable[..., SelectiveTerms], make_trainer: Callable[..., Any]
-) -> None:
+def test_strangers_and_greedy_participants_are_refused(make_terms, make_trainer):
     with pytest.raises(UnknownNameError, match="Did you mean 'ann'"):
         Participant("anne", make_terms(), make_trainer(), Sharing(0.1))
     with pytest.raises(InputError, match=r"the terms allow 5 values in an upload; a share of 0\.1 of 78"):
@@ -513,14 +488,14 @@ def test_strangers_and_greedy_participants_are_refused(
         (np.zeros((1, 4, 5)), [0], r"the shape \(5, 5\) as before; got \(4, 5\)"),
     ],
 )
-def test_useless_photos_are_refused(make_server: Make, join: Join, inputs: Any, labels: Any, sentence: str) -> None:
+def test_useless_photos_are_refused(make_server, join, inputs, labels, sentence):
     ann = join(make_server())
     with pytest.raises(InputError, match=sentence):
         ann.gather(inputs, labels)
     assert ann.waiting == 4
 
 
-def test_a_participant_keeps_its_secrets(make_server: Make, join: Join) -> None:
+def test_a_participant_keeps_its_secrets(make_server, join):
     ann = join(make_server())
     ann.train()
     assert repr(ann) == "<Participant, hidden>"

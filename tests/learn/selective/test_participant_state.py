@@ -1,9 +1,6 @@
 """A participant that is killed at any moment and loaded again goes on as if nothing had happened."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +15,11 @@ from blindsight.errors import (
     StorageError,
     UnknownNameError,
 )
-from blindsight.learn.selective import ParameterServer, Participant, Sharing, participantfile
+from blindsight.learn.selective import Participant, Sharing, participantfile
 from blindsight.learn.selective.messages import Upload
 from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
 from blindsight.rng import seeded_bytes
 
-Make = Callable[..., ParameterServer]
-Photos = Callable[..., Any]
 BATCHES = 4
 
 
@@ -39,17 +34,17 @@ class KilledError(BaseException):
 class Life:
     """A participant that is loaded, exchanges with the server and is killed; `sent` holds what left it, by number."""
 
-    def __init__(self, server: ParameterServer, path: Path, trainer: Any, sharing: Sharing, **options: Any) -> None:
+    def __init__(self, server, path, trainer, sharing, **options):
         self.server, self.path, self.photos = server, path, options.pop("photos")
         self.how = {"trainer": trainer, "sharing": sharing} | options
-        self.sent: dict[int, set[bytes]] = {}
+        self.sent = {}
 
-    def begun_or_loaded(self) -> Participant:
+    def begun_or_loaded(self):
         if self.path.exists():
             return Participant.load(self.path, **self.how)
         return Participant("ann", self.server.terms, **self.how, random_state=5, path=self.path)
 
-    def exchange(self, ann: Participant) -> None:
+    def exchange(self, ann):
         ann.take(self.server.answer(ann.request()))
         if not ann.under_way:
             while ann.waiting < ann.terms.batch and ann.gathered < len(self.photos[1]):
@@ -61,7 +56,7 @@ class Life:
             self.sent.setdefault(decode(upload, Upload).sequence, set()).add(upload)
             ann.settle(self.server.receive(upload))
 
-    def lived(self) -> bytes:
+    def lived(self):
         """Go on to the end, killed or not, and return what the server has then."""
         while self.server.version < BATCHES:
             ann = None
@@ -77,15 +72,15 @@ class Life:
 
 
 @pytest.fixture
-def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, bool], list[int]]:
+def kill(monkeypatch):
     """Return a function that has the process killed at a certain write, before or after it, and tells when it was."""
     write = participantfile.write_arrays
 
-    def at(number: int, after: bool) -> list[int]:
+    def at(number, after):
         numbers = iter(range(10**6))
         killed = []
 
-        def killing(*content: Any, **options: Any) -> None:
+        def killing(*content, **options):
             due = next(numbers) == number
             killed.extend([number] if due else [])
             if due and not after:
@@ -105,8 +100,8 @@ WAYS = [Sharing(0.2, residual=True), Sharing(0.3, select="random", half=True), S
 
 @pytest.mark.parametrize("sharing", WAYS, ids=["largest", "random", "bounded"])
 def test_one_that_is_loaded_for_each_exchange_does_as_one_that_stays(
-    tmp_path: Path, make_server: Make, make_terms: Callable[..., Any], trainer: Any, make_photos: Photos, sharing: Any
-) -> None:
+    tmp_path, make_server, make_terms, trainer, make_photos, sharing
+):
     terms, photos = make_terms(download=0.5), make_photos(4 * BATCHES, 3)
     server = make_server(terms=terms)
     ann = Participant("ann", terms, trainer, sharing, random_state=5)
@@ -126,14 +121,8 @@ def test_one_that_is_loaded_for_each_exchange_does_as_one_that_stays(
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("write", range(WRITES))
 def test_killed_at_any_write_it_trains_once_on_each_photo_and_sends_one_upload_per_number(
-    tmp_path: Path,
-    make_server: Make,
-    trainer: Any,
-    make_photos: Photos,
-    kill: Callable[[int, bool], list[int]],
-    write: int,
-    after: bool,
-) -> None:
+    tmp_path, make_server, trainer, make_photos, kill, write, after
+):
     sharing, photos = Sharing(0.3, select="random", residual=True), make_photos(4 * BATCHES, 3)
     expected = Life(make_server(), tmp_path / "whole", trainer, sharing, photos=photos).lived()
     life = Life(make_server(), tmp_path / "ann", trainer, sharing, photos=photos)
@@ -145,19 +134,11 @@ def test_killed_at_any_write_it_trains_once_on_each_photo_and_sends_one_upload_p
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("write", range(0, WRITES, 3))
-def test_it_never_trains_uncharged(
-    tmp_path: Path,
-    make_server: Make,
-    make_trainer: Callable[..., Any],
-    make_photos: Photos,
-    kill: Callable[[int, bool], list[int]],
-    write: int,
-    after: bool,
-) -> None:
+def test_it_never_trains_uncharged(tmp_path, make_server, make_trainer, make_photos, kill, write, after):
     trainer, trainings = make_trainer(), []
     train, ledger = trainer.train, Ledger(tmp_path / "ledger")
 
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments):
         trainings.append(1)
         assert len(ledger.spends("test: ann", "person")) == len(trainings)
         return train(*arguments)
@@ -174,12 +155,10 @@ def test_it_never_trains_uncharged(
     assert all(len(uploads) == 1 for uploads in life.sent.values())
 
 
-def test_photos_whose_training_was_cut_short_are_charged_for_again(
-    tmp_path: Path, make_server: Make, make_trainer: Callable[..., Any], make_photos: Photos
-) -> None:
+def test_photos_whose_training_was_cut_short_are_charged_for_again(tmp_path, make_server, make_trainer, make_photos):
     noise, ledger, server = RecordGaussian(clip=1.0, noise_multiplier=2.0), Ledger(tmp_path / "ledger"), make_server()
     trainer = make_trainer(record_noise=noise)
-    how: dict[str, Any] = {"trainer": trainer, "sharing": Sharing(0.1, noise=noise), "ledger": ledger}
+    how = {"trainer": trainer, "sharing": Sharing(0.1, noise=noise), "ledger": ledger}
     life = Life(server, tmp_path / "ann", **how, photos=make_photos(4 * BATCHES, 3))
     for _ in range(2):
         ann = life.begun_or_loaded()
@@ -188,7 +167,7 @@ def test_photos_whose_training_was_cut_short_are_charged_for_again(
     assert len(ledger.spends("test: ann", "record")) == 1  # batches are disjoint
     train = trainer.train
 
-    def killed(*_: Any) -> Any:
+    def killed(*_):
         raise KilledError
 
     trainer.train = killed
@@ -201,9 +180,9 @@ def test_photos_whose_training_was_cut_short_are_charged_for_again(
     assert len(ledger.spends("test: ann", "record")) == 2
 
 
-def test_a_spent_budget_stays_spent(tmp_path: Path, make_server: Make, trainer: Any, make_photos: Photos) -> None:
+def test_a_spent_budget_stays_spent(tmp_path, make_server, trainer, make_photos):
     ledger, noise = Ledger(tmp_path / "ledger"), ParticipantGaussian(clip=1.0, noise_multiplier=2.0)
-    how: dict[str, Any] = {"trainer": trainer, "sharing": Sharing(1.0, noise=noise), "ledger": ledger}
+    how = {"trainer": trainer, "sharing": Sharing(1.0, noise=noise), "ledger": ledger}
     ledger.set_budget("test: ann", unit="person", neighbours="add/remove", epsilon=0.1, delta=1e-5)
     server = make_server()
     ann = Participant("ann", server.terms, **how, path=tmp_path / "ann")
@@ -217,7 +196,7 @@ def test_a_spent_budget_stays_spent(tmp_path: Path, make_server: Make, trainer: 
 
 
 @pytest.fixture
-def ann(tmp_path: Path, make_server: Make, trainer: Any, make_photos: Photos) -> Participant:
+def ann(tmp_path, make_server, trainer, make_photos):
     server = make_server()
     ann = Participant("ann", server.terms, trainer, Sharing(0.2), random_state=1, path=tmp_path / "home" / "ann")
     ann.gather(*make_photos(6, 3))
@@ -226,7 +205,7 @@ def ann(tmp_path: Path, make_server: Make, trainer: Any, make_photos: Photos) ->
     return ann
 
 
-def test_only_the_owner_may_read_it(tmp_path: Path, ann: Participant, trainer: Any) -> None:
+def test_only_the_owner_may_read_it(tmp_path, ann, trainer):
     path = tmp_path / "home" / "ann"
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "home").iterdir()} == {0o600}
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
@@ -236,7 +215,7 @@ def test_only_the_owner_may_read_it(tmp_path: Path, ann: Participant, trainer: A
         Participant.load(path, trainer=trainer, sharing=ann.sharing)
 
 
-def test_one_process_at_a_time_and_nothing_is_overwritten(tmp_path: Path, ann: Participant, trainer: Any) -> None:
+def test_one_process_at_a_time_and_nothing_is_overwritten(tmp_path, ann, trainer):
     path = tmp_path / "home" / "ann"
     with pytest.raises(StorageError, match="another process works with"):
         Participant.load(path, trainer=trainer, sharing=ann.sharing)
@@ -251,10 +230,8 @@ def test_one_process_at_a_time_and_nothing_is_overwritten(tmp_path: Path, ann: P
         Participant.load(tmp_path / "none", trainer=trainer, sharing=ann.sharing)
 
 
-def test_what_cannot_be_written_did_not_happen(
-    ann: Participant, make_photos: Photos, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
+def test_what_cannot_be_written_did_not_happen(ann, make_photos, monkeypatch):
+    def full(*_, **__):
         raise StorageError("the disk is full.")
 
     before = ann.under_way, ann.waiting, ann.gathered, ann.parameters.tobytes()
@@ -268,9 +245,7 @@ def test_what_cannot_be_written_did_not_happen(
     assert not ann.under_way
 
 
-def test_it_goes_on_as_it_began(
-    tmp_path: Path, ann: Participant, trainer: Any, make_trainer: Callable[..., Any]
-) -> None:
+def test_it_goes_on_as_it_began(tmp_path, ann, trainer, make_trainer):
     path = tmp_path / "home" / "ann"
     ann.close()
     with pytest.raises(InputError, match="shared in another way so far"):
@@ -280,7 +255,7 @@ def test_it_goes_on_as_it_began(
     Participant.load(path, trainer=trainer, sharing=ann.sharing)
 
 
-def test_what_was_counted_goes_on_being_counted(tmp_path: Path, make_server: Make, trainer: Any) -> None:
+def test_what_was_counted_goes_on_being_counted(tmp_path, make_server, trainer):
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
     terms = make_server().terms
     Participant("ann", terms, trainer, sharing, ledger=Ledger(), path=tmp_path / "ann").close()
@@ -289,7 +264,7 @@ def test_what_was_counted_goes_on_being_counted(tmp_path: Path, make_server: Mak
     Participant.load(tmp_path / "ann", trainer=trainer, sharing=sharing, ledger=Ledger())
 
 
-def test_altered_files_are_refused(tmp_path: Path, ann: Participant, trainer: Any) -> None:
+def test_altered_files_are_refused(tmp_path, ann, trainer):
     path = tmp_path / "home" / "ann"
     ann.close()
     whole = path.read_bytes()
@@ -302,7 +277,7 @@ def test_altered_files_are_refused(tmp_path: Path, ann: Participant, trainer: An
     assert Participant.load(path, trainer=trainer, sharing=ann.sharing).under_way == ann.under_way
 
 
-def test_what_a_killed_writer_left_is_cleaned_up(tmp_path: Path, ann: Participant, trainer: Any) -> None:
+def test_what_a_killed_writer_left_is_cleaned_up(tmp_path, ann, trainer):
     ann.close()
     torn, others = (tmp_path / "home" / name for name in (".ann.abcd1234.part", ".ann.b.abcd1234.part"))
     torn.touch(), others.touch()
@@ -310,7 +285,7 @@ def test_what_a_killed_writer_left_is_cleaned_up(tmp_path: Path, ann: Participan
     assert (torn.exists(), others.exists()) == (False, True)
 
 
-def test_whoever_may_not_join_leaves_no_file(tmp_path: Path, make_server: Make, trainer: Any) -> None:
+def test_whoever_may_not_join_leaves_no_file(tmp_path, make_server, trainer):
     terms, path = make_server().terms, tmp_path / "it"
     with pytest.raises(UnknownNameError):
         Participant("eve", terms, trainer, Sharing(0.1), path=path)

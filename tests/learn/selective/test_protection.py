@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from blindsight.errors import InputError
 from blindsight.learn.selective import noise as noise_module
-from blindsight.learn.selective.noise import Laplace, Noise, ParticipantGaussian, PublishedLaplace, RecordGaussian
+from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing, protect, remainder
 from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
-from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
-from blindsight.rng import ByteSource, seeded_bytes
+from blindsight.rng import seeded_bytes
 
 GAUSSIAN = ParticipantGaussian(clip=1.0, noise_multiplier=0.5)
 EVERY_WAY = [
@@ -31,16 +29,16 @@ EVERY_WAY = [
 ]
 
 
-def change_of(size: int, seed: int = 1) -> Vector:
+def change_of(size, seed=1):
     return np.random.default_rng(seed).normal(scale=0.3, size=size).astype(np.float32)
 
 
-def shared(change: Vector, sharing: Sharing, seed: int = 1) -> SparseUpdate:
+def shared(change, sharing, seed=1):
     return protect(change, sharing, rng=np.random.default_rng(seed), source=seeded_bytes(seed))
 
 
 @pytest.mark.parametrize("sharing", EVERY_WAY, ids=str)
-def test_every_way_gives_few_finite_values_that_can_be_written(sharing: Sharing) -> None:
+def test_every_way_gives_few_finite_values_that_can_be_written(sharing):
     change = change_of(1003)
     before = change.copy()
     update = shared(change, sharing)
@@ -56,7 +54,7 @@ def test_every_way_gives_few_finite_values_that_can_be_written(sharing: Sharing)
 
 
 @pytest.mark.parametrize("sharing", EVERY_WAY, ids=str)
-def test_huge_changes_stay_finite(sharing: Sharing) -> None:
+def test_huge_changes_stay_finite(sharing):
     change = np.full(40, 3e38, dtype=np.float32)
     assert np.isfinite(shared(change, sharing).values).all()
 
@@ -65,11 +63,11 @@ def test_huge_changes_stay_finite(sharing: Sharing) -> None:
     ("share", "dimension", "count"),
     [(0.1, 5124, 512), (0.29, 100, 29), (1.0, 7, 7), (0.01, 10, 1), (1 / 3, 9, 3), (0.7, 10, 7), (1e-9, 5, 1)],
 )
-def test_counts_are_at_most_the_share_and_one_at_least(share: float, dimension: int, count: int) -> None:
+def test_counts_are_at_most_the_share_and_one_at_least(share, dimension, count):
     assert Sharing(share).count(dimension) == count
 
 
-def test_sharing_everything_without_noise_changes_no_bit() -> None:
+def test_sharing_everything_without_noise_changes_no_bit():
     change = np.array([1e-45, -0.0, 3e38, -1.5, 0.1], dtype=np.float32)
     update = shared(change, Sharing(1.0))
     assert update.dense().tobytes() == change.tobytes()
@@ -77,7 +75,7 @@ def test_sharing_everything_without_noise_changes_no_bit() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=30), st.floats(0.01, 1), st.booleans())
-def test_what_is_sent_and_what_remains_make_the_change(values: list[float], share: float, half: bool) -> None:
+def test_what_is_sent_and_what_remains_make_the_change(values, share, half):
     change = np.array(values, dtype=np.float32)
     sharing = Sharing(share, bound=1.0, residual=True, half=half)
     update = shared(change, sharing)
@@ -86,7 +84,7 @@ def test_what_is_sent_and_what_remains_make_the_change(values: list[float], shar
     assert (left + update.dense()).tolist() == pytest.approx(change.tolist(), rel=1e-6)
 
 
-def test_error_feedback_sends_all_in_the_end() -> None:
+def test_error_feedback_sends_all_in_the_end():
     sharing = Sharing(0.05, residual=True, half=True)
     rng, held, sent = np.random.default_rng(1), np.zeros(200, dtype=np.float32), np.zeros(200)
     changes = [change_of(200, seed) for seed in range(30)]
@@ -99,7 +97,7 @@ def test_error_feedback_sends_all_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("sharing", [way for way in EVERY_WAY if way.select == "random" and way.noise], ids=str)
-def test_remainder_holds_no_noise(sharing: Sharing) -> None:
+def test_remainder_holds_no_noise(sharing):
     change = change_of(300)
     rests = []
     for seed in (1, 2):
@@ -108,7 +106,7 @@ def test_remainder_holds_no_noise(sharing: Sharing) -> None:
     assert np.array_equal(*rests)  # the same places and other noise leave the same
 
 
-def test_gaussian_remainder_is_what_shortening_took() -> None:
+def test_gaussian_remainder_is_what_shortening_took():
     change = np.full(4, 1.0, dtype=np.float32)  # of length 2, shortened to 1
     left = remainder(change, shared(change, Sharing(1.0, noise=GAUSSIAN)), Sharing(1.0, noise=GAUSSIAN))
     assert left == pytest.approx([0.5] * 4, abs=1e-6)
@@ -124,28 +122,26 @@ def test_gaussian_remainder_is_what_shortening_took() -> None:
 class Recorder:
     """Stands in for the sampler: remembers for how many values noise was drawn, and adds none."""
 
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
+    def __init__(self):
+        self.sizes = []
 
-    def __call__(self, scale: int, size: int, source: ByteSource) -> NDArray[np.int64]:
+    def __call__(self, scale, size, source):
         self.sizes.append(size)
         return np.zeros(size, dtype=np.int64)
 
 
 @pytest.mark.parametrize(("select", "noised"), [("largest", 1000), ("random", 100)])
-def test_largest_adds_noise_to_all_and_random_to_what_is_sent(
-    monkeypatch: pytest.MonkeyPatch, select: str, noised: int
-) -> None:
+def test_largest_adds_noise_to_all_and_random_to_what_is_sent(monkeypatch, select, noised):
     recorder = Recorder()
     monkeypatch.setattr(noise_module, "discrete_gaussian", recorder)
     change = change_of(1000)
-    update = shared(change, Sharing(0.1, select=select, noise=GAUSSIAN))  # type: ignore[arg-type]
+    update = shared(change, Sharing(0.1, select=select, noise=GAUSSIAN))
     assert recorder.sizes == [noised]
     length = float(np.linalg.norm(change if select == "largest" else change[update.indices]))
     assert update.values == pytest.approx(change[update.indices] / max(length, 1.0), abs=1e-6)
 
 
-def test_largest_of_the_noisy_values_are_sent() -> None:
+def test_largest_of_the_noisy_values_are_sent():
     everything = shared(change_of(500), Sharing(1.0, noise=GAUSSIAN)).values
     update = shared(change_of(500), Sharing(0.1, noise=GAUSSIAN))
     assert sorted(np.abs(update.values)) == sorted(np.abs(everything))[-50:]
@@ -154,12 +150,12 @@ def test_largest_of_the_noisy_values_are_sent() -> None:
 
 
 @pytest.mark.parametrize("noise", [GAUSSIAN, Laplace(1.0)])
-def test_random_places_do_not_depend_on_the_change(noise: Noise) -> None:
+def test_random_places_do_not_depend_on_the_change(noise):
     sharing = Sharing(0.1, select="random", bound=0.2, noise=noise)
     assert np.array_equal(shared(change_of(300, 1), sharing).indices, shared(change_of(300, 2), sharing).indices)
 
 
-def test_shared_noise_of_all_participants_meets_at_the_same_places() -> None:
+def test_shared_noise_of_all_participants_meets_at_the_same_places():
     sharing = Sharing(0.2, select="random", noise=ParticipantGaussian(1.0, 1.0, among=3))
     updates = [
         protect(change_of(50, seed), sharing, rng=np.random.default_rng(9), source=seeded_bytes(seed))
@@ -168,13 +164,13 @@ def test_shared_noise_of_all_participants_meets_at_the_same_places() -> None:
     assert len({tuple(update.indices.tolist()) for update in updates}) == 1
 
 
-def test_noise_of_the_operating_system_is_the_default() -> None:
+def test_noise_of_the_operating_system_is_the_default():
     sharing = Sharing(1.0, noise=GAUSSIAN)
     first, second = (protect(change_of(20), sharing, rng=np.random.default_rng(1)).values for _ in range(2))
     assert (first != second).all()
 
 
-def test_record_noise_is_left_to_training() -> None:
+def test_record_noise_is_left_to_training():
     change = change_of(100)
     plain = shared(change, Sharing(0.3))
     record = shared(change, Sharing(0.3, noise=RecordGaussian(1.0, 2.0)))
@@ -207,12 +203,12 @@ def test_record_noise_is_left_to_training() -> None:
         ({"noise": ParticipantGaussian(1.0, 1.0, among=2), "share": 1.0, "half": True}, "without half"),
     ],
 )
-def test_what_cannot_be_meant_gets_a_sentence(arguments: dict[str, object], sentence: str) -> None:
+def test_what_cannot_be_meant_gets_a_sentence(arguments, sentence):
     with pytest.raises(InputError, match=sentence):
-        Sharing(**({"share": 0.1} | arguments))  # type: ignore[arg-type]
+        Sharing(**({"share": 0.1} | arguments))
 
 
 @pytest.mark.parametrize("change", [[], [[1.0]], [math.nan], [1.0, math.inf]])
-def test_what_is_no_change_is_refused(change: list[object]) -> None:
+def test_what_is_no_change_is_refused(change):
     with pytest.raises(InputError, match="one row of finite numbers"):
         shared(np.array(change, dtype=np.float32), Sharing(0.5))

@@ -19,7 +19,7 @@ any_values = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
 
 @settings(deadline=None)
 @given(st.one_of(few_levels, any_values), st.data())
-def test_largest_equals_sorting_by_size_then_place(values: list[float], data: st.DataObject) -> None:
+def test_largest_equals_sorting_by_size_then_place(values, data):
     count = data.draw(st.integers(1, len(values)))
     order = sorted(range(len(values)), key=lambda place: (-abs(values[place]), place))
     assert select_largest(np.array(values, dtype=np.float32), count).tolist() == sorted(order[:count])
@@ -27,7 +27,7 @@ def test_largest_equals_sorting_by_size_then_place(values: list[float], data: st
 
 @settings(deadline=None)
 @given(any_values, st.data(), st.integers(0, 2**32))
-def test_random_places_are_ascending_distinct_and_blind(values: list[float], data: st.DataObject, seed: int) -> None:
+def test_random_places_are_ascending_distinct_and_blind(values, data, seed):
     count = data.draw(st.integers(1, len(values)))
     places = select_random(np.array(values), count, np.random.default_rng(seed))
     assert places.size == count
@@ -35,7 +35,7 @@ def test_random_places_are_ascending_distinct_and_blind(values: list[float], dat
     assert places.tolist() == select_random(np.zeros(len(values)), count, np.random.default_rng(seed)).tolist()
 
 
-def test_every_set_of_places_is_equally_likely() -> None:
+def test_every_set_of_places_is_equally_likely():
     rng = np.random.default_rng(3)
     sets = dict.fromkeys(combinations(range(5), 2), 0)
     for _ in range(5000):
@@ -45,7 +45,7 @@ def test_every_set_of_places_is_equally_likely() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 4])
-def test_counts_out_of_range_are_refused(count: int) -> None:
+def test_counts_out_of_range_are_refused(count):
     with pytest.raises(InputError, match="1 to 3 can be selected"):
         select_largest(np.zeros(3), count)
     with pytest.raises(InputError, match="1 to 3 can be selected"):

@@ -10,17 +10,10 @@ from scipy import stats
 
 from blindsight.dp.accounting import compose
 from blindsight.dp.gaussian import gaussian_epsilon
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss
+from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss
 from blindsight.errors import InputError
 from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.selective.accounting import (
-    SharingCost,
-    compose_sharing,
-    figure,
-    neighbouring,
-    protected_unit,
-    upload_loss,
-)
+from blindsight.learn.selective.accounting import compose_sharing, figure, neighbouring, protected_unit, upload_loss
 from blindsight.learn.selective.disclosure import sharing_statement
 from blindsight.learn.selective.noise import (
     Laplace,
@@ -40,8 +33,8 @@ GAUSSIAN = Sharing(0.1, noise=ParticipantGaussian(1.0, 5.0))
 RECORD = Sharing(0.1, noise=RecordGaussian(1.0, 2.0))
 
 
-def run(sharing: Sharing, *, uploads: int = 74, delta: float = 1e-5, **others: object) -> SharingCost:
-    return compose_sharing(sharing, dimension=5124, uploads=uploads, delta=delta, **others)  # type: ignore[arg-type]
+def run(sharing, *, uploads=74, delta=1e-5, **others):
+    return compose_sharing(sharing, dimension=5124, uploads=uploads, delta=delta, **others)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +52,12 @@ def run(sharing: Sharing, *, uploads: int = 74, delta: float = 1e-5, **others: o
         (Sharing(0.1, bound=0.1, noise=Laplace(1.0)), None),  # largest places are told without noise
     ],
 )
-def test_loss_of_an_upload_in_every_mode(sharing: Sharing, loss: Loss | None) -> None:
+def test_loss_of_an_upload_in_every_mode(sharing, loss):
     assert upload_loss(sharing, dimension=5124, steps=3) == loss
     assert run(sharing, steps=3).proven == (loss is not None)
 
 
-def test_units_and_relations() -> None:
+def test_units_and_relations():
     assert [protected_unit(sharing) for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["person", "person", "record"]
     assert [neighbouring(sharing) for sharing in (LAPLACE, GAUSSIAN, RECORD)] == ["replace", "add/remove", "add/remove"]
 
@@ -73,7 +66,7 @@ def test_units_and_relations() -> None:
 
 
 @pytest.mark.parametrize("sharing", [LAPLACE, PUBLISHED])
-def test_epsilon_one_per_parameter_and_upload_is_tens_of_thousands_per_participant(sharing: Sharing) -> None:
+def test_epsilon_one_per_parameter_and_upload_is_tens_of_thousands_per_participant(sharing):
     cost = run(sharing)
     assert cost.counted == 1.0
     assert cost.upload is not None
@@ -89,21 +82,21 @@ def test_epsilon_one_per_parameter_and_upload_is_tens_of_thousands_per_participa
     assert cost.participant.pld < cost.participant.rdp < cost.participant.basic
 
 
-def integrate_square_of_laplace_loss() -> float:
+def integrate_square_of_laplace_loss():
     """E[L^2] of the loss L of Laplace noise with epsilon = 1, by a fine sum."""
     x = np.linspace(-40, 41, 2_000_001)
     loss = np.abs(x - 1) - np.abs(x)
     return float(np.trapezoid(loss**2 * np.exp(-np.abs(x)) / 2, x))
 
 
-def test_one_upload_agrees_with_the_library() -> None:
+def test_one_upload_agrees_with_the_library():
     cost = run(LAPLACE)
     oracle = pld.from_laplace_mechanism(1.0, value_discretization_interval=1e-3).self_compose(512)
     assert cost.upload is not None
     assert cost.upload.pld == pytest.approx(oracle.get_epsilon_for_delta(1e-5), rel=2e-3)
 
 
-def test_threshold_composes_as_randomised_response_does() -> None:
+def test_threshold_composes_as_randomised_response_does():
     cost = compose_sharing(THRESHOLD, dimension=100, uploads=3, delta=1e-5)  # 30 releases that each lose +-1
     assert cost.participant is not None
     assert cost.participant.basic == 30
@@ -111,27 +104,27 @@ def test_threshold_composes_as_randomised_response_does() -> None:
     losses = 2.0 * heads - 30
     chances = stats.binom.pmf(heads, 30, math.e / (1 + math.e))
 
-    def delta(epsilon: float) -> float:
+    def delta(epsilon):
         return float((chances * -np.expm1(np.minimum(epsilon - losses, 0.0))).sum())
 
     assert delta(cost.participant.pld) <= 1e-5
     assert delta(cost.participant.pld * 0.999) > 1e-5
 
 
-def test_nothing_is_proven_where_places_or_values_are_open() -> None:
+def test_nothing_is_proven_where_places_or_values_are_open():
     for sharing in (Sharing(0.1), PUBLISHED, Sharing(0.1, bound=0.1, noise=Laplace(1.0))):
         assert run(sharing).epsilon == math.inf
 
 
 @pytest.mark.parametrize("uploads", [10**3, 10**4, 10**5])
-def test_millions_of_values_still_get_a_figure_below_their_sum(uploads: int) -> None:
+def test_millions_of_values_still_get_a_figure_below_their_sum(uploads):
     cost = run(LAPLACE, uploads=uploads)
     assert cost.participant is not None
     assert 0.36 * 512 * uploads < cost.epsilon < 0.45 * cost.participant.basic
     assert cost.rows()[2].accountant in {"pld", "rdp"}  # the row tells by which accountant
 
 
-def test_pure_figures_need_no_delta() -> None:
+def test_pure_figures_need_no_delta():
     cost = run(LAPLACE, uploads=2, delta=0.0)
     assert cost.epsilon == 1024
 
@@ -139,13 +132,13 @@ def test_pure_figures_need_no_delta() -> None:
 # --- the honest modes ---
 
 
-def test_gaussian_uploads_compose_in_closed_form() -> None:
+def test_gaussian_uploads_compose_in_closed_form():
     cost = run(GAUSSIAN, uploads=49)
     assert cost.epsilon == pytest.approx(gaussian_epsilon(5.0 / 7, 1e-5), rel=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-def test_calibrated_noise_costs_what_it_was_made_for(epsilon: float) -> None:
+def test_calibrated_noise_costs_what_it_was_made_for(epsilon):
     participant = calibrate_participant(epsilon=epsilon, delta=1e-5, uploads=74, clip=0.3)
     assert 0.9999 * epsilon < run(Sharing(0.1, noise=participant)).epsilon <= epsilon
     shared = calibrate_participant(epsilon=epsilon, delta=1e-5, uploads=74, clip=0.3, among=10)
@@ -155,26 +148,26 @@ def test_calibrated_noise_costs_what_it_was_made_for(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("among", [2, 3, 10])
-def test_shared_noise_holds_against_a_participant_who_knows_its_own(among: int) -> None:
+def test_shared_noise_holds_against_a_participant_who_knows_its_own(among):
     noise = calibrate_participant(epsilon=8.0, delta=1e-5, uploads=10, clip=0.5, among=among)
     left = math.sqrt((among - 1) * noise.own_sigma**2) / noise.clip  # of the noise multiplier, after taking one off
     assert compose([GaussianLoss(left, count=10)], delta=1e-5).epsilon <= 8.0
 
 
-def test_shared_noise_pays_for_its_coarse_grid() -> None:
+def test_shared_noise_pays_for_its_coarse_grid():
     alone = run(Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0)))
     among = run(Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10)))
     assert alone.epsilon < among.epsilon < alone.epsilon + 1e-6
 
 
-def test_photo_pays_once_under_record_noise_however_many_uploads_follow() -> None:
+def test_photo_pays_once_under_record_noise_however_many_uploads_follow():
     few, many = run(RECORD, uploads=1), run(RECORD, uploads=1000)
     assert few.epsilon == many.epsilon == pytest.approx(gaussian_epsilon(2.0, 1e-5))
     assert many.participant is None  # all photos of a participant together are not protected
     assert run(RECORD, steps=4).epsilon == pytest.approx(gaussian_epsilon(1.0, 1e-5))
 
 
-def test_a_photo_moves_uploads_by_twice_the_clip_and_pays_for_all_of_them() -> None:
+def test_a_photo_moves_uploads_by_twice_the_clip_and_pays_for_all_of_them():
     cost = run(GAUSSIAN, uploads=49)
     assert cost.record is not None
     assert cost.record.epsilon == pytest.approx(gaussian_epsilon(5.0 / 2 / 7, 1e-5), rel=1e-9)
@@ -185,7 +178,7 @@ def test_a_photo_moves_uploads_by_twice_the_clip_and_pays_for_all_of_them() -> N
     assert (faint.record, faint.rows()[-1].composed) == (None, math.inf)
 
 
-def test_the_row_of_a_photo_holds_for_batches_whose_changes_point_in_opposite_directions() -> None:
+def test_the_row_of_a_photo_holds_for_batches_whose_changes_point_in_opposite_directions():
     """The oracle: one photo outweighs 31 others, so without it the clipped change turns round."""
     scales = Standardiser(np.zeros(4), np.ones(4))
     trainer = SoftmaxTrainer(standardiser=scales, classes=2, learning_rate=0.5)
@@ -207,7 +200,7 @@ def test_the_row_of_a_photo_holds_for_batches_whose_changes_point_in_opposite_di
 # --- what is shown ---
 
 
-def test_table_goes_from_one_parameter_to_a_participant() -> None:
+def test_table_goes_from_one_parameter_to_a_participant():
     rows = run(LAPLACE).rows()
     assert [row.what for row in rows] == [
         "one parameter in one upload, as the papers count",
@@ -232,18 +225,18 @@ def test_table_goes_from_one_parameter_to_a_participant() -> None:
         (RECORD, "a participant with many photos is not protected"),
     ],
 )
-def test_sentence_of_every_mode(sharing: Sharing, words: str) -> None:
+def test_sentence_of_every_mode(sharing, words):
     assert words in run(sharing).sentence()
 
 
-def test_one_is_no_plural() -> None:
+def test_one_is_no_plural():
     assert run(GAUSSIAN, uploads=1).sentence().startswith("1 upload comes to epsilon = ")
     one = compose_sharing(LAPLACE, dimension=10, uploads=1, delta=1e-5).sentence()
     assert "1 parameter in one upload comes to epsilon = 1.00 per participant" in one
 
 
 @pytest.mark.parametrize("epsilon", [8.0 + 1e-9, 0.0123, 0.5, 157.23, 37_887.4])
-def test_tables_round_as_headlines_do(epsilon: float) -> None:
+def test_tables_round_as_headlines_do(epsilon):
     cost = run(GAUSSIAN)
     assert cost.participant is not None
     whole = replace(cost.participant, pld=epsilon, rdp=math.inf, basic=math.inf)
@@ -252,7 +245,7 @@ def test_tables_round_as_headlines_do(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.1 + 0.2, 1.0, 3.14159, 99.999, 37_888.0, 14_615.29])
-def test_figures_are_never_rounded_down(epsilon: float) -> None:
+def test_figures_are_never_rounded_down(epsilon):
     assert epsilon * (1 - 1e-5) <= float(figure(epsilon).replace(",", "")) <= epsilon * 1.01 + 1e-3
 
 
@@ -265,6 +258,6 @@ def test_figures_are_never_rounded_down(epsilon: float) -> None:
         (GAUSSIAN, {"delta": 0.0}, "above 0 for Gaussian"),
     ],
 )
-def test_bad_runs_get_a_sentence(sharing: Sharing, wrong: dict[str, float], sentence: str) -> None:
+def test_bad_runs_get_a_sentence(sharing, wrong, sentence):
     with pytest.raises(InputError, match=sentence):
-        run(sharing, **wrong)  # type: ignore[arg-type]
+        run(sharing, **wrong)

@@ -9,7 +9,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from blindsight.dp.accounting import epsilon_of
@@ -24,14 +23,14 @@ from blindsight.learn.selective.noise import (
     calibrate_participant,
     calibrate_record,
 )
-from blindsight.rng import ByteSource, seeded_bytes
+from blindsight.rng import seeded_bytes
 
 FALSE_ALARM = 1e-6  # of each statistical test here
 
 sizes = st.floats(-1e30, 1e30)
 
 
-def scale_is(noise: NDArray[np.float64], sigma: float) -> bool:
+def scale_is(noise, sigma):
     """Whether the sum of squares is what Gaussian noise of this deviation gives, two-sided."""
     chance = stats.chi2.cdf(np.square(noise / sigma).sum(), noise.size)
     return min(chance, 1 - chance) > FALSE_ALARM / 2
@@ -42,7 +41,7 @@ def scale_is(noise: NDArray[np.float64], sigma: float) -> bool:
 
 @pytest.mark.parametrize("kind", [Laplace, PublishedLaplace])
 @pytest.mark.parametrize("centre", [0.0, 0.1, -0.04])
-def test_laplace_scale_is_twice_the_bound_by_epsilon(kind: type[Laplace], centre: float) -> None:
+def test_laplace_scale_is_twice_the_bound_by_epsilon(kind, centre):
     bound, epsilon, draws = 0.1, 4.0, 100_000
     released = kind(epsilon).release(np.full(draws, centre), bound, seeded_bytes(3))
     edges = np.linspace(-bound, bound, 21)
@@ -56,10 +55,10 @@ def test_laplace_scale_is_twice_the_bound_by_epsilon(kind: type[Laplace], centre
     assert stats.chisquare(seen, draws * wrong).pvalue < FALSE_ALARM  # five percent more noise would be seen
 
 
-def test_laplace_bounds_what_any_two_changes_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_laplace_bounds_what_any_two_changes_can_tell(monkeypatch):
+    asked = []
 
-    def silent(scale: int, size: int, source: ByteSource) -> NDArray[np.int64]:
+    def silent(scale, size, source):
         asked.append(scale)
         return np.zeros(size, dtype=np.int64)
 
@@ -72,7 +71,7 @@ def test_laplace_bounds_what_any_two_changes_can_tell(monkeypatch: pytest.Monkey
         assert abs(round(first) - round(second)) / asked[0] <= epsilon
 
 
-def test_published_order_lets_a_large_change_through() -> None:
+def test_published_order_lets_a_large_change_through():
     everything = PublishedLaplace(1.0).release(np.array([1e9, -1e9]), 0.1)
     assert everything.tolist() == [0.1, -0.1]  # surely, so the loss is infinite
     ends = Laplace(1.0).release(np.repeat([1e9, -1e9], 2000), 0.1, seeded_bytes(1)).reshape(2, -1)
@@ -84,14 +83,14 @@ def test_published_order_lets_a_large_change_through() -> None:
 
 
 @pytest.mark.parametrize(("among", "enough"), [(1, 1), (2, 1), (7, 6)])
-def test_gaussian_scale_is_the_multiplier_times_the_clip(among: int, enough: int) -> None:
+def test_gaussian_scale_is_the_multiplier_times_the_clip(among, enough):
     gaussian = ParticipantGaussian(clip=0.3, noise_multiplier=1.7, among=among)
     released = gaussian.release(np.zeros(100_000), seeded_bytes(4))
     assert scale_is(released, 1.7 * 0.3 / math.sqrt(enough))
     assert not scale_is(released, 1.03 * 1.7 * 0.3 / math.sqrt(enough))  # three percent less noise would be seen
 
 
-def test_shared_noise_without_that_of_a_curious_participant_is_what_is_stated_exactly_in_float32() -> None:
+def test_shared_noise_without_that_of_a_curious_participant_is_what_is_stated_exactly_in_float32():
     gaussian = ParticipantGaussian(clip=0.5, noise_multiplier=1.1, among=10)
     source, values = seeded_bytes(6), np.zeros((10, 20_000))
     values[0] = 0.5 / math.sqrt(20_000)
@@ -107,7 +106,7 @@ def test_shared_noise_without_that_of_a_curious_participant_is_what_is_stated_ex
 @pytest.mark.parametrize("among", [1, 2, 50])
 @pytest.mark.parametrize("multiplier", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize("size", [1, 3, 10_000])
-def test_grid_pays_for_rounding_and_wastes_nothing(among: int, multiplier: float, size: int) -> None:
+def test_grid_pays_for_rounding_and_wastes_nothing(among, multiplier, size):
     gaussian = ParticipantGaussian(clip=0.7, noise_multiplier=multiplier, among=among)
     grid = gaussian.grid(size)
     longest = 0.7 / grid.step + math.sqrt(size)  # of an upload, in whole steps
@@ -118,7 +117,7 @@ def test_grid_pays_for_rounding_and_wastes_nothing(among: int, multiplier: float
 
 @settings(deadline=None)
 @given(st.lists(sizes, min_size=1, max_size=30), st.floats(1e-3, 1e3))
-def test_shortened_values_are_no_longer_than_the_clip_in_exact_arithmetic(values: list[float], clip: float) -> None:
+def test_shortened_values_are_no_longer_than_the_clip_in_exact_arithmetic(values, clip):
     change = np.array(values)
     short = ParticipantGaussian(clip, 1.0).shorten(change)
     squares = sum((Fraction(value) ** 2 for value in short.tolist()), start=Fraction(0))
@@ -127,16 +126,16 @@ def test_shortened_values_are_no_longer_than_the_clip_in_exact_arithmetic(values
     assert np.allclose(short, change * min(1.0, clip / max(length, 1e-300)), rtol=1e-9, atol=0)
 
 
-def test_shortening_a_million_values_keeps_within_the_clip() -> None:
+def test_shortening_a_million_values_keeps_within_the_clip():
     change = np.random.default_rng(1).standard_normal(10**6)
     short = ParticipantGaussian(1.0, 1.0).shorten(change)
     assert 1 - 1e-9 < math.sqrt(math.fsum(np.square(short).tolist())) < 1
 
 
-def test_sensitivity_is_the_clip_by_enumerating_what_a_participant_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_sensitivity_is_the_clip_by_enumerating_what_a_participant_may_send(monkeypatch):
+    asked = []
 
-    def silent(scale: int, size: int, source: ByteSource) -> NDArray[np.int64]:
+    def silent(scale, size, source):
         asked.append(scale)
         return np.zeros(size, dtype=np.int64)
 
@@ -154,7 +153,7 @@ def test_sensitivity_is_the_clip_by_enumerating_what_a_participant_may_send(monk
         assert max(lengths) * step == pytest.approx(0.25, rel=1e-4)
 
 
-def test_too_little_noise_to_share_is_refused() -> None:
+def test_too_little_noise_to_share_is_refused():
     with pytest.raises(InputError, match="too little to share among 1000000"):
         ParticipantGaussian(clip=1.0, noise_multiplier=1e-3, among=10**6).grid(10)
 
@@ -163,7 +162,7 @@ def test_too_little_noise_to_share_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "uploads"), [(0.5, 1), (1.0, 74), (8.0, 74), (8.0, 2000)])
-def test_participant_noise_meets_its_target_from_below_and_tightly(epsilon: float, uploads: int) -> None:
+def test_participant_noise_meets_its_target_from_below_and_tightly(epsilon, uploads):
     found = calibrate_participant(epsilon=epsilon, delta=1e-5, uploads=uploads, clip=2.0, among=3)
     assert (found.clip, found.among) == (2.0, 3)
     spent = epsilon_of([GaussianLoss(found.noise_multiplier, count=uploads)], delta=1e-5)
@@ -174,7 +173,7 @@ def test_participant_noise_meets_its_target_from_below_and_tightly(epsilon: floa
     assert oracle.get_epsilon_for_delta(1e-5) == pytest.approx(epsilon, rel=2e-3)
 
 
-def test_record_noise_counts_the_steps_on_a_photo() -> None:
+def test_record_noise_counts_the_steps_on_a_photo():
     one, four = (calibrate_record(epsilon=2.0, delta=1e-6, steps=steps, clip=1.0) for steps in (1, 4))
     assert isinstance(one, RecordGaussian)
     assert four.noise_multiplier == pytest.approx(2 * one.noise_multiplier, rel=1e-6)
@@ -195,12 +194,12 @@ def test_record_noise_counts_the_steps_on_a_photo() -> None:
         (lambda: calibrate_participant(epsilon=0.0, delta=1e-5, uploads=1, clip=1.0), "epsilon must be"),
         (lambda: calibrate_participant(epsilon=1.0, delta=0.0, uploads=1, clip=1.0), "delta must be in"),
         (lambda: calibrate_record(epsilon=1.0, delta=1e-5, steps=0, clip=1.0), "whole number of releases"),
-        (lambda: Laplace("1"), "epsilon must be a number; got '1'"),  # type: ignore[arg-type]
-        (lambda: PublishedLaplace(None), "epsilon must be a number; got None"),  # type: ignore[arg-type]
-        (lambda: ParticipantGaussian("1", 1.0), "clip must be a number; got '1'"),  # type: ignore[arg-type]
+        (lambda: Laplace("1"), "epsilon must be a number; got '1'"),
+        (lambda: PublishedLaplace(None), "epsilon must be a number; got None"),
+        (lambda: ParticipantGaussian("1", 1.0), "clip must be a number; got '1'"),
         (lambda: RecordGaussian(1.0, True), "noise_multiplier must be a number; got True"),
     ],
 )
-def test_bad_parameters_get_a_sentence(make: object, sentence: str) -> None:
+def test_bad_parameters_get_a_sentence(make, sentence):
     with pytest.raises(InputError, match=sentence):
-        make()  # type: ignore[operator]
+        make()

@@ -1,43 +1,29 @@
 """In turn, at random or each at its own speed: everybody's photos are used, over bytes alone, and the model learns."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from blindsight.dp import Ledger
 from blindsight.errors import InputError
-from blindsight.learn.selective import (
-    Exchange,
-    ParameterServer,
-    Participant,
-    Sharing,
-    asynchronous,
-    play,
-    random_order,
-    round_robin,
-)
+from blindsight.learn.selective import Sharing, asynchronous, play, random_order, round_robin
 from blindsight.learn.selective.noise import ParticipantGaussian
-from blindsight.learn.selective.orders import Order
 from blindsight.rng import seeded_bytes
 
-Make = Callable[..., ParameterServer]
-Join = Callable[..., Participant]
 NAMES = ("ann", "bob", "cem")
 SPEEDS = {"ann": 4.0, "bob": 2.0, "cem": 1.0}
 
 
-def everyone(server: ParameterServer, join: Join, **options: Any) -> list[Participant]:
+def everyone(server, join, **options):
     return [join(server, name, **options) for name in NAMES]
 
 
-def names(exchanges: list[Exchange]) -> list[str]:
+def names(exchanges):
     return [exchange.participant for exchange in exchanges]
 
 
-def test_round_robin_goes_round(make_server: Make, join: Join) -> None:
+def test_round_robin_goes_round(make_server, join):
     server = make_server()
     participants = [join(server, name, batches=batches) for name, batches in zip(NAMES, (1, 3, 2), strict=True)]
     exchanges = list(play(server, participants, round_robin))
@@ -46,7 +32,7 @@ def test_round_robin_goes_round(make_server: Make, join: Join) -> None:
     assert server.version == 6
 
 
-def test_random_order_is_repeatable_and_fair(make_server: Make, join: Join) -> None:
+def test_random_order_is_repeatable_and_fair(make_server, join):
     courses = []
     for seed in (1, 1, 2):
         server = make_server()
@@ -58,7 +44,7 @@ def test_random_order_is_repeatable_and_fair(make_server: Make, join: Join) -> N
     assert courses[0][0] != sorted(NAMES) * 8
 
 
-def test_everybody_trains_at_its_own_speed_on_stale_parameters(make_server: Make, join: Join) -> None:
+def test_everybody_trains_at_its_own_speed_on_stale_parameters(make_server, join):
     server = make_server()
     exchanges = list(play(server, everyone(server, join, batches=12), asynchronous(SPEEDS, random_state=0)))
     first = Counter(names(exchanges)[:14])  # two units of time, about
@@ -71,8 +57,8 @@ def test_everybody_trains_at_its_own_speed_on_stale_parameters(make_server: Make
 
 
 def test_asynchronous_uploads_are_added_to_newer_parameters_than_they_were_trained_on(
-    make_server: Make, join: Join, make_trainer: Callable[..., Any], make_photos: Callable[..., Any]
-) -> None:
+    make_server, join, make_trainer, make_photos
+):
     server = make_server()
     start = server.parameters
     participants = everyone(server, join, sharing=Sharing(1.0))
@@ -83,9 +69,7 @@ def test_asynchronous_uploads_are_added_to_newer_parameters_than_they_were_train
     np.testing.assert_allclose(server.parameters, expected, atol=1e-6)
 
 
-def test_uploads_that_are_too_stale_are_refused_and_the_others_go_on(
-    make_server: Make, make_terms: Callable[..., Any], join: Join
-) -> None:
+def test_uploads_that_are_too_stale_are_refused_and_the_others_go_on(make_server, make_terms, join):
     server = make_server(terms=make_terms(max_staleness=3))
     participants = everyone(server, join, batches=6, sharing=Sharing(0.1, residual=True))
     exchanges = list(play(server, participants, asynchronous(SPEEDS | {"ann": 8.0}, random_state=0)))
@@ -97,7 +81,7 @@ def test_uploads_that_are_too_stale_are_refused_and_the_others_go_on(
     assert Counter(names(exchanges)) == dict.fromkeys(NAMES, 6)  # whoever was refused goes on
 
 
-def test_a_participant_whose_budget_is_spent_stops_and_the_others_go_on(make_server: Make, join: Join) -> None:
+def test_a_participant_whose_budget_is_spent_stops_and_the_others_go_on(make_server, join):
     server, ledger = make_server(), Ledger()
     ledger.set_budget("test: ann", unit="person", neighbours="add/remove", epsilon=4.0, delta=1e-5)
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
@@ -112,7 +96,7 @@ def test_a_participant_whose_budget_is_spent_stops_and_the_others_go_on(make_ser
     assert server.version == 9 + counted["ann"] - 1
 
 
-def test_bytes_are_counted(make_server: Make, make_terms: Callable[..., Any], join: Join) -> None:
+def test_bytes_are_counted(make_server, make_terms, join):
     sizes = {}
     for share in (1.0, 0.1):
         server = make_server(terms=make_terms(download=share))
@@ -123,13 +107,11 @@ def test_bytes_are_counted(make_server: Make, make_terms: Callable[..., Any], jo
 
 
 @pytest.mark.parametrize("order", [round_robin, random_order(5), asynchronous(SPEEDS, random_state=5)])
-def test_participants_learn_together(
-    order: Order, make_server: Make, make_trainer: Callable[..., Any], make_photos: Callable[..., Any], join: Join
-) -> None:
+def test_participants_learn_together(order, make_server, make_trainer, make_photos, join):
     server = make_server()
     inputs, labels = make_photos(500, 99)
 
-    def accuracy() -> float:
+    def accuracy():
         return float((make_trainer().scores(server.parameters, inputs).argmax(axis=1) == labels).mean())
 
     before = accuracy()
@@ -141,15 +123,15 @@ def test_participants_learn_together(
 class Garbling:
     """A server whose receipts arrive damaged."""
 
-    def __init__(self, server: ParameterServer) -> None:
+    def __init__(self, server):
         self.server = server
         self.answer = server.answer
 
-    def receive(self, upload: bytes) -> bytes:
+    def receive(self, upload):
         return self.server.receive(upload)[:-1] + b"?"
 
 
-def test_after_a_damaged_receipt_the_next_download_tells(make_server: Make, join: Join) -> None:
+def test_after_a_damaged_receipt_the_next_download_tells(make_server, join):
     found = []
     for garbled in (False, True):
         server = make_server()
@@ -164,12 +146,12 @@ def test_after_a_damaged_receipt_the_next_download_tells(make_server: Make, join
 
 
 @pytest.mark.parametrize("speeds", [{"ann": 0.0}, {"ann": float("inf")}, {"ann": -1.0}])
-def test_impossible_speeds_are_refused(speeds: dict[str, float]) -> None:
+def test_impossible_speeds_are_refused(speeds):
     with pytest.raises(InputError, match="speeds must be positive"):
         asynchronous(speeds)
 
 
-def test_a_missing_speed_is_named(make_server: Make, join: Join) -> None:
+def test_a_missing_speed_is_named(make_server, join):
     server = make_server()
     with pytest.raises(InputError, match="no speed was given for bob"):
         list(play(server, [join(server), join(server, "bob")], asynchronous({"ann": 1.0})))

@@ -14,7 +14,7 @@ from blindsight.learn.selective.sparseupdate import SparseUpdate
 
 
 @st.composite
-def updates(draw: st.DrawFn, *, half: bool = False) -> SparseUpdate:
+def updates(draw, *, half=False):
     dimension = draw(st.one_of(st.integers(1, 300), st.integers(1, 2**31)))
     places = sorted(draw(st.sets(st.integers(0, dimension - 1), max_size=min(dimension, 300))))
     if dimension <= 300 and draw(st.booleans()):
@@ -27,7 +27,7 @@ def updates(draw: st.DrawFn, *, half: bool = False) -> SparseUpdate:
 
 @settings(deadline=None)
 @given(st.data(), st.booleans())
-def test_no_update_is_longer_than_the_most_bytes(data: st.DataObject, half: bool) -> None:
+def test_no_update_is_longer_than_the_most_bytes(data, half):
     update = data.draw(updates(half=half))
     size = len(encode_sparse(update, half=half))
     count = update.indices.size
@@ -37,18 +37,18 @@ def test_no_update_is_longer_than_the_most_bytes(data: st.DataObject, half: bool
         assert size <= most_bytes(more, update.dimension, half=half)
 
 
-def test_the_most_bytes_are_near_those_of_random_places() -> None:
+def test_the_most_bytes_are_near_those_of_random_places():
     update = random_update(50_000, 0.1)
     assert most_bytes(update.indices.size, 50_000) < 1.02 * len(encode_sparse(update))
 
 
-def random_update(dimension: int, share: float, seed: int = 1) -> SparseUpdate:
+def random_update(dimension, share, seed=1):
     rng = np.random.default_rng(seed)
     places = np.flatnonzero(rng.random(dimension) < share)
     return SparseUpdate(dimension, places, rng.standard_normal(places.size).astype(np.float32))
 
 
-def read_as_sent(blob: bytes, dimension: int, max_values: int) -> None:
+def read_as_sent(blob, dimension, max_values):
     """Whatever is accepted is what would be written for it; all else is a MessageError and nothing else."""
     try:
         update = decode_sparse(blob, dimension, max_values=max_values)
@@ -60,7 +60,7 @@ def read_as_sent(blob: bytes, dimension: int, max_values: int) -> None:
 
 @settings(deadline=None)
 @given(st.data(), st.booleans())
-def test_what_is_written_comes_back_bit_for_bit(data: st.DataObject, half: bool) -> None:
+def test_what_is_written_comes_back_bit_for_bit(data, half):
     update = data.draw(updates(half=half))
     blob = encode_sparse(update, half=half)
     again = decode_sparse(blob, update.dimension, max_values=update.indices.size)
@@ -71,7 +71,7 @@ def test_what_is_written_comes_back_bit_for_bit(data: st.DataObject, half: bool)
 
 @settings(deadline=None, max_examples=300)
 @given(st.data(), st.binary(min_size=1, max_size=60), st.integers(1, 2**31), st.integers(0, 100))
-def test_any_bytes_are_canonical_or_refused(data: st.DataObject, noise: bytes, dimension: int, limit: int) -> None:
+def test_any_bytes_are_canonical_or_refused(data, noise, dimension, limit):
     small = data.draw(st.sampled_from([dimension, 1, 2, 9, 40]))
     read_as_sent(noise, small, limit)
     read_as_sent(bytes([noise[0] % 2, len(noise) % 8]) + noise, small, limit)
@@ -79,9 +79,7 @@ def test_any_bytes_are_canonical_or_refused(data: st.DataObject, noise: bytes, d
 
 @settings(deadline=None, max_examples=200)
 @given(updates(), st.data())
-def test_truncated_extended_and_altered_blobs_are_canonical_or_refused(
-    update: SparseUpdate, data: st.DataObject
-) -> None:
+def test_truncated_extended_and_altered_blobs_are_canonical_or_refused(update, data):
     blob, size = encode_sparse(update), update.indices.size
     for wrong in (blob[: data.draw(st.integers(0, len(blob) - 1))], blob + b"\0", blob + b"\x80"):
         with pytest.raises(MessageError):
@@ -93,7 +91,7 @@ def test_truncated_extended_and_altered_blobs_are_canonical_or_refused(
     read_as_sent(blob, data.draw(st.integers(1, 2**31)), size)  # for a model of another size
 
 
-def test_every_alteration_of_one_bit_of_the_places_is_seen_or_means_other_places() -> None:
+def test_every_alteration_of_one_bit_of_the_places_is_seen_or_means_other_places():
     update = random_update(200, 0.1)
     blob, values = encode_sparse(update), 4 * update.indices.size
     for bit in range(8 * (len(blob) - values)):
@@ -107,7 +105,7 @@ def test_every_alteration_of_one_bit_of_the_places_is_seen_or_means_other_places
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.95])
-def test_places_take_little_more_than_their_entropy(share: float) -> None:
+def test_places_take_little_more_than_their_entropy(share):
     dimension = 50_000
     update = random_update(dimension, share)
     p = update.indices.size / dimension
@@ -116,7 +114,7 @@ def test_places_take_little_more_than_their_entropy(share: float) -> None:
     assert entropy < places < 1.06 * entropy + 16
 
 
-def test_a_tenth_of_the_parameters_takes_little_more_than_a_tenth_of_the_bytes() -> None:
+def test_a_tenth_of_the_parameters_takes_little_more_than_a_tenth_of_the_bytes():
     update = random_update(5124, 0.1)
     dense = 4 * 5124
     assert len(encode_sparse(update)) <= 0.118 * dense
@@ -124,7 +122,7 @@ def test_a_tenth_of_the_parameters_takes_little_more_than_a_tenth_of_the_bytes()
     assert len(encode_sparse(rounded, half=True)) <= 0.067 * dense
 
 
-def test_dense_and_empty_updates_write_no_places() -> None:
+def test_dense_and_empty_updates_write_no_places():
     everything = SparseUpdate(1000, np.arange(1000), np.ones(1000, dtype=np.float32))
     assert len(encode_sparse(everything)) == 1 + 2 + 4000
     nothing = SparseUpdate(1000, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
@@ -132,7 +130,7 @@ def test_dense_and_empty_updates_write_no_places() -> None:
     assert decode_sparse(b"\0\0", 1000, max_values=0).indices.size == 0
 
 
-def test_worked_example() -> None:
+def test_worked_example():
     # Places 2 and 7 of 16: gaps 2 and 4. k = 1 takes 2 + (1 + 2) + 2 = 7 bits, k = 0 takes 8 and k = 2 takes 7.
     # Low bits 0, 0; then 0 1 and 0 0 1.
     update = SparseUpdate(16, np.array([2, 7]), np.array([1.0, -2.0], dtype=np.float32))
@@ -148,7 +146,7 @@ def test_worked_example() -> None:
         decode_sparse(padded, 16, max_values=2)
 
 
-def test_limits_are_kept_before_memory_is_taken() -> None:
+def test_limits_are_kept_before_memory_is_taken():
     claims = [
         b"\0\xff\xff\xff\xff\x0f",  # 2^32 - 1 values
         b"\0\xff\xff\xff\xff\x03" + bytes(200),  # 2^30 - 1 values
@@ -172,7 +170,7 @@ def test_limits_are_kept_before_memory_is_taken() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("half", [False, True])
-def test_values_that_are_not_finite_are_neither_written_nor_read(value: float, half: bool) -> None:
+def test_values_that_are_not_finite_are_neither_written_nor_read(value, half):
     update = SparseUpdate(3, np.array([1]), np.array([value], dtype=np.float32))
     with pytest.raises(InputError, match="finite"):
         encode_sparse(update, half=half)
@@ -182,7 +180,7 @@ def test_values_that_are_not_finite_are_neither_written_nor_read(value: float, h
         decode_sparse(good[: -len(forged)] + forged, 3, max_values=1)
 
 
-def test_half_takes_only_what_was_rounded_and_signals_no_overflow() -> None:
+def test_half_takes_only_what_was_rounded_and_signals_no_overflow():
     update = SparseUpdate(3, np.array([0, 1, 2]), np.array([0.1, 1e38, -7e4], dtype=np.float32))
     with pytest.raises(InputError, match="as_half"):
         encode_sparse(update, half=True)
@@ -190,6 +188,6 @@ def test_half_takes_only_what_was_rounded_and_signals_no_overflow() -> None:
 
 
 @pytest.mark.parametrize("dimension", [0, 2**31 + 1])
-def test_dimensions_out_of_range_are_refused(dimension: int) -> None:
+def test_dimensions_out_of_range_are_refused(dimension):
     with pytest.raises(InputError, match=r"2\^31"):
         decode_sparse(b"\0\0", dimension, max_values=1)

@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from blindsight.dp.mechanisms import LaplaceMechanism
@@ -14,18 +13,18 @@ from blindsight.learn.selective import noise as noise_module
 from blindsight.learn.selective import sparsevector
 from blindsight.learn.selective.noise import Laplace, PublishedLaplace
 from blindsight.learn.selective.sparsevector import Split, select_above, sparse_vector
-from blindsight.rng import ByteSource, seeded_bytes
+from blindsight.rng import seeded_bytes
 
 FALSE_ALARM = 1e-6
 
 
 @pytest.mark.parametrize("count", [1, 512])
-def test_scales_are_those_of_figure_12(count: int) -> None:
+def test_scales_are_those_of_figure_12(count):
     epsilon, bound = 0.7, 0.1
     whole, move = count * epsilon, 2 * bound  # the paper's eps is for all c values, Df = 2 gamma
     eps1, eps2 = 8 / 9 * whole, 2 / 9 * whole
 
-    def sigma(x: float) -> float:
+    def sigma(x):
         return 2 * count * move / x
 
     split = Split(epsilon, bound)
@@ -34,17 +33,17 @@ def test_scales_are_those_of_figure_12(count: int) -> None:
     assert split.choosing + split.telling == pytest.approx(epsilon)  # eps1 + eps2 / 2 = eps
 
 
-def test_budget_split_of_the_papers_setting() -> None:
+def test_budget_split_of_the_papers_setting():
     split = Split(epsilon=1.0, bound=0.1)
     assert (split.threshold_scale, split.value_scale) == (pytest.approx(0.45), pytest.approx(1.8))
 
 
-def chance_of_first(sizes: tuple[float, ...], place: int, threshold: float, split: Split) -> float:
+def chance_of_first(sizes, place, threshold, split):
     """The probability that `place` is the first to reach the noisy threshold, for noise of real numbers."""
     scale = split.threshold_scale
     noisy = stats.laplace(scale=2 * scale)
 
-    def density(t: float) -> float:
+    def density(t):
         below = math.prod(noisy.cdf(t - sizes[earlier]) for earlier in range(place))
         return float(stats.laplace.pdf(t, threshold, scale) * below * noisy.sf(t - sizes[place]))
 
@@ -54,7 +53,7 @@ def chance_of_first(sizes: tuple[float, ...], place: int, threshold: float, spli
     )
 
 
-def test_finding_a_place_costs_no_more_than_its_part_by_enumerating_neighbours() -> None:
+def test_finding_a_place_costs_no_more_than_its_part_by_enumerating_neighbours():
     split, threshold = Split(epsilon=2.0, bound=0.5), 0.3
     inputs = list(product((0.0, 0.5), repeat=3))  # sizes at the ends of [0, gamma]: the worst neighbours
     for place in range(3):
@@ -63,7 +62,7 @@ def test_finding_a_place_costs_no_more_than_its_part_by_enumerating_neighbours()
         assert 0 < worst <= split.choosing / 2 + 1e-6  # magnitudes move by gamma, the papers allow for 2 gamma
 
 
-def test_places_are_found_as_often_as_the_noise_says() -> None:
+def test_places_are_found_as_often_as_the_noise_says():
     split, change = Split(epsilon=8.0, bound=0.5), np.array([0.2, -0.5, 0.35])
     source, found = seeded_bytes(5), np.zeros(4)
     runs = 2500
@@ -80,22 +79,20 @@ def test_places_are_found_as_often_as_the_noise_says() -> None:
 class _InOrder(np.random.Generator):
     """Visits parameters in their own order."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(np.random.PCG64(1))
 
-    def permutation(self, x: int) -> NDArray[np.int64]:  # type: ignore[override]
+    def permutation(self, x):
         return np.arange(x)
 
 
-def published_loop(
-    change: NDArray[np.float64], epsilon: float, bound: float, threshold: float, count: int, source: ByteSource
-) -> tuple[list[int], list[float]]:
+def published_loop(change, epsilon, bound, threshold, count, source):
     """Figure 12 step by step, with the same draws: noise of comparisons, of thresholds, then of values."""
     split = Split(epsilon, bound)
     grid = LaplaceMechanism(sensitivity=2 * bound, epsilon=split.choosing / 2).grid(1)
     compared = discrete_laplace(2 * grid.noise, change.size, source) * grid.step
     thresholds = discrete_laplace(grid.noise, count, source) * grid.step
-    places: list[int] = []
+    places = []
     for place, weight in enumerate(change):
         if abs(max(-bound, min(weight, bound))) + compared[place] >= threshold + thresholds[len(places)]:
             places.append(place)
@@ -108,7 +105,7 @@ def published_loop(
 
 
 @pytest.mark.parametrize(("count", "threshold"), [(1, 0.0), (40, 0.05), (40, 0.3), (300, 0.0)])
-def test_equals_the_published_loop_with_the_same_bytes(count: int, threshold: float) -> None:
+def test_equals_the_published_loop_with_the_same_bytes(count, threshold):
     change = np.random.default_rng(2).normal(scale=0.2, size=400)
     expected = published_loop(change, 30.0, 0.4, threshold, count, seeded_bytes(9))
     places, values = sparse_vector(
@@ -119,7 +116,7 @@ def test_equals_the_published_loop_with_the_same_bytes(count: int, threshold: fl
     assert 0 < places.size <= count
 
 
-def test_worked_example(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worked_example(monkeypatch):
     # gamma = 1, tau = 0.5. Comparisons get +0.2, 0, -0.6, 0, +0.1; thresholds 0, +0.3, -0.5.
     # 0.2 + 0.2 = 0.4 < 0.5; |-2| -> 1 >= 0.5, upload; next threshold 0.8: 0.9 - 0.6 = 0.3 < 0.8; 0.7 < 0.8;
     # 0.75 + 0.1 = 0.85 >= 0.8, upload. Values get +0.25 and +0.5: -1 + 0.25 = -0.75, and 0.75 + 0.5 is cut to 1.
@@ -128,7 +125,7 @@ def test_worked_example(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = [([0.2, 0.0, -0.6, 0.0, 0.1], grid.step), ([0.0, 0.3, -0.5], grid.step), ([0.25, 0.5], fine.step)]
     scales = []
 
-    def drawn(scale: int, size: int, source: ByteSource) -> NDArray[np.int64]:
+    def drawn(scale, size, source):
         values, step = draws[len(scales)]
         scales.append(scale)
         assert len(values) == size
@@ -145,7 +142,7 @@ def test_worked_example(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scales[2] * fine.step == pytest.approx(18.0)  # 2 Df / (2/9)
 
 
-def test_published_values_are_not_bounded_before_the_noise() -> None:
+def test_published_values_are_not_bounded_before_the_noise():
     change = np.full(50, 1e6)
     arguments = {"bound": 0.1, "threshold": 0.0, "count": 50, "rng": np.random.default_rng(1)}
     _, published = sparse_vector(change, noise=PublishedLaplace(1.0), source=seeded_bytes(1), **arguments)
@@ -154,7 +151,7 @@ def test_published_values_are_not_bounded_before_the_noise() -> None:
     assert set(proven.tolist()) > {-0.1}
 
 
-def test_without_noise_random_ones_of_those_above_are_taken() -> None:
+def test_without_noise_random_ones_of_those_above_are_taken():
     change = np.array([0.1, -0.6, 0.5, 0.2, 0.9])
     assert select_above(change, 0.5, 5, np.random.default_rng(1)).tolist() == [1, 2, 4]
     seen = {tuple(select_above(change, 0.5, 2, np.random.default_rng(seed)).tolist()) for seed in range(40)}
