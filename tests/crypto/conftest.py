@@ -2,10 +2,10 @@
 
 import pytest
 
-from blindsight.crypto.privatekey import PrivateKey, generate_keys
-from blindsight.rng import seeded_bytes
+from blindsight.crypto.privatekey import PrivateKey
+from tests.keys import paillier_key
 
 
 @pytest.fixture(scope="session")
 def private() -> PrivateKey:
-    return generate_keys(1024, insecure=True, source=seeded_bytes(1))
+    return paillier_key()

@@ -190,5 +190,5 @@ def test_secrets_stay_hidden() -> None:
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tenseal", None)
     monkeypatch.setitem(sys.modules, "tenseal.sealapi", None)
-    with pytest.raises(MissingExtraError, match=r"blindsight\[he\]"):
+    with pytest.raises(MissingExtraError, match=r"blindsight-vision\[he\]"):
         bfv.generate_keys(max_sum=1)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from blindsight.crypto.privatekey import generate_keys
 from blindsight.learn.dphe import Terms, set_up
-from blindsight.rng import seeded_bytes
+from tests.keys import paillier_key
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +24,7 @@ def make_terms():
 
 @pytest.fixture(scope="session")
 def key():
-    return generate_keys(1024, insecure=True, source=seeded_bytes(1))
+    return paillier_key()
 
 
 @pytest.fixture(scope="session")
