@@ -363,5 +363,5 @@ def test_with_hardly_any_noise_and_a_generous_clip_it_is_plain_training():
 def test_without_torch_the_extra_is_named(monkeypatch):
     module = head(5, 3)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"needs torch.*blindsight\[deep\]"):
+    with pytest.raises(MissingExtraError, match=r"needs torch.*blindsight-vision\[deep\]"):
         NetworkTrainer(module)

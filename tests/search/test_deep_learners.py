@@ -286,5 +286,5 @@ def test_a_training_that_diverges_says_what_to_change():
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"blindsight\[deep\]"):
+    with pytest.raises(MissingExtraError, match=r"blindsight-vision\[deep\]"):
         DPSH(4).fit(*corners(20))

@@ -388,5 +388,5 @@ def test_what_the_server_refuses_is_told(opened):
 
 def test_a_missing_driver_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtraError, match=r"blindsight\[postgres\]"):
+    with pytest.raises(MissingExtraError, match=r"blindsight-vision\[postgres\]"):
         PostgresIndex("host=nowhere", "photos", 8)

@@ -145,7 +145,7 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 
     monkeypatch.setattr("blindsight.sift.adversarial.require", missing)
     X, public, private = faces(50)
-    with pytest.raises(MissingExtraError, match=r"blindsight\[deep\]"):
+    with pytest.raises(MissingExtraError, match=r"blindsight-vision\[deep\]"):
         AdversarialSift().fit(X, public, private)
 
 
