@@ -13,7 +13,7 @@ import pytest
 from gmpy2 import mpz
 
 from blindsight.crypto import bfv
-from blindsight.crypto.privatekey import PrivateKey
+from blindsight.crypto.paillier import PrivateKey
 
 # fmt: off
 PRIMES = {
@@ -129,5 +129,5 @@ def fixed_primes() -> Iterator[None]:
     """Within the block, keys of 1024, 2048 and 3072 bits are generated from the fixed primes."""
     pairs = {bits: cycle([tuple(mpz(prime, 16) for prime in pair) for pair in known]) for bits, known in PRIMES.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("blindsight.crypto.privatekey.draw_prime_pair", lambda bits, source: next(pairs[bits]))
+        patch.setattr("blindsight.crypto.paillier.draw_prime_pair", lambda bits, source: next(pairs[bits]))
         yield

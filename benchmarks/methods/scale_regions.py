@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.methods.rounds import FRACTION_BITS, Clock, Round
-from blindsight.crypto import bfv, privatekey
+from blindsight.crypto import bfv, paillier
 from blindsight.crypto.signing import SigningKey
 from blindsight.federated.costmodel import Scheme
 from blindsight.federated.hierarchy import LatticeRoot, Region, Root, SparseRoot, regional_setup
@@ -73,7 +73,7 @@ def _sparse(sums: SumTerms, given: Round, groups: Mapping[str, tuple[str, ...]])
         minimum_per_position=1,
         insecure=given.insecure,
     )
-    parties = set_up(terms, key=privatekey.generate_keys(given.key_bits, insecure=given.insecure))
+    parties = set_up(terms, key=paillier.generate_keys(given.key_bits, insecure=given.insecure))
     setup, regions = parties.generator.setup()[AGGREGATOR], []
     for name, owners in groups.items():
         aggregator = Aggregator(terms)

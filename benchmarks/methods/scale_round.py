@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.machine import measured
 from benchmarks.methods.rounds import FRACTION_BITS, Round
-from blindsight.crypto import bfv, privatekey
+from blindsight.crypto import bfv, paillier
 from blindsight.federated.costmodel import Scheme, measure
 from blindsight.federated.crowd import CrowdRound, lattice_round, sparse_round
 from blindsight.learn.dphe.terms import KEY_GENERATOR
@@ -65,4 +65,4 @@ def _play(given: Round, scheme: Scheme) -> CrowdRound:
         minimum_per_position=1,
         insecure=given.insecure,
     )
-    return sparse_round(sparse, given.update, key=privatekey.generate_keys(given.key_bits, insecure=given.insecure))
+    return sparse_round(sparse, given.update, key=paillier.generate_keys(given.key_bits, insecure=given.insecure))

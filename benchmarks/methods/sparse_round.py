@@ -4,9 +4,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from benchmarks.methods.rounds import FRACTION_BITS, Clock, Measured, Round, RoundAnswer
-from blindsight.crypto.paillier import PublicKey
-from blindsight.crypto.privatekey import generate_keys
-from blindsight.crypto.randomiser import randomiser
+from blindsight.crypto.paillier import PublicKey, generate_keys, randomiser
 from blindsight.learn.dphe import Terms, set_up
 from blindsight.learn.schemes.paillier import sparse_terms
 from blindsight.learn.sumterms import SumTerms

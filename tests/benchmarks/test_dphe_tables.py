@@ -9,7 +9,7 @@ from benchmarks.harness import Settings
 from benchmarks.results import Result
 from benchmarks.suites.dphe_tables import BENCHMARK, cases, collections, scores
 from benchmarks.suites.dphe_tables.tables import sections
-from blindsight.crypto.privatekey import generate_keys
+from blindsight.crypto.paillier import generate_keys
 from blindsight.errors import InputError
 
 QUICK = Settings(quick=True)

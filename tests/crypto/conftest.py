@@ -2,7 +2,7 @@
 
 import pytest
 
-from blindsight.crypto.privatekey import PrivateKey
+from blindsight.crypto.paillier import PrivateKey
 from tests.keys import paillier_key
 
 

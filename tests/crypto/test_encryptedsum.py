@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindsight.crypto.encryptedsum import EncryptedSum
-from blindsight.crypto.privatekey import PrivateKey, generate_keys
+from blindsight.crypto.paillier import EncryptedSum, PrivateKey, generate_keys
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 

@@ -19,9 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.paillier import Ciphertexts, PublicKey, add_all
-from blindsight.crypto.privatekey import PrivateKey, generate_keys
-from blindsight.crypto.randomiser import Randomiser, randomiser
+from blindsight.crypto.paillier import (
+    Ciphertexts,
+    PrivateKey,
+    PublicKey,
+    Randomiser,
+    add_all,
+    generate_keys,
+    randomiser,
+)
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.rng import ByteSource, seeded_bytes
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from blindsight.crypto import bfv, privatekey, randomiser
+from blindsight.crypto import bfv, paillier
 from blindsight.federated.crowd import READERS, CrowdRound, Update, lattice_round, sparse_round
 from blindsight.learn.schemes.paillier import sparse_terms
 from blindsight.learn.sumterms import SumTerms
@@ -15,7 +15,7 @@ from blindsight.learn.sumterms import SumTerms
 OWNERS = tuple(f"owner-{number}" for number in range(13))
 SIZE = 200
 TERMS = SumTerms(run="test", users=OWNERS, dimension=SIZE, fraction_bits=4)
-PAILLIER, LATTICE = privatekey.generate_keys(1024, insecure=True), bfv.generate_keys(max_sum=2**31 - 1)
+PAILLIER, LATTICE = paillier.generate_keys(1024, insecure=True), bfv.generate_keys(max_sum=2**31 - 1)
 
 
 def draw(owner: str) -> NDArray[np.float64]:
@@ -68,12 +68,12 @@ def test_every_party_is_charged(scheme: str, sent: int, opened: int) -> None:
 def test_every_owner_makes_its_own_window_table(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
-    class Counted(randomiser.Randomiser):
+    class Counted(paillier.Randomiser):
         def __init__(self, n: int) -> None:
             made.append(n)
             super().__init__(n)
 
-    monkeypatch.setattr(randomiser, "Randomiser", Counted)
+    monkeypatch.setattr(paillier, "Randomiser", Counted)
     play("block-dphe", draw)
     assert made == [PAILLIER.public.n] * len(OWNERS)
-    randomiser.randomiser.cache_clear()
+    paillier.randomiser.cache_clear()

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from blindsight.crypto import bfv, privatekey
+from blindsight.crypto import bfv, paillier
+from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
@@ -23,8 +24,7 @@ from blindsight.federated.hierarchy import (
     slices,
 )
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
-from blindsight.learn.dphe.messages import AggregatorSetup, Request
-from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal, unseal
+from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Request
 from blindsight.learn.lattice.aggregator import LatticeAggregator
 from blindsight.learn.lattice.keygenerator import LatticeKeyGenerator
 from blindsight.learn.lattice.messages import Vouched
@@ -40,7 +40,7 @@ SIZE = 200
 class Sparse:
     """A run of block DPHE with regional aggregators."""
 
-    key = privatekey.generate_keys(1024, insecure=True)
+    key = paillier.generate_keys(1024, insecure=True)
 
     def __init__(self, size: int = SIZE, *, slots: int = 31, min_per_block: int = 1) -> None:
         self.terms = Terms(

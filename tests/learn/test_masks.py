@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from blindsight.crypto.shamir import Reconstruction
 from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
@@ -19,7 +20,6 @@ from blindsight.learn.masks.expansion import agree, expand, public_half
 from blindsight.learn.masks.keys import Peers, RoundKeys, pair_mask, self_mask, threshold
 from blindsight.learn.masks.messages import Delivery, Directory, Reveal, SealedShares, UnmaskRequest, Upload
 from blindsight.learn.masks.server import MaskServer
-from blindsight.learn.masks.shamir import Reconstruction
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.residues import to_integers
 from blindsight.learn.roster import Roster

@@ -21,7 +21,7 @@ from benchmarks.suites.dphe_tables.scores import (
     score_model,
 )
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.privatekey import generate_keys
+from blindsight.crypto.paillier import generate_keys
 from blindsight.data import partition
 from blindsight.rng import science
 

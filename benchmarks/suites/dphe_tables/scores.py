@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.paillier import Ciphertexts
-from blindsight.crypto.privatekey import PrivateKey
+from blindsight.crypto.paillier import Ciphertexts, PrivateKey
 from blindsight.errors import InputError
 from blindsight.metrics import (
     adjusted_mutual_information,

@@ -31,8 +31,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.secret import Secret
-from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import InputError, MessageError
 from blindsight.extras import require
 

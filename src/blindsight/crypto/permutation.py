@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from blindsight.crypto.secret import Secret
+from blindsight.crypto.wire import Secret
 from blindsight.errors import InputError
 
 MAX_SIZE = 1 << 28

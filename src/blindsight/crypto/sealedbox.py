@@ -1,8 +1,8 @@
-"""Bytes that one recipient alone can open, whoever carries them: sealed for its public key, altered by nobody.
+"""Authenticated encryption of messages: for one recipient's public key (HPKE), or under a shared secret (AES-256-GCM).
 
-This is hybrid public-key encryption as standardised (RFC 9180, base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
-AES-256-GCM), with one message per key: a sealed box is the sender's one-time public key and the ciphertext. Each box
-has a key of its own, so two boxes of one content differ and no nonce is ever used twice.
+`seal_for` and `ExchangeKey.open` are hybrid public-key encryption as standardised (RFC 9180, base mode, DHKEM(X25519,
+HKDF-SHA256), HKDF-SHA256, AES-256-GCM), with one message per key: a sealed box is the sender's one-time public key and
+the ciphertext. Each box has a key of its own, so two boxes of one content differ and no nonce is ever used twice.
 
 A box says nothing about who sealed it (sign the content: `signing`) and does not become unreadable later: whoever gets
 hold of the recipient's key opens all boxes ever sealed for it.
@@ -11,6 +11,8 @@ hold of the recipient's key opens all boxes ever sealed for it.
     skR, pkR        `ExchangeKey`, `ExchangeKey.public`
     skE, enc        the sender's one-time key, the first 32 bytes of a box
     info            `context`, which both sides must name alike; aad is empty
+
+`seal` and `unseal` are for parties that share a secret; each purpose has a key of its own (HKDF-SHA256).
 """
 
 import hmac
@@ -20,15 +22,17 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
-from blindsight.crypto.secret import Secret
+from blindsight.crypto.wire import Secret
 from blindsight.errors import InputError, MessageError
 from blindsight.rng import ByteSource, system_bytes
 
 _KEY_BYTES = 32
 _KEM_SUITE = b"KEM" + struct.pack(">H", 0x0020)
 _SUITE = b"HPKE" + struct.pack(">HHH", 0x0020, 0x0001, 0x0002)
+_SHARED_LABEL = b"blindsight dphe sealing 1"
+_NONCE_BYTES = 12
 
 
 class ExchangeKey(Secret):
@@ -72,6 +76,24 @@ def seal_for(recipient: bytes, content: bytes, *, context: bytes, source: ByteSo
         raise InputError("a recipient's public key is 32 bytes and no point of low order; got another.") from None
     cipher, nonce = _cipher(shared, one_time.public, recipient, context)
     return one_time.public + cipher.encrypt(nonce, content, None)
+
+
+def seal(secret: bytes, content: bytes, *, purpose: bytes, source: ByteSource = system_bytes) -> bytes:
+    """Encrypt and authenticate `content` under a shared secret; to open it, name the same `purpose`."""
+    nonce = source(_NONCE_BYTES)
+    return nonce + _shared_cipher(secret, purpose).encrypt(nonce, content, purpose)
+
+
+def unseal(secret: bytes, sealed: bytes, *, purpose: bytes) -> bytes:
+    """Return what was sealed; anything else raises `MessageError`."""
+    try:
+        return _shared_cipher(secret, purpose).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], purpose)
+    except (InvalidTag, ValueError):
+        raise MessageError("a sealed message was not made with this run's secret, or for another purpose.") from None
+
+
+def _shared_cipher(secret: bytes, purpose: bytes) -> AESGCM:
+    return AESGCM(HKDF(algorithm=SHA256(), length=32, salt=_SHARED_LABEL, info=purpose).derive(secret))
 
 
 def _cipher(shared: bytes, one_time: bytes, recipient: bytes, context: bytes) -> tuple[AESGCM, bytes]:

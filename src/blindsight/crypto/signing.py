@@ -12,8 +12,7 @@ from typing import Annotated
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from blindsight.crypto.secret import Secret
-from blindsight.crypto.wire import MAX_BYTES, Limit, Message, decode, encode
+from blindsight.crypto.wire import MAX_BYTES, Limit, Message, Secret, decode, encode
 from blindsight.errors import InputError, MessageError
 from blindsight.rng import ByteSource, system_bytes
 

@@ -11,7 +11,7 @@ quantities it must depend on, with costs that are never negative; `predict` appl
     decryption                             the same
     a set-up message                       1, owners (it tells everyone's key; a lattice key does not)
 
-*Where it holds.* The window table with which an owner encrypts grows in steps (`crypto.randomiser`): an owner's
+*Where it holds.* The window table with which an owner encrypts grows in steps (`crypto.paillier`): an owner's
 encryption is calibrated on 16 to 800 ciphertexts, and predicted too high beyond. Seconds are CPU seconds of one core of
 the machine that was calibrated. Wall time (`Network`) is arithmetic about a network that nobody measured.
 """
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from blindsight.crypto import bfv, privatekey
+from blindsight.crypto import bfv, paillier
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.federated.crowd import CrowdRound, lattice_round, sparse_round
@@ -195,13 +195,13 @@ def _largest_sum(slot_bits: int) -> int:
     return (1 << (slot_bits - 1)) - 1
 
 
-def _key(setting: Setting) -> privatekey.PrivateKey | bfv.SecretKey:
+def _key(setting: Setting) -> paillier.PrivateKey | bfv.SecretKey:
     if setting.scheme == "bfv":
         return bfv.generate_keys(max_sum=_largest_sum(setting.slot_bits))
-    return privatekey.generate_keys(setting.key_bits, insecure=setting.insecure)
+    return paillier.generate_keys(setting.key_bits, insecure=setting.insecure)
 
 
-def _play(setting: Setting, key: privatekey.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> CrowdRound:
+def _play(setting: Setting, key: paillier.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> CrowdRound:
     """Play a round in which every owner changes as much as it may, at places of its own."""
     names = tuple(f"owner-{number}" for number in range(owners))
     sums = SumTerms(run="calibration", users=names, dimension=weights, fraction_bits=8, slot_bits=setting.slot_bits)

@@ -4,7 +4,7 @@ Keys, permutations, ciphertexts and receipts are real, and so are the roles (`le
 round they play (`schemes.keyed`). An owner draws its update when it is asked, contributes and is dropped, so that
 memory is for one contribution, the aggregator's sum and what the set-up hands to everyone.
 
-An owner is charged for what it would prepare on a machine of its own: its window table (`crypto.randomiser`), or the
+An owner is charged for what it would prepare on a machine of its own: its window table (`crypto.paillier`), or the
 lattice key that it reads. A few owners, spread over the crowd, stay to read the answer, and stand for all.
 """
 
@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.crypto.bfv import SecretKey
-from blindsight.crypto.privatekey import PrivateKey
-from blindsight.crypto.randomiser import randomiser
+from blindsight.crypto.paillier import PrivateKey, randomiser
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode
 from blindsight.learn.costs import Cost, Step, cpu_seconds

@@ -20,16 +20,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from blindsight.crypto.bfv import EncryptedVector, PublicKey, add_all
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.encryptedsum import EncryptedSum
-from blindsight.crypto.paillier import Ciphertexts
+from blindsight.crypto.paillier import Ciphertexts, EncryptedSum
+from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.learn.dphe import Aggregator, Terms
 from blindsight.learn.dphe.agreement import Agreement
-from blindsight.learn.dphe.messages import AggregatorSetup, Contribution, Request
+from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Contribution, Request
 from blindsight.learn.dphe.receipts import contributors
-from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal, unseal
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.lattice import messages as lattice
 from blindsight.learn.lattice.aggregator import LatticeAggregator

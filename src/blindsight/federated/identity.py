@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Annotated
 
 from blindsight.crypto.sealedbox import ExchangeKey, seal_for
-from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey, verify
-from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import storage_errors
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state

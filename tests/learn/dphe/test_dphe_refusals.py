@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.sealedbox import seal
 from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe import Aggregator
 from blindsight.learn.dphe.answers import sign_answer
-from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Contribution, Request, Shard
+from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Answer, Contribution, Request, Shard
 from blindsight.learn.dphe.receipts import vouch
-from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal
 from blindsight.learn.dphe.terms import AGGREGATOR
 
 

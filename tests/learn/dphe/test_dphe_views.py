@@ -15,6 +15,7 @@ import pytest
 from scipy import stats
 
 from blindsight.crypto.permutation import SecretPermutation
+from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError, PrivacyError
@@ -23,7 +24,6 @@ from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.decomposition import decompose
 from blindsight.learn.dphe.local import introduce
 from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Contribution, Receipt, Request, Shard, UserSetup
-from blindsight.learn.dphe.sealing import unseal
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.rng import seeded_bytes
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from blindsight.audit.collusion.played import ROUND, Coalition, signed
 from blindsight.audit.collusion.recovery import Held, Recovery
+from blindsight.crypto.shamir import Reconstruction
 from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.masks.keys import Peers, pair_mask, read_directory, self_mask
 from blindsight.learn.masks.messages import Delivery, Reveal, Upload
-from blindsight.learn.masks.shamir import Reconstruction
 from blindsight.learn.residues import Residues, read_residues, to_integers
 from blindsight.learn.roster import Roster
 from blindsight.learn.schemes.masks import MaskSession

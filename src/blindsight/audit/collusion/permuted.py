@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from blindsight.audit.collusion.played import ROUND, Coalition, Integers
 from blindsight.audit.collusion.recovery import Mask, Recovery, from_sum, left_of_sum
-from blindsight.crypto.privatekey import PrivateKey
+from blindsight.crypto.paillier import PrivateKey
 from blindsight.crypto.wire import encode
 from blindsight.errors import InputError
 from blindsight.learn.dphe.agreement import Agreement

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto import bfv
 from blindsight.crypto.bfv import SecretKey
-from blindsight.crypto.privatekey import PrivateKey, generate_keys
+from blindsight.crypto.paillier import PrivateKey, generate_keys
+from blindsight.crypto.shamir import SECRET_BYTES
 from blindsight.crypto.wire import Message, decode
 from blindsight.errors import InputError, MessageError, UnknownNameError
 from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES
@@ -27,7 +28,6 @@ from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR, Terms
 from blindsight.learn.masks.expansion import public_half
 from blindsight.learn.masks.keys import RoundKeys
 from blindsight.learn.masks.messages import Advertisement
-from blindsight.learn.masks.shamir import SECRET_BYTES
 from blindsight.learn.roster import Roster, RoundMessageT
 from blindsight.learn.schemes.bfv import LatticeSession
 from blindsight.learn.schemes.masks import MaskSession

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.arrayfile import read_arrays, write_arrays
-from blindsight.crypto.secret import Secret
-from blindsight.crypto.wire import encode
+from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import CorruptFileError, MessageError
 from blindsight.federated.sums.messages import Call, Contribution
 from blindsight.federated.sums.userend import UserEnd

@@ -14,7 +14,7 @@ Encryption", ICCV 2017, Algorithm 1. Three roles exchange bytes and nothing else
     D, M, N         `Terms.dimension`, `Terms.capacity`, ``len(Terms.users)``
     phi, phi^(n)    `Agreement.shared_permutation`, `Agreement.own_permutation`
     Eqs. 4-6, 8     `collection`
-    zeta, Enc0      `crypto.paillier`, `crypto.encryptedsum`
+    zeta, Enc0      `crypto.paillier`
 
 One protocol serves two schemes. With ``slots=1`` every ciphertext holds one weight: the paper. With as many slots as a
 plaintext has room for (63 at 2048 bits, 95 at 3072) it holds a *block* of consecutive weights: block DPHE, which is

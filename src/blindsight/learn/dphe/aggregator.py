@@ -13,14 +13,20 @@ helps against the key generator, who can decrypt whatever it comes by: that it c
 
 from pathlib import Path
 
-from blindsight.crypto.secret import Secret
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.sealedbox import seal
+from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import Total, read_answer
 from blindsight.learn.dphe.collection import Collection
-from blindsight.learn.dphe.messages import AggregatorSetup, Contribution, Request, RoundBegun, RoundClosed
-from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, seal
+from blindsight.learn.dphe.messages import (
+    REQUEST_FOR_DECRYPTION,
+    AggregatorSetup,
+    Contribution,
+    Request,
+    RoundBegun,
+    RoundClosed,
+)
 from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite
 from blindsight.learn.dphe.terms import Terms
 from blindsight.learn.dphe.views import Record, forget

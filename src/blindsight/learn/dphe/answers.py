@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.messages import Answer
-from blindsight.learn.dphe.sealing import seal, unseal
 from blindsight.learn.dphe.terms import KEY_GENERATOR
 from blindsight.rng import ByteSource
 

@@ -13,8 +13,7 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from blindsight.crypto.encryptedsum import EncryptedSum
-from blindsight.crypto.paillier import Ciphertexts
+from blindsight.crypto.paillier import Ciphertexts, EncryptedSum
 from blindsight.crypto.wire import decode
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.agreement import Agreement

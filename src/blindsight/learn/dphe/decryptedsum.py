@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.paillier import Ciphertexts
+from blindsight.crypto.paillier import Ciphertexts, PrivateKey
 from blindsight.crypto.permutation import SecretPermutation
-from blindsight.crypto.privatekey import PrivateKey
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.messages import Request
 from blindsight.learn.dphe.terms import Terms

@@ -13,17 +13,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from blindsight.crypto.privatekey import PrivateKey, generate_keys
-from blindsight.crypto.secret import Secret
+from blindsight.crypto.paillier import PrivateKey, generate_keys
+from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import seal_released, sign_answer
 from blindsight.learn.dphe.decryptedsum import decrypt_sum
-from blindsight.learn.dphe.messages import AggregatorSetup, Answer, Enrolment, GeneratorState, Request, UserSetup
+from blindsight.learn.dphe.messages import (
+    REQUEST_FOR_DECRYPTION,
+    AggregatorSetup,
+    Answer,
+    Enrolment,
+    GeneratorState,
+    Request,
+    UserSetup,
+)
 from blindsight.learn.dphe.receipts import contributors
-from blindsight.learn.dphe.sealing import REQUEST_FOR_DECRYPTION, unseal
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, Terms
 from blindsight.learn.dphe.views import Record, forget

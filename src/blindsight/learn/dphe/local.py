@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.privatekey import PrivateKey
+from blindsight.crypto.paillier import PrivateKey
 from blindsight.learn.dphe.aggregator import Aggregator
 from blindsight.learn.dphe.keygenerator import KeyGenerator
 from blindsight.learn.dphe.terms import AGGREGATOR, Terms

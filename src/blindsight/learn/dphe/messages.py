@@ -21,6 +21,9 @@ Digest = Annotated[bytes, Limit(32)]
 Key = Annotated[bytes, Limit(32)]
 Name = Annotated[str, Limit(256)]
 
+REQUEST_FOR_DECRYPTION = b"request for decryption"
+"""The purpose for which the aggregator seals a `Request` (`crypto.sealedbox`)."""
+
 
 class TermsMessage(Message, name="dphe/terms.1"):
     """See `terms.Terms`."""

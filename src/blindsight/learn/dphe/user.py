@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.permutation import SecretPermutation
-from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import Total, read_answer, released_blocks

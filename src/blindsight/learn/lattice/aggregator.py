@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blindsight.crypto.bfv import EncryptedVector, PublicKey, add_all
-from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite, state_errors

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from blindsight.crypto.bfv import EncryptedVector, SecretKey, generate_keys
-from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR

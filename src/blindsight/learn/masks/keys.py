@@ -11,14 +11,13 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.secret import Secret
-from blindsight.crypto.wire import encode
+from blindsight.crypto.sealedbox import seal, unseal
+from blindsight.crypto.shamir import SECRET_BYTES, SHARE_BYTES, read_share, split
+from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import InputError, MessageError
-from blindsight.learn.dphe.sealing import seal, unseal
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.masks.expansion import agree, expand, public_half
 from blindsight.learn.masks.messages import Advertisement, Directory
-from blindsight.learn.masks.shamir import SECRET_BYTES, SHARE_BYTES, read_share, split
 from blindsight.learn.residues import Residues, to_residues
 from blindsight.learn.roster import Roster
 from blindsight.rng import ByteSource

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blindsight.crypto.secret import Secret
+from blindsight.crypto.shamir import read_share
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import encode
+from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
@@ -28,7 +28,6 @@ from blindsight.learn.masks.messages import (
     UnmaskRequest,
     Upload,
 )
-from blindsight.learn.masks.shamir import read_share
 from blindsight.learn.masks.unmasking import remaining_masks
 from blindsight.learn.residues import Residues, read_residues, residue_type, to_integers
 from blindsight.learn.roster import Roster, RoundMessage

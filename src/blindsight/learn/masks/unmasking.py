@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from blindsight.crypto.shamir import Reconstruction
 from blindsight.errors import MessageError
 from blindsight.learn.masks.expansion import public_half
 from blindsight.learn.masks.keys import Peers, pair_mask, self_mask
-from blindsight.learn.masks.shamir import Reconstruction
 from blindsight.learn.residues import Residues, residue_type
 from blindsight.learn.roster import Roster
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.crypto.secret import Secret
 from blindsight.crypto.signing import SigningKey
-from blindsight.crypto.wire import encode
+from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state

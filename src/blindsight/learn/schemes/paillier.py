@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.privatekey import PrivateKey
+from blindsight.crypto.paillier import PrivateKey
 from blindsight.crypto.wire import decode
 from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User, statement

@@ -22,8 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blindsight.crypto.secret import Secret
-from blindsight.crypto.wire import decode, encode
+from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
 from blindsight.learn.selective.accounting import neighbouring, protected_unit

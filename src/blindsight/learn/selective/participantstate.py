@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.crypto.secret import Secret
+from blindsight.crypto.wire import Secret
 from blindsight.learn.selective.protection import Sharing, remainder
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
 

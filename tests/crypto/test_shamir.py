@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
+from blindsight.crypto.shamir import PRIME, SHARE_BYTES, Reconstruction, split
 from blindsight.errors import InputError, MessageError
-from blindsight.learn.masks.shamir import PRIME, SHARE_BYTES, Reconstruction, split
 from blindsight.rng import seeded_bytes
 
 
