@@ -8,7 +8,7 @@ OUT ?= out
 REQUIREMENTS := pyproject.toml constraints.txt
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo federated-demo test test-all test-faults check lock bench coverage reference clean
+.PHONY: help demo federated-demo test test-all test-faults test-portable check lock bench coverage reference clean
 
 help:  ## list the targets
 	@echo "Blindsight: learn from, search through and share images that nobody may see."
@@ -20,18 +20,19 @@ demo: $(VENV)/.base  ## set up, run the whole story on bundled data, write out/r
 federated-demo: $(VENV)/.federated  ## five owners and a key generator learn over loopback: real processes, TLS, Flower
 	$(BIN)/python -m apps.federated.demo --out $(OUT)/federated
 
-test: $(VENV)/.all  ## set up with every extra; lint, types, import contract, fast tests
-	@$(MAKE) --no-print-directory check
+test: $(VENV)/.all  ## set up with every extra; lint, types and import contract beside the fast tests
 	@tools/browser.sh
 	@tools/test.sh $(BIN)/python
 
 test-all: $(VENV)/.all  ## the same with the slow tests
-	@$(MAKE) --no-print-directory check
 	@tools/browser.sh
 	@tools/test.sh $(BIN)/python -m "slow or not slow"
 
 test-faults: $(VENV)/.all  ## kill parties of a real deployment over loopback: the short part of its slow tests
 	$(BIN)/python -m pytest -m slow tests/federated/faults/test_faults_short.py
+
+test-portable: $(VENV)/.all  ## the numeric tests as on other CPUs: make test-portable [MACHINES="Haswell Sandybridge"]
+	$(BIN)/python tools/portable.py $(MACHINES)
 
 check: $(VENV)/.all  ## lint, types, import contract, lock file, generated reference
 	$(BIN)/ruff check .
@@ -45,7 +46,8 @@ bench: $(VENV)/.all  ## one benchmark: make bench NAME=attributes [ARGS="--data-
 	$(BIN)/python benchmarks/run.py $(if $(NAME),$(NAME),--list) $(ARGS)
 
 coverage: $(VENV)/.all  ## the fast tests with branch coverage
-	$(BIN)/python -m coverage run -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest -n auto --dist=worksteal
+	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --skip-covered
 
 lock: $(VENV)/.all  ## resolve and pin every dependency anew into constraints.txt

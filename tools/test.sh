@@ -1,13 +1,12 @@
 #!/bin/sh
-# Run the tests in two processes side by side, one for each core: tools/test.sh PYTHON [options of pytest].
-# The output of the one that runs in the background comes whole when both have ended.
+# Run the static checks beside the tests, which share the cores: tools/test.sh PYTHON [options of pytest].
+# One thread for each worker: libraries that start one per core would get in each other's way.
 python=$1
 shift
 log=$(mktemp)
-trap 'kill $! 2>/dev/null; rm -f "$log"' EXIT
-first="tests/audit tests/crypto tests/dp tests/federated/flower tests/federated/sharing tests/learn tests/search tests/sift"
-"$python" -m pytest "$@" src $first >"$log" 2>&1 &
-"$python" -m pytest "$@" tests $(printf -- '--ignore=%s ' $first)
+trap 'rm -f "$log"' EXIT
+(make --no-print-directory check || exit 1) >"$log" 2>&1 &
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$python" -m pytest -n auto --dist=worksteal "$@"
 status=$?
 wait $! || status=1
 cat "$log"
