@@ -12,14 +12,18 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from blindsight.dp import accounting
-from blindsight.dp.accounting import Composition, compose, delta_of, epsilon_of
-from blindsight.dp.gaussian import gaussian_epsilon, gaussian_sigma
-from blindsight.dp.losses import (
+from blindsight.dp.accounting import (
     BoundedLoss,
+    Composition,
     GaussianLoss,
     LaplaceLoss,
     Loss,
     SampledGaussianLoss,
+    compose,
+    delta_of,
+    epsilon_of,
+    gaussian_epsilon,
+    gaussian_sigma,
     loss_from_dict,
     loss_to_dict,
 )

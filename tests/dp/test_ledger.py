@@ -14,9 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blindsight.dp.accounting import compose
+from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss, compose
 from blindsight.dp.ledger import Budget, Ledger, Spend
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism, RandomisedResponse
 from blindsight.errors import (
     BudgetExceededError,
@@ -335,7 +334,7 @@ SPENDER = """
 import sys
 from pathlib import Path
 from blindsight.dp.ledger import Ledger
-from blindsight.dp.losses import LaplaceLoss
+from blindsight.dp.accounting import LaplaceLoss
 from blindsight.errors import BudgetExceededError
 ledger = Ledger(Path(sys.argv[1]))
 print("ready", flush=True)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from blindsight.dp.gaussian import gaussian_sigma
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss
+from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, gaussian_sigma
 from blindsight.dp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import Ledger
-from blindsight.dp.losses import BoundedLoss
 from blindsight.errors import BudgetExceededError, InputError, StorageError
 from blindsight.rng import system_bytes
 from blindsight.search.lsh import LSH

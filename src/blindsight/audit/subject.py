@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from blindsight.audit.epsilon import CONFIDENCE, Draws, EpsilonBound, Scorer, check_runs, epsilon_bound, runs_needed
 from blindsight.audit.finding import Finding, Interval
 from blindsight.audit.onerun import OneRunBound
-from blindsight.dp.losses import check_positive
+from blindsight.dp.accounting import check_positive
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
 

@@ -197,7 +197,7 @@ def learn_compare(
     debug: DebugOption = False,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
-    from blindsight.dp.losses import check_positive
+    from blindsight.dp.accounting import check_positive
     from blindsight.learn.contest import contest
 
     check_positive("epsilon", epsilon)

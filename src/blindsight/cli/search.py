@@ -187,7 +187,7 @@ def compare(
 ) -> None:
     """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
     from blindsight.data import pipeline
-    from blindsight.dp.losses import check_positive
+    from blindsight.dp.accounting import check_positive
     from blindsight.report import write_report
     from blindsight.report.searching import SearchResult, search_chapter
     from blindsight.search.contest import contest

@@ -32,9 +32,16 @@ from typing import Any, Protocol, get_args
 
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.dp.accounting import Composition, compose, epsilon_of
+from blindsight.dp.accounting import (
+    Composition,
+    Loss,
+    SampledGaussianLoss,
+    compose,
+    epsilon_of,
+    loss_from_dict,
+    loss_to_dict,
+)
 from blindsight.dp.journal import Journal
-from blindsight.dp.losses import Loss, SampledGaussianLoss, loss_from_dict, loss_to_dict
 from blindsight.errors import (
     BudgetExceededError,
     CorruptFileError,

@@ -42,8 +42,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.dp.gaussian import gaussian_sigma
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, check_positive
+from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, check_positive, gaussian_sigma
 from blindsight.dp.sampling import MAX_SCALE, bernoulli, bernoulli_exp, discrete_gaussian, discrete_laplace
 from blindsight.errors import InputError
 from blindsight.rng import ByteSource, system_bytes

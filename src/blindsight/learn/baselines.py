@@ -33,8 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from blindsight.dp.accounting import Composition, compose
-from blindsight.dp.losses import GaussianLoss, LaplaceLoss, check_positive
+from blindsight.dp.accounting import Composition, GaussianLoss, LaplaceLoss, check_positive, compose
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
 from blindsight.errors import InputError
 from blindsight.learn.descent import Loss, Problem, descend, margin_loss

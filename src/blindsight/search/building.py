@@ -17,8 +17,8 @@ from PIL import Image
 
 from blindsight.data import Dataset, contact_sheet, extract
 from blindsight.data.reading.images import decode
+from blindsight.dp.accounting import check_positive
 from blindsight.dp.ledger import Ledger
-from blindsight.dp.losses import check_positive
 from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent

@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from blindsight.dp.gaussian import gaussian_sigma
-from blindsight.dp.losses import GaussianLoss, check_positive
+from blindsight.dp.accounting import GaussianLoss, check_positive, gaussian_sigma
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import InputError
 from blindsight.rng import ByteSource, science, system_bytes

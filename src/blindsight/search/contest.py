@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from blindsight.dp.losses import check_positive
+from blindsight.dp.accounting import check_positive
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.search.central import CentralHasher

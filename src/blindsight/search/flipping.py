@@ -28,7 +28,7 @@ import gmpy2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.dp.losses import check_positive
+from blindsight.dp.accounting import check_positive
 from blindsight.errors import InputError
 from blindsight.rng import ByteSource, random_words, system_bytes
 from blindsight.search.codes import Codes, blocks, check_bits, check_codes

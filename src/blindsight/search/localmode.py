@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from blindsight.arrayfile import read_arrays, write_arrays
-from blindsight.dp.losses import check_positive
+from blindsight.dp.accounting import check_positive
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.channels import Design, Doubles, Mechanism, best_design

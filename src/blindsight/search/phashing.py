@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from blindsight.dp.losses import BoundedLoss, check_positive
+from blindsight.dp.accounting import BoundedLoss, check_positive
 from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.codes import Codes

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from blindsight.dp.losses import check_positive
+from blindsight.dp.accounting import check_positive
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.codes import pack, unpack

@@ -23,8 +23,8 @@ from typing import Any, Literal, Self, SupportsIndex, get_args
 
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.dp.accounting import BoundedLoss, check_positive
 from blindsight.dp.ledger import Ledger
-from blindsight.dp.losses import BoundedLoss, check_positive
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.central import CentralHasher

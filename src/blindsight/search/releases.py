@@ -43,8 +43,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.arrayfile import read_arrays, write_arrays
+from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import Ledger
-from blindsight.dp.losses import BoundedLoss
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import exclusive_lock
 from blindsight.rng import ByteSource, system_bytes

@@ -8,9 +8,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from blindsight.dp.accounting import compose
-from blindsight.dp.gaussian import gaussian_epsilon
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss
+from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, compose, gaussian_epsilon
 from blindsight.errors import InputError
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.accounting import compose_sharing, figure, neighbouring, protected_unit, upload_loss

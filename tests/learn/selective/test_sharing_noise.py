@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from blindsight.dp.accounting import epsilon_of
-from blindsight.dp.losses import GaussianLoss
+from blindsight.dp.accounting import GaussianLoss, epsilon_of
 from blindsight.errors import InputError
 from blindsight.learn.selective import noise as noise_module
 from blindsight.learn.selective.noise import (

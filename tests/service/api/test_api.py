@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI
 from PIL import Image
 
 from blindsight.dp import Ledger
-from blindsight.dp.losses import BoundedLoss
+from blindsight.dp.accounting import BoundedLoss
 from blindsight.search.building import Wish, build_gallery
 from blindsight.search.origin import Source
 from blindsight.service.access import ACCESS, GuardedRoute, check_routes

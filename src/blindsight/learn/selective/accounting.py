@@ -20,8 +20,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from blindsight.dp.accounting import Composition, compose
-from blindsight.dp.losses import BoundedLoss, GaussianLoss, LaplaceLoss, Loss
+from blindsight.dp.accounting import BoundedLoss, Composition, GaussianLoss, LaplaceLoss, Loss, compose
 from blindsight.errors import InputError
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing

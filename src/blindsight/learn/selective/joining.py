@@ -1,6 +1,6 @@
 """Who may join a run, sharing how: what would break the terms or a privacy claim is refused before anything is sent."""
 
-from blindsight.dp.losses import Loss
+from blindsight.dp.accounting import Loss
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.learn.selective.accounting import upload_loss
 from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian

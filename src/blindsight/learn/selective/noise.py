@@ -27,9 +27,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.dp.accounting import epsilon_of
-from blindsight.dp.gaussian import gaussian_sigma
-from blindsight.dp.losses import GaussianLoss, check_positive
+from blindsight.dp.accounting import GaussianLoss, check_positive, epsilon_of, gaussian_sigma
 from blindsight.dp.mechanisms import GaussianMechanism, Grid, LaplaceMechanism
 from blindsight.dp.sampling import discrete_gaussian, discrete_laplace
 from blindsight.errors import InputError

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from blindsight.crypto.wire import encode
-from blindsight.dp.accounting import Composition, compose
+from blindsight.dp.accounting import Composition, GaussianLoss, compose
 from blindsight.dp.ledger import Ledger
-from blindsight.dp.losses import GaussianLoss
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
 from blindsight.learn.selective.accounting import number_of
