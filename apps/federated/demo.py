@@ -23,7 +23,7 @@ from rich.table import Table
 from apps.federated.deployment.federation import LocalFederation
 from apps.federated.deployment.loopback import Loopback
 from blindsight.data.faces import faces
-from blindsight.data.features.pipelines import pipeline
+from blindsight.data.features import pipeline
 from blindsight.errors import BlindsightError, ServiceError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.aggregation import HIDING_SCHEMES

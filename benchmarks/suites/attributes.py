@@ -62,8 +62,8 @@ def _faces(count: int) -> Dataset:
 
 
 def _pose(count: int, seed: int) -> Problem:
-    from blindsight.data.features.pixels import PixelFeatures
     from blindsight.data.partition import train_test
+    from blindsight.data.pixels import PixelFeatures
 
     drawn = _faces(count)
     train, test = (drawn.take(rows) for rows in train_test(drawn, test=0.5, stratify=False, random_state=seed))

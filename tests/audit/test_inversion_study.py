@@ -8,8 +8,7 @@ import pytest
 from blindsight.audit.inversion import aggregator_samples, four_pictures, picture_strip, split_persons, ssim, study
 from blindsight.audit.inversion.convolutional import ConvolutionalInversion
 from blindsight.audit.inversion.ridge import RidgeInversion
-from blindsight.data import Dataset, PixelFeatures, faces
-from blindsight.data.features import OnnxEmbedding, pipeline
+from blindsight.data import Dataset, OnnxEmbedding, PixelFeatures, faces, pipeline
 from blindsight.errors import InputError
 from blindsight.sift import PPLS
 

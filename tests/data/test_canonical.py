@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from blindsight.data.fetching import canonical
+from blindsight.data import sources as canonical
 from blindsight.errors import FetchError
 from blindsight.rng import science
 

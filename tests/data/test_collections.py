@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from blindsight.data import collections
-from blindsight.data.fetching.canonical import CIFAR10_BATCHES, ORL_HEADER
-from blindsight.data.fetching.sources import FETCHABLE
+from blindsight.data.catalogue import caltech101, cifar10, digits, fashion_mnist, lfw, orl
+from blindsight.data.sources import CIFAR10_BATCHES, FETCHABLE, ORL_HEADER
 from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
 from blindsight.rng import science
 
@@ -44,25 +43,25 @@ def write_fashion_mnist(folder: Path) -> NDArray[np.uint8]:
 
 def test_cifar10_pixels_labels_and_parts(tmp_path: Path) -> None:
     pictures = write_cifar10(tmp_path)
-    everything = collections.cifar10(tmp_path)
+    everything = cifar10(tmp_path)
     assert everything.images is not None
     assert everything.labels is not None
     np.testing.assert_array_equal(everything.images, pictures)
     assert list(everything.labels) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
     assert everything.label_names[3] == "cat"
     assert everything.names[9:11] == ("train/00009", "test/00000")
-    np.testing.assert_array_equal(collections.cifar10(tmp_path, split="train").images, pictures[:10])
-    np.testing.assert_array_equal(collections.cifar10(tmp_path, split="test").images, pictures[10:])
+    np.testing.assert_array_equal(cifar10(tmp_path, split="train").images, pictures[:10])
+    np.testing.assert_array_equal(cifar10(tmp_path, split="test").images, pictures[10:])
 
 
 def test_fashion_mnist_is_grey_in_three_channels(tmp_path: Path) -> None:
     pictures = write_fashion_mnist(tmp_path)
-    everything = collections.fashion_mnist(tmp_path)
+    everything = fashion_mnist(tmp_path)
     assert everything.images is not None
     assert everything.images.shape == (5, 28, 28, 3)
     for colour in range(3):
         np.testing.assert_array_equal(everything.images[..., colour], pictures)
-    test = collections.fashion_mnist(tmp_path, split="test")
+    test = fashion_mnist(tmp_path, split="test")
     assert test.labels is not None
     assert [test.label_names[label] for label in test.labels] == ["Sneaker", "Trouser"]
     assert test.names == ("test/00000", "test/00001")
@@ -75,7 +74,7 @@ def test_orl_people_are_labels_and_persons(tmp_path: Path) -> None:
             face = np.full((112, 92), person, dtype=np.uint8)
             face[picture] = 255
             (tmp_path / f"s{person}" / f"{picture}.pgm").write_bytes(ORL_HEADER + face.tobytes())
-    faces = collections.orl(tmp_path)
+    faces = orl(tmp_path)
     assert faces.images is not None
     assert faces.images.shape == (400, 112, 92, 3)
     assert faces.persons is not None
@@ -86,7 +85,7 @@ def test_orl_people_are_labels_and_persons(tmp_path: Path) -> None:
     assert faces.images[row, 10].min() == 255
     (tmp_path / "s7" / "3.pgm").write_bytes(ORL_HEADER.replace(b"\n", b"\r\n") + bytes(112 * 92))
     with pytest.raises(CorruptFileError, match=r"3\.pgm is not a grey PGM"):
-        collections.orl(tmp_path)
+        orl(tmp_path)
 
 
 def write_jpegs(folder: Path, names: list[str]) -> None:
@@ -103,7 +102,7 @@ def test_lfw_people_are_labels_and_persons(tmp_path: Path) -> None:
         "Second_Person/Second_Person_0001.jpg",
     ]
     write_jpegs(tmp_path / "lfw_funneled", names)
-    faces = collections.lfw(tmp_path, size=16)
+    faces = lfw(tmp_path, size=16)
     assert faces.images is not None
     assert faces.images.shape == (3, 16, 16, 3)
     assert faces.persons is not None
@@ -116,28 +115,28 @@ def test_lfw_people_are_labels_and_persons(tmp_path: Path) -> None:
 def test_caltech101_passes_its_options_on(tmp_path: Path) -> None:
     names = ["BACKGROUND_Google/image_0001.jpg", "ant/image_0001.jpg", "yin_yang/image_0001.jpg"]
     write_jpegs(tmp_path / "101_ObjectCategories", names)
-    assert len(collections.caltech101(tmp_path, size=8)) == 3
-    assert collections.caltech101(tmp_path, background=False, size=8).label_names == ("ant", "yin_yang")
+    assert len(caltech101(tmp_path, size=8)) == 3
+    assert caltech101(tmp_path, background=False, size=8).label_names == ("ant", "yin_yang")
 
 
 def test_digits_keep_all_seventeen_grey_levels() -> None:
-    ours, theirs = collections.digits(), load_digits()
+    ours, theirs = digits(), load_digits()
     assert ours.images is not None
     np.testing.assert_array_equal(np.round(ours.images[..., 1] / 255 * 16), theirs.images)
     np.testing.assert_array_equal(ours.labels, theirs.target)
 
 
 def test_only_collections_with_a_split_of_their_makers_can_be_split(tmp_path: Path) -> None:
-    for reader in (collections.orl, collections.lfw, collections.caltech101):
+    for reader in (orl, lfw, caltech101):
         with pytest.raises(InputError, match="has no split of its makers; got split='train'"):
             reader(tmp_path, split="train")
     with pytest.raises(UnknownNameError, match="unknown split 'validation'"):
-        collections.cifar10(tmp_path, split="validation")  # type: ignore[arg-type]
+        cifar10(tmp_path, split="validation")  # type: ignore[arg-type]
 
 
 def test_files_that_are_missing_or_damaged_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"it does not exist\. Fetch the collection again"):
-        collections.cifar10(tmp_path)
+        cifar10(tmp_path)
     write_cifar10(tmp_path)
     write_fashion_mnist(tmp_path)
     batch, labels, images = (
@@ -146,13 +145,13 @@ def test_files_that_are_missing_or_damaged_are_one_sentence(tmp_path: Path) -> N
     whole = batch.read_bytes()
     batch.write_bytes(whole[:-1])
     with pytest.raises(CorruptFileError, match=r"data_batch_2\.bin is not a CIFAR-10 batch"):
-        collections.cifar10(tmp_path)
+        cifar10(tmp_path)
     batch.write_bytes(bytes([10]) + whole[1:])
     with pytest.raises(CorruptFileError, match="labels of cifar10 must be below 10"):
-        collections.cifar10(tmp_path)
+        cifar10(tmp_path)
     images.write_bytes(images.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match="is not complete"):
-        collections.fashion_mnist(tmp_path)
+        fashion_mnist(tmp_path)
     labels.write_bytes(b"\x1f\x8b" + labels.read_bytes())
     with pytest.raises(CorruptFileError, match="is not an IDX file"):
-        collections.fashion_mnist(tmp_path, split="test")
+        fashion_mnist(tmp_path, split="test")

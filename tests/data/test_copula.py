@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import multivariate_normal
 
-from blindsight.data.copula import Copula, latent_correlation
+from blindsight.data.faces import Copula, latent_correlation
 from blindsight.errors import InputError
 
 NAMES = ("a", "b", "c")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from blindsight.data.features import embedding as module
-from blindsight.data.features.embedding import Embedding, OnnxEmbedding, resized
+from blindsight.data import embedding as module
+from blindsight.data.embedding import Embedding, OnnxEmbedding, resized
 from blindsight.errors import CorruptFileError, DataError, InputError, MissingExtraError, StorageError, UnknownNameError
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from blindsight import files
+from blindsight.data import features as featurecache
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import cache as featurecache
-from blindsight.data.features.cache import CacheWarning, LearningPipeline, extract
-from blindsight.data.features.pixels import PixelFeatures
+from blindsight.data.features import CacheWarning, LearningPipeline, extract
+from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import DataError
 
 

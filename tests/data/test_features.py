@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
-from blindsight.data.features import pca
-from blindsight.data.features import pixels as module
-from blindsight.data.features import planes as planes_module
-from blindsight.data.features.pixels import PixelFeatures
-from blindsight.data.features.planes import PLANES, planes
+from blindsight.data import pixels as module
+from blindsight.data.pixels import PLANES, PixelFeatures, planes
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError
 
 
@@ -52,7 +49,7 @@ def planes_by_loop(image):
 
 
 def small_batches(monkeypatch, rows, images):
-    monkeypatch.setattr(planes_module, "_BATCH_BYTES", rows * 4 * PLANES * images.shape[1] * images.shape[2])
+    monkeypatch.setattr(module, "_BATCH_BYTES", rows * 4 * PLANES * images.shape[1] * images.shape[2])
 
 
 def assert_agrees(fitted, images, energy):
@@ -146,7 +143,7 @@ class TestComponents:
     @pytest.mark.parametrize("energy", [0.5, 0.95, 0.999])
     def test_iteration_agrees_with_full_svd(self, monkeypatch, count, energy):
         images = pictures(count)
-        monkeypatch.setattr(pca, "_EXACT_UP_TO", 0)
+        monkeypatch.setattr(module, "_EXACT_UP_TO", 0)
         small_batches(monkeypatch, 50, images)
         assert_agrees(PixelFeatures(energy).fit(images), images, energy)
 
@@ -159,9 +156,9 @@ class TestComponents:
             largest = max(largest, len(matrix))
             return solve(matrix)
 
-        solve = pca._largest_first
-        monkeypatch.setattr(pca, "_largest_first", watched)
-        monkeypatch.setattr(pca, "_EXACT_UP_TO", 100)
+        solve = module._largest_first
+        monkeypatch.setattr(module, "_largest_first", watched)
+        monkeypatch.setattr(module, "_EXACT_UP_TO", 100)
         fitted = PixelFeatures(0.4).fit(images)
         assert fitted.n_components_ < 16
         assert largest == 64
@@ -169,7 +166,7 @@ class TestComponents:
     @pytest.mark.parametrize("exact", [0, 8192])
     def test_max_components_wins_over_energy(self, monkeypatch, exact):
         images = pictures(100)
-        monkeypatch.setattr(pca, "_EXACT_UP_TO", exact)
+        monkeypatch.setattr(module, "_EXACT_UP_TO", exact)
         whole, bounded = PixelFeatures(0.95).fit(images), PixelFeatures(0.95, max_components=4).fit(images)
         assert bounded.n_components_ == 4
         assert bounded.energy_ == pytest.approx(whole.energies_[:4].sum(), rel=1e-3)
@@ -177,7 +174,7 @@ class TestComponents:
         np.testing.assert_allclose(bounded.transform(images), whole.transform(images)[:, :4], atol=0.05)
 
     def test_repeatable_and_signed(self, monkeypatch):
-        monkeypatch.setattr(pca, "_EXACT_UP_TO", 0)
+        monkeypatch.setattr(module, "_EXACT_UP_TO", 0)
         images = pictures(60)
         one, two = PixelFeatures(random_state=3).fit(images), PixelFeatures(random_state=3).fit(images)
         np.testing.assert_array_equal(one.components_, two.components_)
@@ -192,7 +189,7 @@ class TestComponents:
         np.testing.assert_array_equal(here.transform(images), there.transform(mapped))
 
     def test_duplicates_do_not_invent_energy(self, monkeypatch):
-        monkeypatch.setattr(pca, "_EXACT_UP_TO", 0)
+        monkeypatch.setattr(module, "_EXACT_UP_TO", 0)
         images = np.repeat(pictures(3), 30, axis=0)  # rank 2 among 90 images
         fitted = PixelFeatures(0.999).fit(images)
         assert fitted.n_components_ == 2

@@ -22,12 +22,21 @@ from pathlib import Path
 
 import pytest
 
-from blindsight.data.fetching import download
-from blindsight.data.fetching.download import RemoteFile
-from blindsight.data.fetching.fetch import MANIFEST, fetch, fetch_collection, is_intact
-from blindsight.data.fetching.packages import InstalledFile, Package
-from blindsight.data.fetching.sources import Collection, Origin, Source
-from blindsight.data.fetching.unpack import copy, tar_members
+from blindsight.data.fetching import (
+    ATTEMPTS,
+    MANIFEST,
+    Collection,
+    InstalledFile,
+    Origin,
+    Package,
+    RemoteFile,
+    Source,
+    copy,
+    fetch_collection,
+    is_intact,
+    tar_members,
+)
+from blindsight.data.sources import fetch
 from blindsight.errors import FetchError, StorageError, UnknownNameError
 from blindsight.files import exclusive_lock
 from blindsight.progress import silent
@@ -183,7 +192,7 @@ def test_without_range_requests_a_cut_connection_starts_again(server: Server, tm
 
 
 def test_a_connection_that_keeps_breaking_is_given_up_and_continued_next_time(server: Server, tmp_path: Path) -> None:
-    server.cut = [1000] * download.ATTEMPTS
+    server.cut = [1000] * ATTEMPTS
     with pytest.raises(FetchError, match=r"broke off 8 times.*8000 bytes"):
         get(toy(web(server.url)), tmp_path)
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
@@ -371,7 +380,7 @@ def test_of_two_processes_one_downloads_and_both_get_the_result(server: Server, 
 def test_what_another_process_fetched_while_this_one_waited_is_used(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = import_module("blindsight.data.fetching.fetch")
+    module = import_module("blindsight.data.fetching")
 
     @contextmanager
     def lock_after_another(path: Path) -> Iterator[None]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.reading.images import Entry, decode, read_images
+from blindsight.data.images import Entry, decode, read_images
 from blindsight.errors import DataError, InputError, StorageError, UnknownNameError
 
 

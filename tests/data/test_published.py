@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from blindsight.data.reading.published import read_caltech101, read_celeba, read_cub, read_utkface
+from blindsight.data.published import read_caltech101, read_celeba, read_cub, read_utkface
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError
 
 

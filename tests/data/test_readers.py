@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from blindsight.data.reading.readers import read_csv, read_folder
+from blindsight.data.readers import read_csv, read_folder
 from blindsight.errors import DataError, InputError, StorageError, UnknownNameError
 
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from blindsight.data import Thumbnails, pipeline
-from blindsight.data.features.cache import LearningPipeline
+from blindsight.data.features import LearningPipeline
 from blindsight.errors import InputError
 
 

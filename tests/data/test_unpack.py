@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from blindsight.data.fetching import unpack
-from blindsight.data.fetching.unpack import copy, damaged_archives, tar_members, zip_members
+from blindsight.data import fetching as unpack
+from blindsight.data.fetching import copy, damaged_archives, tar_members, zip_members
 from blindsight.errors import FetchError
 
 ANY = r"(?P<path>.+)"

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from smallservice import Cells, frames, pictures, png, traits
 
-from blindsight.data.reading.images import decode
+from blindsight.data.images import decode
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.service.frames import FrameStore
 

@@ -11,8 +11,7 @@ from scipy.optimize import curve_fit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from blindsight.data.features.pixels import PixelFeatures
-from blindsight.data.features.planes import planes
+from blindsight.data.pixels import PixelFeatures, planes
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sift.analysis import correlations, cosines, entanglement, feature_directions, overlaps
 from blindsight.sift.attackers import Attacker

@@ -67,7 +67,7 @@ def divided(features: NDArray[np.float32], labels: dict[str, Labels], seed: int,
 def drawn_faces(count: int, seed: int) -> People:
     """Draw so many people, one picture each; the compression of pixels is learned from the developer's pictures."""
     from blindsight.data.faces import faces
-    from blindsight.data.features.pixels import PixelFeatures
+    from blindsight.data.pixels import PixelFeatures
 
     drawn = faces(count, size=64, random_state=0, pictures_per_person=1)
     assert drawn.images is not None

@@ -21,7 +21,7 @@ from blindsight.audit.inversion.study import seconds_to_learn
 from blindsight.audit.smuggling import hiding_finding, search_hiding_places
 from blindsight.audit.targets import Plan, Target
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import PixelFeatures
+from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import cache_folder, storage_errors
 from blindsight.progress import Progress, silent

@@ -19,7 +19,7 @@ from blindsight.audit.inversion.study import four_pictures, split_persons
 from blindsight.data.catalogue import catalogue, load
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import extract
-from blindsight.data.features.pixels import PixelFeatures
+from blindsight.data.pixels import PixelFeatures
 from blindsight.progress import Progress, silent
 from blindsight.sift.ppls import PPLS
 

@@ -13,7 +13,8 @@ from blindsight.audit.checks import Evidence
 from blindsight.audit.inversion import aggregator_samples, four_pictures
 from blindsight.audit.inversion.study import seconds_to_learn
 from blindsight.audit.rebuiltrun import RebuiltRun
-from blindsight.data.features import PixelFeatures, extract
+from blindsight.data.features import extract
+from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import InputError
 from blindsight.learn.study import Study
 from blindsight.rng import science

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
 from blindsight.audit.finding import Finding, Interval, of_verifier
 from blindsight.data.dataset import Dataset
-from blindsight.data.features.pixels import PixelFeatures
+from blindsight.data.pixels import PixelFeatures
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import PAPER

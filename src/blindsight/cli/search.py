@@ -99,7 +99,7 @@ def query(
     debug: DebugOption = False,
 ) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
-    from blindsight.data.reading.images import decode
+    from blindsight.data.images import decode
     from blindsight.search.building import name_answers
     from blindsight.search.gallery import Gallery
 

@@ -1,40 +1,38 @@
-"""One door to every collection: `load(name, ...)`, and the catalogue of what it opens."""
+"""Every collection by name: `load(name, ...)`, the catalogue of what it opens, and the readers of what was fetched.
+
+Readers of fetched collections take the folder that `fetch` returned. `split` is "train" or "test" where the
+collection's makers drew that line, and "all" everywhere: the training pictures, then the test pictures. `names` tell
+which is which.
+"""
 
 import inspect
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
-from blindsight.data import collections
 from blindsight.data.dataset import Dataset
 from blindsight.data.faces import faces
-from blindsight.data.fetching.fetch import is_intact
-from blindsight.data.fetching.sources import FETCHABLE
-from blindsight.data.reading import published, readers
-from blindsight.data.reading.listing import Reading, some_rows
-from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.files import cache_folder
+from blindsight.data.fetching import is_intact
+from blindsight.data.published import read_caltech101, read_celeba, read_cub, read_utkface
+from blindsight.data.readers import Reading, read_csv, read_folder, some_rows
+from blindsight.data.sources import CIFAR10_BATCHES, FETCHABLE, ORL_HEADER
+from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
+from blindsight.files import cache_folder, storage_errors
 from blindsight.progress import Progress, silent
 
-_BUNDLED: dict[str, Callable[..., Dataset]] = {"digits": collections.digits, "faces": faces}
-_FETCHED: dict[str, Callable[..., Dataset]] = {
-    "caltech101": collections.caltech101,
-    "cifar10": collections.cifar10,
-    "fashion-mnist": collections.fashion_mnist,
-    "lfw": collections.lfw,
-    "orl": collections.orl,
-}
-_READ: dict[str, Callable[..., Dataset]] = {
-    "caltech101": published.read_caltech101,
-    "celeba": published.read_celeba,
-    "csv": readers.read_csv,
-    "cub": published.read_cub,
-    "folder": readers.read_folder,
-    "utkface": published.read_utkface,
-}
+Split = Literal["train", "test", "all"]
+
+CIFAR10_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FASHION_MNIST_LABELS = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+_PARTS: dict[str, tuple[str, ...]] = {"train": ("train",), "test": ("test",), "all": ("train", "test")}
 _TITLES = {
     "celeba": ("CelebA: celebrity faces with 40 attributes", "non-commercial research"),
     "csv": ("your own pictures, named in a table", "yours"),
@@ -74,8 +72,8 @@ def catalogue() -> list[CatalogueEntry]:
 def load(
     name: str,
     *,
-    path: str | Path | None = None,
-    cache: str | Path | None = None,
+    path: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
     count: int | None = None,
     size: int | None = None,
     random_state: int = 0,
@@ -93,9 +91,9 @@ def load(
     Dataset('digits', 100 pictures, 8x8x3, labels)
     """
     _check_count(count)
-    cache = None if cache is None else Path(cache)
-    reader, start = _reader(name, path, cache)
-    shared = {"size": size, "random_state": random_state, "progress": progress, "cache": cache}
+    folder = None if cache is None else Path(cache).expanduser()
+    reader, start = _reader(name, path, folder)
+    shared = {"size": size, "random_state": random_state, "progress": progress, "cache": folder}
     asked = {**shared, "limit": count, "n": count}
     taken = _options_of(reader)
     given = {key: value for key, value in asked.items() if key in taken and value is not None}
@@ -114,6 +112,99 @@ def load(
     return dataset
 
 
+def digits() -> Dataset:
+    """Return the 1,797 handwritten digits that scikit-learn carries: 8 x 8 grey levels, no download needed.
+
+    >>> digits()
+    Dataset('digits', 1797 pictures, 8x8x3, labels)
+    """
+    from sklearn.datasets import load_digits
+
+    bundle = load_digits()
+    return Dataset(
+        name="digits",
+        licence="CC BY 4.0 (UCI Machine Learning Repository); the copy within scikit-learn BSD-3-Clause",
+        source="Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998 (test part), by scikit-learn",
+        images=_grey_to_rgb(np.round(bundle.images * (255 / 16)).astype(np.uint8)),
+        labels=bundle.target.astype(np.int64),
+        label_names=tuple(str(digit) for digit in range(10)),
+        names=tuple(f"{row:04d}" for row in range(len(bundle.target))),
+        notes=("Pixels of 0..16 are scaled to 0..255.",),
+    )
+
+
+def cifar10(folder: Path, *, split: Split = "all") -> Dataset:
+    """Read CIFAR-10 (32 x 32 colour): 50,000 pictures for training and 10,000 for testing."""
+    batches = {"train": CIFAR10_BATCHES[:-1], "test": CIFAR10_BATCHES[-1:]}
+
+    def read(part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        images, labels = zip(*(_cifar_batch(folder / f"{name}.bin") for name in batches[part]), strict=True)
+        return np.concatenate(images), np.concatenate(labels)
+
+    return _in_parts("cifar10", split, read, CIFAR10_LABELS)
+
+
+def fashion_mnist(folder: Path, *, split: Split = "all") -> Dataset:
+    """Read Fashion-MNIST (28 x 28 grey): 60,000 pictures for training and 10,000 for testing."""
+    prefix = {"train": "train", "test": "t10k"}
+
+    def read(part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        images = _read_idx(folder / f"{prefix[part]}-images-idx3-ubyte", dimensions=3)
+        return _grey_to_rgb(images), _read_idx(folder / f"{prefix[part]}-labels-idx1-ubyte", dimensions=1)
+
+    return _in_parts("fashion-mnist", split, read, FASHION_MNIST_LABELS)
+
+
+def orl(folder: Path, *, split: Split = "all") -> Dataset:
+    """Read the ORL faces (112 x 92 grey): ten pictures of each of 40 people, who are labels and persons alike."""
+    _only_all("orl", split)
+    names = [f"s{person}/{picture}.pgm" for person in range(1, 41) for picture in range(1, 11)]
+    people = np.repeat(np.arange(40), 10)
+    return Dataset(
+        name="orl",
+        licence=FETCHABLE["orl"].licence,
+        source=FETCHABLE["orl"].homepage,
+        images=_grey_to_rgb(np.stack([_orl_face(folder / name) for name in names])),
+        labels=people,
+        label_names=tuple(f"s{person}" for person in range(1, 41)),
+        persons=people,
+        names=tuple(names),
+        notes=("532 of 4.1 million pixels may be 3 grey levels darker than they were (see `orl_from_wheel`).",),
+    )
+
+
+def caltech101(folder: Path, *, split: Split = "all", background: bool = True, **how: Unpack[Reading]) -> Dataset:
+    """Read Caltech-101, each picture made square; the options are those of `read_caltech101`."""
+    _only_all("caltech101", split)
+    return read_caltech101(folder, background=background, **how)
+
+
+def lfw(folder: Path, *, split: Split = "all", **how: Unpack[Reading]) -> Dataset:
+    """Read Labeled Faces in the Wild, each picture made square; the people are labels and persons alike."""
+    _only_all("lfw", split)
+    faces = read_folder(folder / "lfw_funneled", **how)
+    entry = FETCHABLE["lfw"]
+    return replace(faces, name="lfw", licence=entry.licence, source=entry.homepage, persons=faces.labels)
+
+
+_BUNDLED: dict[str, Callable[..., Dataset]] = {"digits": digits, "faces": faces}
+_FETCHED: dict[str, Callable[..., Dataset]] = {
+    "caltech101": caltech101,
+    "cifar10": cifar10,
+    "fashion-mnist": fashion_mnist,
+    "lfw": lfw,
+    "orl": orl,
+}
+_READ: dict[str, Callable[..., Dataset]] = {
+    "caltech101": read_caltech101,
+    "celeba": read_celeba,
+    "csv": read_csv,
+    "cub": read_cub,
+    "folder": read_folder,
+    "utkface": read_utkface,
+}
+
+
 def _check_count(count: int | None) -> None:
     if count is None:
         return
@@ -123,7 +214,9 @@ def _check_count(count: int | None) -> None:
         raise InputError(f"count must be at least 1 picture; got {count}.")
 
 
-def _reader(name: str, path: str | Path | None, cache: Path | None) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
+def _reader(
+    name: str, path: str | os.PathLike[str] | None, cache: Path | None
+) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
     if not isinstance(name, str):
         raise InputError(f"a collection is opened by its name, such as 'faces'; got {name!r}.")
     if name not in {*_BUNDLED, *_FETCHED, *_READ}:
@@ -151,3 +244,74 @@ def _options_of(reader: Callable[..., Dataset]) -> set[str]:
         elif parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.name == "n":
             taken.add(parameter.name)
     return taken
+
+
+def _cifar_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Read records of one label, then 32 x 32 red, green and blue values; return pictures and labels."""
+    content = _read(path)
+    record = 1 + 3 * 32 * 32
+    if not len(content) or len(content) % record:
+        raise CorruptFileError(f"{path} is not a CIFAR-10 batch: {len(content)} bytes are no multiple of {record}.")
+    labels, *planes = np.split(content.reshape(-1, record), [1, 1 + 32 * 32, 1 + 2 * 32 * 32], axis=1)
+    return np.stack(planes, axis=-1).reshape(-1, 32, 32, 3), labels[:, 0]
+
+
+def _read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Read an IDX file of bytes: two zeros, type 8, the number of dimensions, each as 4 bytes, then the values."""
+    content = _read(path)
+    start = 4 * (1 + dimensions)
+    if bytes(content[:4]) != bytes([0, 0, 8, dimensions]) or len(content) < start:
+        raise CorruptFileError(f"{path} is not an IDX file of bytes in {dimensions} dimensions.")
+    shape = tuple(int(length) for length in content[4:start].view(">u4"))
+    if len(content) - start != np.prod(shape):
+        raise CorruptFileError(f"{path} is not complete: it should hold {shape} values.")
+    return content[start:].reshape(shape)
+
+
+def _orl_face(path: Path) -> NDArray[np.uint8]:
+    content, start = _read(path), len(ORL_HEADER)
+    if bytes(content[:start]) != ORL_HEADER or len(content) != start + 112 * 92:
+        raise CorruptFileError(f"{path} is not a grey PGM picture of 92 x 112 pixels.")
+    return content[start:].reshape(112, 92)
+
+
+def _read(path: Path) -> NDArray[np.uint8]:
+    with storage_errors("read", path, "Fetch the collection again."):
+        return np.fromfile(path, dtype=np.uint8)
+
+
+def _grey_to_rgb(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.repeat(grey[..., None], 3, axis=-1)
+
+
+def _parts(split: str) -> tuple[str, ...]:
+    if split not in _PARTS:
+        raise UnknownNameError("split", split, _PARTS)
+    return _PARTS[split]
+
+
+def _only_all(name: str, split: str) -> None:
+    if _parts(split) != _PARTS["all"]:
+        raise InputError(f"{name} has no split of its makers; got split={split!r}. Use 'all' and divide it yourself.")
+
+
+def _in_parts(
+    name: str,
+    split: str,
+    read: Callable[[str], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    label_names: tuple[str, ...],
+) -> Dataset:
+    """Join the parts that make up `split`; `read` returns the pictures and labels of one part."""
+    parts = {part: read(part) for part in _parts(split)}
+    labels = np.concatenate([labels for _, labels in parts.values()]).astype(np.int64)
+    if np.any(labels >= len(label_names)):
+        raise CorruptFileError(f"the labels of {name} must be below {len(label_names)}. Fetch the collection again.")
+    return Dataset(
+        name=name,
+        licence=FETCHABLE[name].licence,
+        source=FETCHABLE[name].homepage,
+        images=np.concatenate([images for images, _ in parts.values()]),
+        labels=labels,
+        label_names=label_names,
+        names=tuple(f"{part}/{row:05d}" for part, (images, _) in parts.items() for row in range(len(images))),
+    )

@@ -1,16 +1,34 @@
 """One shape for every collection of pictures: who is on them, what is known of them, under which terms."""
 
 import hashlib
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.errors import DataError, InputError, UnknownNameError
+
+Float32 = NDArray[np.float32]
+Rows = slice | ArrayLike
+"""Which rows: a slice, a mask with one truth value a row, or row numbers in any order."""
 
 UNKNOWN = -1
 """In `attributes`: nobody said whether this picture has the attribute."""
+
+
+def check_images(images: NDArray[np.uint8]) -> None:
+    """Refuse anything but uint8 RGB images of one size."""
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape[1:3]:
+        raise InputError(f"images must be uint8 of shape (n, height, width, 3); got {images.dtype} {images.shape}.")
+
+
+def check_finite(features: Float32, origin: str) -> None:
+    """Refuse features of which a row is not a number or infinite."""
+    rows = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if rows.size:
+        raise DataError(f"{origin} is NaN or infinite in {rows.size} of {len(features)} rows, first in row {rows[0]}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,25 +53,30 @@ class Dataset:
     names: tuple[str, ...] = ()  # file name or other handle of each picture
     skipped: tuple[str, ...] = ()  # pictures that could not be read: "name: reason"
     duplicates: int = 0  # pictures dropped because their content was there already
-    notes: tuple[str, ...] = field(default=())  # anything else a reader should know of how it was made
+    notes: tuple[str, ...] = ()  # anything else a reader should know of how it was made
 
     def __post_init__(self) -> None:
-        """Check that every part speaks of the same rows."""
+        """Check that every part speaks of the same rows, and labels of the classes that are named."""
         if self.images is None and self.features is None:
             raise InputError(f"dataset {self.name!r} has neither images nor features.")
-        if self.images is not None and (self.images.ndim != 4 or self.images.dtype != np.uint8):
-            raise InputError(
-                f"images must be uint8 of shape (n, height, width, 3); got {self.images.dtype} {self.images.shape}."
-            )
+        if self.images is not None:
+            check_images(self.images)
         for part in fields(self):
             value = getattr(self, part.name)
-            per_row = isinstance(value, np.ndarray) or (part.name == "names" and value)
-            if per_row and len(value) != len(self):
+            if _is_per_row(part.name, value) and len(value) != len(self):
                 raise InputError(f"{part.name} has {len(value)} rows where the dataset has {len(self)}.")
         if self.attributes is not None and self.attributes.shape[1:] != (len(self.attribute_names),):
             raise InputError(
                 f"attributes has shape {self.attributes.shape} but {len(self.attribute_names)} attribute names."
             )
+        if self.labels is not None and (self.labels.ndim != 1 or self.labels.dtype.kind not in "iu"):
+            raise InputError(f"labels must be one whole number a row; got {self.labels.dtype} {self.labels.shape}.")
+        if len(set(self.label_names)) < len(self.label_names):
+            raise InputError(f"label names must differ; got {', '.join(self.label_names)}.")
+        if self.labels is not None and self.label_names and len(self):
+            low, high = int(self.labels.min()), int(self.labels.max())
+            if low < 0 or high >= len(self.label_names):
+                raise InputError(f"labels must be in 0..{len(self.label_names) - 1}, one for each name of a class.")
 
     def __len__(self) -> int:
         rows = self.images if self.images is not None else self.features
@@ -72,19 +95,39 @@ class Dataset:
         column: NDArray[np.int8] = self.attributes[:, self.attribute_names.index(name)]
         return column
 
-    def take(self, rows: ArrayLike) -> Self:
-        """Return the dataset with only these rows (indices or a mask), in this order."""
-        index = np.asarray(rows)
-        if index.dtype == bool:
-            index = np.flatnonzero(index)
+    def __getitem__(self, rows: Rows) -> Self:
+        """Return the dataset with only these rows: `dataset[10:20]`, `dataset[mask]`, `dataset[[4, 2]]`."""
+        return self.take(rows)
+
+    def take(self, rows: Rows) -> Self:
+        """Return the dataset with only these rows, in this order; a slice of memory-mapped pictures stays on disk."""
+        index = rows if isinstance(rows, slice) else _row_numbers(rows, len(self))
         changed: dict[str, Any] = {}
         for part in fields(self):
             value = getattr(self, part.name)
             if isinstance(value, np.ndarray):
                 changed[part.name] = value[index]
-            elif part.name == "names" and value:
-                changed[part.name] = tuple(value[i] for i in index)
+            elif _is_per_row(part.name, value):
+                changed[part.name] = value[index] if isinstance(index, slice) else tuple(value[i] for i in index)
         return replace(self, **changed)
+
+    def with_label_names(self, names: Sequence[str]) -> Self:
+        """Return the dataset with its classes numbered as in `names`: two datasets are compared by class name.
+
+        Every class that a row has must be among `names`; those that no row has may be missing.
+        """
+        if self.labels is None or not self.label_names:
+            raise DataError(f"dataset {self.name!r} has no named classes to be matched with {', '.join(names)}.")
+        place = {name: number for number, name in enumerate(names)}
+        places = np.array([place.get(name, UNKNOWN) for name in self.label_names], dtype=np.int64)
+        labels = places[self.labels]
+        missing = sorted({self.label_names[number] for number in self.labels[labels == UNKNOWN]})
+        if missing:
+            raise DataError(
+                f"dataset {self.name!r} has classes that are not known: {', '.join(missing)}. It has "
+                f"{', '.join(self.label_names)}; known are {', '.join(names)}. Rename them or leave their rows out."
+            )
+        return replace(self, labels=labels, label_names=tuple(names))
 
     def content_hash(self) -> str:
         """Return the SHA-256 of the pictures (or features): the same pixels give the same hash, whatever the labels."""
@@ -96,3 +139,20 @@ class Dataset:
             for start in range(0, len(rows), 1024):
                 digest.update(np.ascontiguousarray(rows[start : start + 1024]).data)
         return digest.hexdigest()
+
+
+def _is_per_row(name: str, value: Any) -> bool:
+    return isinstance(value, np.ndarray) or (name == "names" and bool(value))
+
+
+def _row_numbers(rows: ArrayLike, count: int) -> NDArray[np.int64]:
+    index = np.asarray(rows)
+    if index.ndim != 1 or (index.size and index.dtype.kind not in "biu"):
+        raise InputError(f"rows must be a slice, a mask or row numbers; got {index.dtype} of shape {index.shape}.")
+    if index.dtype == bool:
+        if len(index) != count:
+            raise InputError(f"a mask needs one truth value for each of {count} rows; got {len(index)}.")
+        return np.flatnonzero(index)
+    if index.size and not -count <= index.min() <= index.max() < count:
+        raise InputError(f"row numbers must be in 0..{count - 1}; got {index.min()} to {index.max()}.")
+    return index.astype(np.int64)

@@ -8,7 +8,7 @@ in the initial model, which everybody has.
 *Two networks of ours*, after PPDL (Bu 2019, section 5). `small_cnn` is the one from scratch: the paper draws its own
 without sizes, so ours has three convolutions of 32, 64 and 128 channels, each followed by pooling, GroupNorm (it knows
 single records only, which BatchNorm does not) and ReLU, and one linear layer. `head` is what is learned above a frozen
-backbone: as its weights never change, a photo's features are computed once, by `blindsight.data.features.Embedding`
+backbone: as its weights never change, a photo's features are computed once, by `blindsight.data.Embedding`
 (EfficientNet-lite0) or `blindsight.learn.vgg.VGG16Features`, and the head learns from features.
 
 Both put their inputs on one scale themselves, by constants that are buffers. Bytes (n, height, width, 3) reach a module

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from blindsight.data import partition
 from blindsight.data.dataset import Dataset
-from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
+from blindsight.data.features import FeaturePipeline, LearningPipeline, extract
 from blindsight.errors import DataError, InputError
 from blindsight.progress import Progress, silent
 

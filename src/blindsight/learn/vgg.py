@@ -19,8 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.features.embedding import resized
-from blindsight.data.features.planes import Float32, check_images
+from blindsight.data.dataset import Float32, check_images
+from blindsight.data.embedding import resized
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import sha256_of, storage_errors
 from blindsight.torchbridge import Module, load_torch, to_batch

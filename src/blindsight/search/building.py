@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.data import Dataset, contact_sheet, extract
-from blindsight.data.reading.images import decode
+from blindsight.data.images import decode
 from blindsight.dp.accounting import check_positive
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data import FeaturePipeline, pipeline
-from blindsight.data.features.cache import LearningPipeline
+from blindsight.data.features import LearningPipeline
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import atomic_writer, sha256_of, storage_errors
 from blindsight.search.function import HashFunction

@@ -26,7 +26,7 @@ from sqlalchemy import bindparam, delete, func, insert, select
 
 from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.data.features import FeaturePipeline
-from blindsight.data.reading.images import FORMATS, MAX_PIXELS, decode
+from blindsight.data.images import FORMATS, MAX_PIXELS, decode
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.files import sha256_of, storage_errors
 from blindsight.service.database import Database

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
 
-from blindsight.data.reading.images import MAX_PIXELS
+from blindsight.data.images import MAX_PIXELS
 from blindsight.errors import InputError
 
 PICTURE_PIXELS = 16_000_000

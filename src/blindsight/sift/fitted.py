@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, PixelFeatures, extract, pipeline
+from blindsight.data.features import FeaturePipeline, extract, pipeline
+from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.progress import Progress, silent

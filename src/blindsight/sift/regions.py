@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data.features.pixels import PixelFeatures
-from blindsight.data.features.planes import PLANES
+from blindsight.data.pixels import PLANES, PixelFeatures
 from blindsight.errors import InputError
 from blindsight.sift.analysis import feature_directions
 from blindsight.sift.features import Features

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
+from blindsight.data.features import FeaturePipeline, LearningPipeline, extract
 from blindsight.data.partition import Indices, split
 from blindsight.progress import Progress, silent
 from blindsight.sift.fitted import fingerprint

@@ -9,8 +9,8 @@ import pytest
 
 from blindsight.data import load
 from blindsight.data.dataset import Dataset
-from blindsight.data.features.pixels import PixelFeatures
-from blindsight.data.features.thumbnail import Thumbnails
+from blindsight.data.features import Thumbnails
+from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.timeline import Centralised, NeverUpdated, SelectiveLine

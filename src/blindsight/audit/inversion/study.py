@@ -19,7 +19,8 @@ from blindsight.audit.inversion.identity import MatchRate, match_rate
 from blindsight.audit.inversion.ridge import RidgeInversion
 from blindsight.audit.inversion.similarity import mean_picture, ssim
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import Embedding, FeaturePipeline, OnnxEmbedding, extract
+from blindsight.data.embedding import Embedding, OnnxEmbedding
+from blindsight.data.features import FeaturePipeline, extract
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.rng import science

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.features.cache import FeaturePipeline, LearningPipeline, extract
-from blindsight.data.features.pipelines import pipeline
+from blindsight.data.features import FeaturePipeline, LearningPipeline, extract, pipeline
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.sparseupdate import Vector

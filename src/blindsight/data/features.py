@@ -1,6 +1,6 @@
-"""Features that are computed once and kept: a cache entry is proven right before it is used, or it is made again.
+"""From pictures to features: pipelines by name, grey thumbnails, and a cache whose entries are checked before use.
 
-An entry is named by the SHA-256 of the images and of the pipeline's fingerprint, and opens with the SHA-256 of
+A cache entry is named by the SHA-256 of the images and of the pipeline's fingerprint, and opens with the SHA-256 of
 everything that follows. One that is truncated, altered, foreign or of another version is never trusted: it is computed
 again and replaced. Entries appear by an atomic rename, so processes that work at the same time see whole ones only; at
 worst both compute the same. No trouble with the cache loses features: a damaged entry, a full disk or a read-only
@@ -12,6 +12,7 @@ Features of private images are private: entries have mode 0600, in a folder "fea
 import hashlib
 import json
 import math
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +20,12 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from blindsight.data.dataset import Dataset
-from blindsight.data.features.planes import Float32, check_finite
-from blindsight.errors import CorruptFileError, DataError, StorageError
+from blindsight.data.dataset import Dataset, Float32, check_finite, check_images
+from blindsight.data.embedding import Embedding, OnnxEmbedding
+from blindsight.data.pixels import PixelFeatures
+from blindsight.errors import CorruptFileError, DataError, InputError, StorageError, UnknownNameError
 from blindsight.files import atomic_writer, storage_errors
 from blindsight.progress import Progress, silent
 
@@ -30,6 +33,7 @@ _FORMAT = 1
 _CHUNK = 256  # images between two reports of progress
 _ALIGNED = 64  # the features start at a multiple of this many bytes
 _LONGEST_HEADER = 1 << 16
+_THUMBNAIL_VERSION = 1  # raised whenever the same images would give other features
 
 
 class CacheWarning(UserWarning):
@@ -70,8 +74,79 @@ class LearningPipeline(FeaturePipeline, Protocol):
         ...
 
 
+class Thumbnails:
+    """Grey thumbnails of unit norm: float32 (n, side * side); a black image stays zero.
+
+    Every image is reduced to grey, stretched to `side` x `side` pixels (bicubic, antialiased) and divided by its
+    Euclidean norm, so that neighbours are pictures of a similar pattern whatever their brightness. Nothing is fitted:
+    a private search may use these features without giving anything else away.
+    """
+
+    def __init__(self, side: int = 28) -> None:
+        if isinstance(side, bool) or not isinstance(side, int) or not 2 <= side <= 512:
+            raise InputError(f"the side of a thumbnail is a whole number of pixels in [2, 512]; got {side!r}.")
+        self.side = side
+
+    def __repr__(self) -> str:
+        return f"Thumbnails(side={self.side})"
+
+    @property
+    def n_components_(self) -> int:
+        """Return the number of features of an image."""
+        return self.side * self.side
+
+    def fit(self, images: NDArray[np.uint8]) -> Self:
+        """Check the images; there is nothing to learn."""
+        check_images(images)
+        return self
+
+    def transform(self, images: NDArray[np.uint8]) -> Float32:
+        """Return the thumbnails, one row each.
+
+        >>> Thumbnails(side=2).transform(np.full((1, 4, 4, 3), 9, dtype=np.uint8))
+        array([[0.5, 0.5, 0.5, 0.5]], dtype=float32)
+        """
+        check_images(images)
+        rows = np.empty((len(images), self.side * self.side), dtype=np.float32)
+        for row, image in zip(rows, images, strict=True):
+            grey = Image.fromarray(np.ascontiguousarray(image)).convert("L")
+            if grey.size != (self.side, self.side):
+                grey = grey.resize((self.side, self.side), Image.Resampling.BICUBIC)
+            row[:] = np.asarray(grey, dtype=np.float32).ravel()
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+        result: Float32 = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+        return result
+
+    def fingerprint(self) -> str:
+        """Return everything that decides the output."""
+        return f"Thumbnails version={_THUMBNAIL_VERSION} side={self.side}"
+
+
+def pipeline(kind: str, *, components: int | None = None, random_state: int = 0) -> FeaturePipeline:
+    """Return the pipeline that `kind` names.
+
+    Pixels are compressed to 95% of their energy, or to at most so many `components`; `random_state` seeds the fit.
+
+    >>> pipeline("pixels").energy
+    0.95
+    """
+    if kind == "pixels":
+        return PixelFeatures(max_components=components, random_state=random_state)
+    if kind == "thumbnail":
+        return Thumbnails()
+    if kind == "embedding":
+        return Embedding()
+    if Path(kind).suffix == ".onnx":
+        return OnnxEmbedding(kind)
+    raise UnknownNameError("feature pipeline", kind, ("embedding", "pixels", "thumbnail", "the path of an .onnx model"))
+
+
 def extract(
-    dataset: Dataset, pipeline: FeaturePipeline, *, cache: Path | None = None, progress: Progress = silent
+    dataset: Dataset,
+    pipeline: FeaturePipeline,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Progress = silent,
 ) -> Float32:
     """Return the features of a dataset, float32 (n, d), from the cache folder if they are there.
 
@@ -84,7 +159,7 @@ def extract(
     if cache is None:
         return _compute(dataset.images, pipeline, progress)
     key = hashlib.sha256(f"{dataset.content_hash()}\n{pipeline.fingerprint()}".encode()).hexdigest()
-    path = cache / "features" / f"{key}.features"
+    path = Path(cache).expanduser() / "features" / f"{key}.features"
     learner = pipeline if isinstance(pipeline, LearningPipeline) and not pipeline.fitted else None
     try:
         entry = _read(path, key)

@@ -11,6 +11,7 @@ Batch size, threads and device move only the last digits of a feature; they are 
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.features.planes import Float32, check_finite, check_images
+from blindsight.data.dataset import Float32, check_finite, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.extras import require
 from blindsight.files import sha256_of, storage_errors
@@ -127,7 +128,7 @@ class OnnxEmbedding:
 
     def __init__(
         self,
-        path: Path | str,
+        path: str | os.PathLike[str],
         *,
         size: int = _SIZE,
         mean: float | tuple[float, float, float] = _MEAN,
@@ -135,7 +136,7 @@ class OnnxEmbedding:
         layout: Literal["auto", "nchw", "nhwc"] = "auto",
         batch: int = 8,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self.size = size
         self.mean = mean
         self.scale = scale

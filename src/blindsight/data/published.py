@@ -8,19 +8,30 @@
 None of them is fetched here: each reader takes the path of what its user has downloaded under those terms.
 """
 
+import os
 import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import UNKNOWN, Dataset
-from blindsight.data.reading.annotations import first_existing, locate, read_npz, read_numbered, read_words, snake_case
-from blindsight.data.reading.images import Entry
-from blindsight.data.reading.listing import Listing, Reading, Seed, decode_listing, shown, some_rows, visible_files
-from blindsight.data.reading.readers import list_folder
+from blindsight.data.images import Entry
+from blindsight.data.readers import (
+    Listing,
+    Reading,
+    Seed,
+    decode_listing,
+    list_folder,
+    shown,
+    some_rows,
+    visible_files,
+)
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.files import storage_errors
 
@@ -37,7 +48,7 @@ _CALTECH101 = (
 )
 
 
-def read_utkface(path: str | Path, **how: Unpack[Reading]) -> Dataset:
+def read_utkface(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset:
     """Read UTKFace from its folder, or from one packed file.
 
     In the folder, files are called `[age]_[gender]_[race]_[date&time].jpg` (also `.jpg.chip.jpg`); others are reported
@@ -45,7 +56,7 @@ def read_utkface(path: str | Path, **how: Unpack[Reading]) -> Dataset:
     and `age`, `female`, `race`. Labels are decades of age ("90+" is the last); attributes are female, under_30,
     over_59, white, black, asian and indian (of race "other" none is true). `Reading` describes the options.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.is_file():
         entries, facts = _packed_faces(path)
         skipped: tuple[str, ...] = ()
@@ -75,7 +86,7 @@ def read_utkface(path: str | Path, **how: Unpack[Reading]) -> Dataset:
 
 def _packed_faces(path: Path) -> tuple[list[Entry], NDArray[np.int64]]:
     """Return the JPEG files inside a packed file, and one row of age, female and race for each."""
-    packed = read_npz(path, "jpeg", "offset", "age", "female", "race")
+    packed = _read_npz(path, "jpeg", "offset", "age", "female", "race")
     pixels, offset = packed["jpeg"], packed["offset"]
     facts = [packed[key] for key in ("age", "female", "race")]
     whole = (
@@ -94,15 +105,15 @@ def _packed_faces(path: Path) -> tuple[list[Entry], NDArray[np.int64]]:
     return entries, np.column_stack(facts).astype(np.int64)
 
 
-def read_celeba(path: str | Path, **how: Unpack[Reading]) -> Dataset:
+def read_celeba(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset:
     """Read CelebA from the folder that holds `list_attr_celeba.txt` (or .csv), `identity_CelebA.txt` and the pictures.
 
     The tables may also lie in `Anno`, the pictures in `img_align_celeba`, `Img/img_align_celeba` or the folder itself.
     Without the table of identities nobody's person is known. Attribute names are in small letters: `wearing_hat`.
     `Reading` describes the options.
     """
-    root = Path(path)
-    table = first_existing(
+    root = Path(path).expanduser()
+    table = _first_existing(
         root, *(f"{inner}list_attr_celeba.{end}" for inner in ("", "Anno/") for end in ("txt", "csv"))
     )
     files, names, attributes = _celeba_attributes(table)
@@ -117,7 +128,7 @@ def read_celeba(path: str | Path, **how: Unpack[Reading]) -> Dataset:
         name="celeba",
         licence=_NON_COMMERCIAL,
         source="CelebA: Liu, Luo, Wang & Tang, Deep Learning Face Attributes in the Wild, ICCV 2015",
-        entries=locate(pictures, files, table),
+        entries=_locate(pictures, files, table),
         attributes=attributes,
         attribute_names=names,
         persons=_celeba_persons(identities, files) if identities else None,
@@ -128,7 +139,7 @@ def read_celeba(path: str | Path, **how: Unpack[Reading]) -> Dataset:
 
 def _celeba_attributes(table: Path) -> tuple[list[str], tuple[str, ...], NDArray[np.int8]]:
     """Parse both forms of the table: a count, names, then rows; or a comma-separated head and rows."""
-    lines = read_words(table)
+    lines = _read_words(table)
     first = next(lines, [])
     head = next(lines, []) if len(first) == 1 else first[1:]
     yes_no = {"1": 1, "-1": 0, "0": 0}
@@ -145,18 +156,18 @@ def _celeba_attributes(table: Path) -> tuple[list[str], tuple[str, ...], NDArray
     if not files or (len(first) == 1 and first[0] != str(len(files))):
         raise CorruptFileError(f"{table} is truncated: it announces another number of pictures than it lists.")
     attributes = np.frombuffer(b"".join(answers), dtype=np.int8).reshape(len(files), len(head))
-    return files, snake_case(head, table), attributes
+    return files, _snake_case(head, table), attributes
 
 
 def _celeba_persons(identities: Path, files: list[str]) -> NDArray[np.int64]:
     try:
-        person = {name: int(number) for name, number in read_words(identities)}
+        person = {name: int(number) for name, number in _read_words(identities)}
         return np.array([person[name] for name in files], dtype=np.int64)
     except (KeyError, ValueError):
         raise CorruptFileError(f"{identities} is damaged: it does not tell who is on every picture.") from None
 
 
-def read_cub(path: str | Path, *, certainty: int = 2, **how: Unpack[Reading]) -> Dataset:
+def read_cub(path: str | os.PathLike[str], *, certainty: int = 2, **how: Unpack[Reading]) -> Dataset:
     """Read CUB-200-2011 from its folder `CUB_200_2011`, or the one that holds it.
 
     Attributes answered with less than this `certainty` are unknown: 1 not visible, 2 guessing, 3 probably,
@@ -164,9 +175,9 @@ def read_cub(path: str | Path, *, certainty: int = 2, **how: Unpack[Reading]) ->
     """
     if not 1 <= certainty <= 4:
         raise InputError(f"certainty must be in 1..4 (not visible, guessing, probably, definitely); got {certainty}.")
-    root = first_existing(Path(path), "images.txt", "CUB_200_2011/images.txt").parent
-    files, classes = read_numbered(root / "images.txt"), read_numbered(root / "classes.txt")
-    label_of = read_numbered(root / "image_class_labels.txt")
+    root = _first_existing(Path(path).expanduser(), "images.txt", "CUB_200_2011/images.txt").parent
+    files, classes = _read_numbered(root / "images.txt"), _read_numbered(root / "classes.txt")
+    label_of = _read_numbered(root / "image_class_labels.txt")
     order = {number: row for row, number in enumerate(classes)}
     try:
         labels = np.array([order[int(label_of[image])] for image in files], dtype=np.int64)
@@ -179,7 +190,7 @@ def read_cub(path: str | Path, *, certainty: int = 2, **how: Unpack[Reading]) ->
         name="cub",
         licence="non-commercial research and education only",
         source="CUB-200-2011: Wah, Branson, Welinder, Perona & Belongie, Caltech report CNS-TR-2011-001, 2011",
-        entries=locate(root / "images", files.values(), root / "images.txt"),
+        entries=_locate(root / "images", files.values(), root / "images.txt"),
         labels=labels,
         label_names=tuple(name.split(".", 1)[-1] for name in classes.values()),
         attributes=attributes,
@@ -191,7 +202,7 @@ def read_cub(path: str | Path, *, certainty: int = 2, **how: Unpack[Reading]) ->
 def _cub_attributes(answers: Path, images: list[int], certainty: int) -> tuple[tuple[str, ...], NDArray[np.int8]]:
     """Return attribute names and answers; a line is image, attribute, present, certainty and how long it took."""
     near = answers.parent
-    named = read_numbered(first_existing(near, "attributes.txt", "../attributes.txt", "../../attributes.txt"))
+    named = _read_numbered(_first_existing(near, "attributes.txt", "../attributes.txt", "../../attributes.txt"))
     attributes = np.full((len(images), len(named)), UNKNOWN, dtype=np.int8)
     try:
         with storage_errors("read", answers):
@@ -200,7 +211,7 @@ def _cub_attributes(answers: Path, images: list[int], certainty: int) -> tuple[t
         attributes[_places(images, image), _places(list(named), attribute)] = present == 1
     except (IndexError, OverflowError, ValueError):
         raise CorruptFileError(f"{answers} is damaged or does not fit images.txt and attributes.txt.") from None
-    return snake_case(named.values(), near / "attributes.txt"), attributes
+    return _snake_case(named.values(), near / "attributes.txt"), attributes
 
 
 def _places(numbers: list[int], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -213,14 +224,14 @@ def _places(numbers: list[int], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def read_caltech101(path: str | Path, *, background: bool = True, **how: Unpack[Reading]) -> Dataset:
+def read_caltech101(path: str | os.PathLike[str], *, background: bool = True, **how: Unpack[Reading]) -> Dataset:
     """Read Caltech-101 from its folder `101_ObjectCategories` (or the one that holds it), or features of it.
 
     A .npz file of features holds `X` (n, d), `label` and `name` (class/file); the Dataset then has no images, and of
     the options only `limit` and `random_state` matter. `background=False` leaves out BACKGROUND_Google, which is not
     one of the 101 classes. `Reading` describes the options.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.is_file():
         return _caltech_features(path, background, how.get("limit"), how.get("random_state", 0))
     inner = path / "101_ObjectCategories"
@@ -229,7 +240,7 @@ def read_caltech101(path: str | Path, *, background: bool = True, **how: Unpack[
 
 
 def _caltech_features(path: Path, background: bool, limit: int | None, random_state: Seed) -> Dataset:
-    packed = read_npz(path, "X", "label", "name")
+    packed = _read_npz(path, "X", "label", "name")
     features, label, name = packed["X"], packed["label"], packed["name"]
     if features.ndim != 2 or features.dtype.kind != "f" or not label.shape == name.shape == features.shape[:1]:
         raise CorruptFileError(f"{path} is damaged: X, label and name do not belong together.")
@@ -254,3 +265,59 @@ def _caltech_features(path: Path, background: bool, limit: int | None, random_st
         names=tuple(map(str, name[kept])),
     )
     return dataset.take(some_rows(len(dataset), limit, random_state))
+
+
+def _first_existing(root: Path, *names: str) -> Path:
+    """Return the first of these files that is there."""
+    for name in names:
+        if (root / name).is_file():
+            return root / name
+    raise DataError(f"{root} does not hold {names[0]}. Give the folder that does.")
+
+
+def _read_words(table: Path) -> Iterator[list[str]]:
+    """Yield the words of each line, separated by spaces or commas; blank lines are left out."""
+    with storage_errors("read", table), table.open(encoding="utf-8", errors="replace") as stream:
+        yield from filter(None, (line.replace(",", " ").split() for line in stream))
+
+
+def _read_numbered(table: Path) -> dict[int, str]:
+    """Return a table whose lines are a number and a name, by number."""
+    try:
+        return {int(number): name for number, name in _read_words(table)}
+    except ValueError:
+        raise CorruptFileError(f"{table} is damaged: a line is not a number and a name.") from None
+
+
+def _read_npz(path: Path, *keys: str) -> dict[str, NDArray[Any]]:
+    """Return arrays of a .npz file; nothing in it is ever executed."""
+    try:
+        with storage_errors("read", path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as packed:
+            missing = [key for key in keys if key not in packed]
+            if missing:
+                raise DataError(f"{path} does not hold {', '.join(missing)}; it needs {', '.join(keys)}.")
+            return {key: packed[key] for key in keys}
+    except (EOFError, MemoryError, TypeError, ValueError, zipfile.BadZipFile, zlib.error):
+        raise CorruptFileError(f"{path} is damaged or not a .npz file of plain arrays.") from None
+
+
+def _locate(root: Path, names: Iterable[str], table: Path) -> list[Entry]:
+    """Return the files a table names, refusing names that lead out of the folder of the pictures."""
+    found: list[Entry] = []
+    for name in names:
+        if name.startswith("/") or ".." in name.split("/") or "\0" in name:
+            raise CorruptFileError(f"{table} is damaged: it names a file outside {root}.")
+        found.append((name, root / name))
+    return found
+
+
+def _snake_case(names: Iterable[str], table: Path) -> tuple[str, ...]:
+    """Return names in small letters and underscores, still all different.
+
+    >>> _snake_case(["5_o_Clock_Shadow", "has_bill_shape::curved_(up_or_down)"], Path("attributes.txt"))
+    ('5_o_clock_shadow', 'has_bill_shape_curved_up_or_down')
+    """
+    snakes = tuple(re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") for name in names)
+    if len(set(snakes)) < len(snakes):
+        raise CorruptFileError(f"{table} is damaged: it names an attribute twice.")
+    return snakes

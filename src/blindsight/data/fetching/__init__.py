@@ -1,1 +1,0 @@
-"""Public collections, fetched once: verified, unpacked safely, whole or not at all."""

@@ -1,1 +1,0 @@
-"""The drawing of portraits of nobody: a batch of faces at a time, from numbers to pixels, with numpy alone."""

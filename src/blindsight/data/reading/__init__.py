@@ -1,1 +1,0 @@
-"""Collections on the user's own disk: pictures decoded safely, duplicates dropped, labels from folders and tables."""
