@@ -53,7 +53,8 @@ def atomic_writer(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     with storage_errors("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL  # read too: a caller may map it into memory
+        descriptor = os.open(temporary, flags, 0o600 if private else 0o666)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream

@@ -22,7 +22,7 @@ from blindsight.data.published import read_caltech101, read_celeba, read_cub, re
 from blindsight.data.readers import Reading, read_csv, read_folder, some_rows
 from blindsight.data.sources import CIFAR10_BATCHES, FETCHABLE, ORL_HEADER
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
-from blindsight.files import cache_folder, storage_errors
+from blindsight.files import as_path, cache_folder, storage_errors
 from blindsight.progress import Progress, silent
 
 Split = Literal["train", "test", "all"]
@@ -91,7 +91,7 @@ def load(
     Dataset('digits', 100 pictures, 8x8x3, labels)
     """
     _check_count(count)
-    folder = None if cache is None else Path(cache).expanduser()
+    folder = None if cache is None else as_path(cache)
     reader, start = _reader(name, path, folder)
     shared = {"size": size, "random_state": random_state, "progress": progress, "cache": folder}
     asked = {**shared, "limit": count, "n": count}

@@ -25,7 +25,7 @@ from PIL import Image
 from blindsight.data.dataset import Float32, check_finite, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.extras import require
-from blindsight.files import sha256_of, storage_errors
+from blindsight.files import as_path, sha256_of, storage_errors
 
 _VERSION = 1  # raised whenever the same images would give other features
 _WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
@@ -136,7 +136,7 @@ class OnnxEmbedding:
         layout: Literal["auto", "nchw", "nhwc"] = "auto",
         batch: int = 8,
     ) -> None:
-        self.path = Path(path).expanduser()
+        self.path = as_path(path)
         self.size = size
         self.mean = mean
         self.scale = scale

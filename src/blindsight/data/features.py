@@ -26,7 +26,7 @@ from blindsight.data.dataset import Dataset, Float32, check_finite, check_images
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError, UnknownNameError
-from blindsight.files import atomic_writer, storage_errors
+from blindsight.files import as_path, atomic_writer, storage_errors
 from blindsight.progress import Progress, silent
 
 _FORMAT = 1
@@ -159,7 +159,7 @@ def extract(
     if cache is None:
         return _compute(dataset.images, pipeline, progress)
     key = hashlib.sha256(f"{dataset.content_hash()}\n{pipeline.fingerprint()}".encode()).hexdigest()
-    path = Path(cache).expanduser() / "features" / f"{key}.features"
+    path = as_path(cache) / "features" / f"{key}.features"
     learner = pipeline if isinstance(pipeline, LearningPipeline) and not pipeline.fitted else None
     try:
         entry = _read(path, key)

@@ -24,7 +24,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +32,7 @@ from scipy.linalg import eigh
 
 from blindsight.data.dataset import Float32, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import atomic_writer, storage_errors
+from blindsight.files import as_path, atomic_writer, storage_errors
 from blindsight.rng import science
 
 PLANES = 6
@@ -206,13 +205,13 @@ class PixelFeatures:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted pipeline to one .npz file, whole or not at all, readable by its owner only."""
         description = {"version": _VERSION, "parameters": self._parameters(), "content": self._content_hash()}
-        with atomic_writer(Path(path).expanduser(), private=True) as stream:
+        with atomic_writer(as_path(path), private=True) as stream:
             np.savez(stream, allow_pickle=False, description=np.array(json.dumps(description)), **self.state())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; a file that is truncated, altered or of another version is refused."""
-        path = Path(path).expanduser()
+        path = as_path(path)
         with storage_errors("read", path):
             stream = path.open("rb")
         try:

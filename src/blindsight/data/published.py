@@ -33,7 +33,7 @@ from blindsight.data.readers import (
     visible_files,
 )
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import storage_errors
+from blindsight.files import as_path, storage_errors
 
 _RACES = ("white", "black", "asian", "indian")  # 4 is "other": none of these
 _DECADES = (*(f"{age}-{age + 9}" for age in range(0, 90, 10)), "90+")
@@ -56,7 +56,7 @@ def read_utkface(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Datase
     and `age`, `female`, `race`. Labels are decades of age ("90+" is the last); attributes are female, under_30,
     over_59, white, black, asian and indian (of race "other" none is true). `Reading` describes the options.
     """
-    path = Path(path).expanduser()
+    path = as_path(path)
     if path.is_file():
         entries, facts = _packed_faces(path)
         skipped: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ def read_celeba(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset
     Without the table of identities nobody's person is known. Attribute names are in small letters: `wearing_hat`.
     `Reading` describes the options.
     """
-    root = Path(path).expanduser()
+    root = as_path(path)
     table = _first_existing(
         root, *(f"{inner}list_attr_celeba.{end}" for inner in ("", "Anno/") for end in ("txt", "csv"))
     )
@@ -175,7 +175,7 @@ def read_cub(path: str | os.PathLike[str], *, certainty: int = 2, **how: Unpack[
     """
     if not 1 <= certainty <= 4:
         raise InputError(f"certainty must be in 1..4 (not visible, guessing, probably, definitely); got {certainty}.")
-    root = _first_existing(Path(path).expanduser(), "images.txt", "CUB_200_2011/images.txt").parent
+    root = _first_existing(as_path(path), "images.txt", "CUB_200_2011/images.txt").parent
     files, classes = _read_numbered(root / "images.txt"), _read_numbered(root / "classes.txt")
     label_of = _read_numbered(root / "image_class_labels.txt")
     order = {number: row for row, number in enumerate(classes)}
@@ -231,7 +231,7 @@ def read_caltech101(path: str | os.PathLike[str], *, background: bool = True, **
     the options only `limit` and `random_state` matter. `background=False` leaves out BACKGROUND_Google, which is not
     one of the 101 classes. `Reading` describes the options.
     """
-    path = Path(path).expanduser()
+    path = as_path(path)
     if path.is_file():
         return _caltech_features(path, background, how.get("limit"), how.get("random_state", 0))
     inner = path / "101_ObjectCategories"

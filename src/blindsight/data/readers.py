@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from blindsight.data.dataset import UNKNOWN, Dataset
 from blindsight.data.images import MEMORY_LIMIT, Entry, Fit, read_images
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.files import storage_errors
+from blindsight.files import as_path, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 
@@ -80,7 +80,7 @@ def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset
     Files may lie deeper inside their class. Without such directories the pictures are unlabelled; with them, files that
     lie beside them are reported as skipped. Hidden files are ignored. `Reading` describes the options.
     """
-    return decode_listing(list_folder(Path(path).expanduser()), **how)
+    return decode_listing(list_folder(as_path(path)), **how)
 
 
 def list_folder(folder: Path, *, without: Collection[str] = ()) -> Listing:
@@ -122,10 +122,10 @@ def read_csv(
     unknown; without `attribute_columns` every other column that holds nothing else is one, and a note names the
     columns left unused. Days are whole numbers or ISO dates; the earliest becomes day 0. `Reading` has the options.
     """
-    table = _read_table(Path(path).expanduser())
+    table = _read_table(as_path(path))
     named = {"path": path_column, "label": label_column, "person": person_column, "day": day_column}
     roles = {role: _column(table, role, name) for role, name in named.items()}
-    folder = Path(root).expanduser() if root is not None else table.path.parent
+    folder = as_path(root) if root is not None else table.path.parent
     return decode_listing(_list_table(table, folder, roles, attribute_columns), **how)
 
 

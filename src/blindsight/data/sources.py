@@ -33,7 +33,7 @@ from blindsight.data.fetching import (
     zip_members,
 )
 from blindsight.errors import UnknownNameError
-from blindsight.files import cache_folder
+from blindsight.files import as_path, cache_folder
 from blindsight.progress import Progress, silent
 
 CIFAR10_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
@@ -272,5 +272,5 @@ def fetch(
     """
     if name not in FETCHABLE:
         raise UnknownNameError("collection", name, FETCHABLE)
-    folder = cache_folder() if cache is None else Path(cache).expanduser()
+    folder = cache_folder() if cache is None else as_path(cache)
     return fetch_collection(FETCHABLE[name], cache=folder, progress=progress, via=via)
