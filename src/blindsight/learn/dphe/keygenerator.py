@@ -31,7 +31,7 @@ from blindsight.learn.dphe.messages import (
     UserSetup,
 )
 from blindsight.learn.dphe.receipts import contributors
-from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state
+from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, Terms
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.progress import Progress, silent
@@ -66,9 +66,10 @@ class KeyGenerator(Secret):
     def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "KeyGenerator":
         """Go on where the key generator that kept its state at `path` stopped."""
         state = read_state(path, GeneratorState)
-        terms = Terms.from_bytes(state.terms)
-        key = PrivateKey.from_secret_bytes(state.private_key, insecure=terms.insecure)
-        return cls(terms, key=key, path=path, source=source, record=record, state=state)
+        with state_errors(path):
+            terms = Terms.from_bytes(state.terms)
+            key = PrivateKey.from_secret_bytes(state.private_key, insecure=terms.insecure)
+            return cls(terms, key=key, path=path, source=source, record=record, state=state)
 
     @property
     def log(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from blindsight.learn.dphe.answers import Total, read_answer, released_blocks
 from blindsight.learn.dphe.decomposition import IndexedValues, decompose
 from blindsight.learn.dphe.messages import Enrolment, Shard, UserSetup, UserState
 from blindsight.learn.dphe.receipts import vouch
-from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state
+from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import Terms
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.progress import Progress, silent
@@ -64,7 +64,8 @@ class User(Secret):
     def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "User":
         """Go on where the user that kept its state at `path` stopped."""
         state = read_state(path, UserState)
-        return cls(state.user, Terms.from_bytes(state.terms), path=path, source=source, record=record, state=state)
+        with state_errors(path):
+            return cls(state.user, Terms.from_bytes(state.terms), path=path, source=source, record=record, state=state)
 
     def enrolment(self) -> bytes:
         """Return the message that tells the key generator which signatures are this user's."""

@@ -11,7 +11,7 @@ from blindsight.learn.dphe import Aggregator, KeyGenerator
 def main(role, path):
     """Load the role's state and serve until killed."""
     aggregator = Aggregator.load(path) if role == "aggregator" else None
-    generator = KeyGenerator.load(path) if role == "generator" else None
+    generator = KeyGenerator.load(path) if role == "key generator" else None
     while header := sys.stdin.buffer.read(8):
         message = sys.stdin.buffer.read(*struct.unpack(">Q", header))
         if aggregator is not None:

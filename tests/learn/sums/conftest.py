@@ -1,4 +1,4 @@
-"""One short key for all tests (1024 bits need the flag, and are quick), and small runs made with it."""
+"""Small runs of DPHE with a short fixed key."""
 
 import numpy as np
 import pytest
