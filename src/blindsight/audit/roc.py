@@ -25,7 +25,7 @@ from scipy.stats import mannwhitneyu, rankdata
 from blindsight.audit.finding import Interval
 from blindsight.audit.rates import highest, lowest, rate, tail
 from blindsight.errors import InputError
-from blindsight.metrics.inputs import finite
+from blindsight.metrics.classification import finite
 
 Scores = NDArray[np.float64]
 

@@ -5,17 +5,24 @@ Every function refuses empty, mismatched or not-a-number input with one sentence
 """
 
 from blindsight.metrics.classification import (
+    Interval,
     accuracy,
+    accuracy_interval,
+    adjusted_mutual_information,
     balanced_accuracy,
+    balanced_accuracy_interval,
     mean_label_accuracy,
     mean_precision,
     priv_loss,
     pub_loss,
 )
-from blindsight.metrics.clustering import adjusted_mutual_information
-from blindsight.metrics.intervals import Interval, accuracy_interval, balanced_accuracy_interval
-from blindsight.metrics.ranking import average_precision, mean_average_precision
-from blindsight.metrics.retrieval import query_average_precision, radius_precision_recall, recall_at_k
+from blindsight.metrics.retrieval import (
+    average_precision,
+    mean_average_precision,
+    query_average_precision,
+    radius_precision_recall,
+    recall_at_k,
+)
 
 __all__ = [
     "Interval",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
-from blindsight.metrics.inputs import binary
+from blindsight.metrics.classification import binary
 from blindsight.metrics.retrieval import (
     Ties,
     average_precision_of_counts,
