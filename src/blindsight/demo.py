@@ -26,14 +26,13 @@ from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Table, write_report
 from blindsight.report.auditing import audit_chapter
 from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
-from blindsight.report.learning import LearningResult, learning_chapter
-from blindsight.report.searching import SearchResult, search_chapter
-from blindsight.report.sharing import SharingResult, sharing_chapter
+from blindsight.report.learning import LearningResult, SharingResult, learning_chapter, sharing_chapter
+from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
-from blindsight.report.siftresult import sift_demo
-from blindsight.search.contest import contest
+from blindsight.search.contest import SearchResult, contest
 from blindsight.search.study import SearchStudy
 from blindsight.search.study import divide as divide_for_search
+from blindsight.sift.study import sift_demo
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
 EPSILON = 1.0
@@ -192,7 +191,7 @@ def _search_privately(random_state: int, progress: Progress) -> SearchResult:
     division = divide_for_search(digits, queries=200, random_state=random_state)
     study = SearchStudy.prepare(digits, division, Thumbnails())
     rows = contest(study, epsilons=SEARCHED, delta=1e-6, random_state=random_state, progress=progress)
-    return SearchResult(digits, study, rows, "a grey thumbnail of unit length", epsilon=4.0)
+    return SearchResult.of(digits, study, rows, "a grey thumbnail of unit length", epsilon=4.0)
 
 
 def _audit(dataset: Dataset, random_state: int, progress: Progress) -> Audit:

@@ -61,7 +61,7 @@ def test_audit_writes_a_document_and_a_private_report(few_checks: None, tmp_path
     for part in (
         "Attacked by ourselves",
         "who says so",
-        "data:image/png;base64,",
+        "data:image/",
         "Random Flipping",
         "this needs torch",
     ):

@@ -48,7 +48,7 @@ def test_pictures_first_then_a_table_per_check_with_findings() -> None:
     blocks = audit_chapter(audit()).blocks
     assert [type(block) for block in blocks] == [Picture, Table, Table, Table, Text]
     tables = [block for block in blocks if isinstance(block, Table)]
-    assert [table.caption for table in tables] == ["The auditor itself.", "Pictures.", "Rounds."]
+    assert [table.title for table in tables] == ["The auditor itself", "Pictures", "Rounds"]
     assert all(table.columns == ("claim", "who says so", "proven", "measured", "verdict") for table in tables)
     assert [cells[-1] for cells in tables[2].rows] == list(get_args(Verdict))
 
@@ -66,9 +66,8 @@ def test_without_pictures_there_is_none() -> None:
 
 def test_every_verdict_is_counted_and_explained() -> None:
     chapter = audit_chapter(audit())
-    assert "8 claims, the papers' and ours, were put to the test in 61 s: 2 are refuted, 2 withstood" in chapter.lead
-    assert "1 are undecided" in chapter.lead
-    assert "2 attacks succeed where nobody promised otherwise, 1 as their statements admit" in chapter.lead
+    for part in ("8 claims, the papers' and ours", "61 s", "Refuted: 2; withstood: 2; undecided: 1", "admits: 1"):
+        assert part in chapter.lead
     legend = chapter.blocks[-1]
     assert isinstance(legend, Text)
     assert all(verdict in legend.text.lower() for verdict in get_args(Verdict))

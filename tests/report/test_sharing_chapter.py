@@ -14,7 +14,7 @@ from blindsight.learn.timeline.figurelines import OURS
 from blindsight.learn.timeline.play import play_days
 from blindsight.learn.timeline.wishes import SharingWish
 from blindsight.report import Plot, StatementBlock, Table, Text, render_report
-from blindsight.report.sharing import SharingResult, sharing_chapter
+from blindsight.report.learning import SharingResult, sharing_chapter
 from blindsight.rng import seeded_bytes
 
 LABELS = np.arange(400) % 2
@@ -89,7 +89,7 @@ def test_families_are_lines_that_differ_in_epsilon_and_the_largest_is_drawn(prov
 
 def test_lines_table_holds_first_middle_and_last_day(proven: SharingResult) -> None:
     lines = tables(proven)[0]
-    assert lines.columns == ("line", "day 1", "day 5", "day 9", "all days", "uploads", "MB up", *PROVEN)
+    assert lines.columns == ("method", "day 1", "day 5", "day 9", "all days", "uploads", "MB up", *PROVEN)
     rows = {row[0]: row for row in lines.rows}
     assert len(rows) == 15
     ours = proven.timeline.line(OURS)

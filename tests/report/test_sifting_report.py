@@ -7,10 +7,9 @@ import pytest
 
 from blindsight.data import PixelFeatures, load
 from blindsight.report import Picture, Plot, StatementBlock, Table, Text, render_report
-from blindsight.report.sifting import matrix_chapter, sift_chapter
-from blindsight.report.siftplots import Guess, attackers_plot
-from blindsight.report.siftresult import SiftResult, sift_demo
+from blindsight.report.sifting import _attackers_plot, matrix_chapter, sift_chapter
 from blindsight.sift.certificate import Certificate
+from blindsight.sift.study import Guess, SiftResult, sift_demo
 from blindsight.sift.trial import divide_rows
 
 NAMES = {"smiling": "<b>smile</b>", "male": "m&le_face", "hat": "$100 hat$"}
@@ -102,5 +101,5 @@ def test_many_groups_of_attackers_fit_one_drawing() -> None:
     from blindsight.metrics import Interval
 
     groups = [(f"sift {i}", [Guess("linear SVM", 0.5 + i / 50, Interval(0.45, 0.7))]) for i in range(5)]
-    svg = attackers_plot(groups, 0.1)
+    svg = _attackers_plot(groups, 0.1)
     assert all(f"sift {i}" in svg for i in range(5))

@@ -189,8 +189,8 @@ def compare(
     from blindsight.data import pipeline
     from blindsight.dp.accounting import check_positive
     from blindsight.report import write_report
-    from blindsight.report.searching import SearchResult, search_chapter
-    from blindsight.search.contest import contest
+    from blindsight.report.searching import search_chapter
+    from blindsight.search.contest import SearchResult, contest
     from blindsight.search.study import SearchStudy, divide
 
     budgets = _numbers(epsilons)
@@ -204,14 +204,14 @@ def compare(
         rows = contest(
             study, epsilons=budgets, delta=delta, methods=asked, bits=bits, random_state=seed, progress=progress
         )
-    result = SearchResult(dataset, study, rows, _described(features), epsilon=_middle(budgets))
+    result = SearchResult.of(dataset, study, rows, _described(features), epsilon=_middle(budgets))
     report = write_report(out / "report.html", f"Searching {data}", [search_chapter(result)], facts={"Seed": str(seed)})
     columns = ("method", "protects", "epsilon", "proven per record", "mAP")
     cells = [_compared(row) for row in rows]
-    document = {"report": str(report), "chance": result.chance, "methods": [_document(row) for row in rows]}
+    document = {"report": str(report), "chance": study.chance, "methods": [_document(row) for row in rows]}
     show(
         document,
-        table(f"Searching {data}; chance is {result.chance:.3f}", columns, cells, numbers=("epsilon", "mAP")),
+        table(f"Searching {data}; chance is {study.chance:.3f}", columns, cells, numbers=("epsilon", "mAP")),
         f"The report is in {report}.",
     )
 
@@ -263,10 +263,8 @@ def _described(features: str) -> str:
 
 
 def _compared(row: "ContestRow") -> tuple[str, ...]:
-    from blindsight.report.searching import proven
-
     claim = None if row.statement is None else row.statement.claim
-    promise = proven(row) if claim is None else f"{proven(row)}, claims {claim.claimed}"
+    promise = row.promise if claim is None else f"{row.promise}, claims {claim.claimed}"
     if row.at_best is not None:
         promise += f", {row.at_best:.0f} at best"
     return row.method, row.group, "-" if row.epsilon is None else f"{row.epsilon:g}", promise, f"{row.score:.3f}"

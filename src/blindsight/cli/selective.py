@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blindsight.learn.selective.accounting import SharingCost
     from blindsight.learn.timeline.photostudy import PhotoStudy
     from blindsight.learn.timeline.wishes import SharingWish
-    from blindsight.report.sharing import SharingResult
+    from blindsight.report.learning import SharingResult
 
 _SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
 
@@ -125,7 +125,7 @@ def learn_selective(
 
 
 def _play(study: "PhotoStudy", wish: "SharingWish", data: str) -> "SharingResult":
-    from blindsight.report.sharing import SharingResult
+    from blindsight.report.learning import SharingResult
 
     lines = wish.lines(study.plan, steps=1)
     names = [line.name for line in lines if line.name in _SHOWN]
@@ -146,7 +146,7 @@ def _show(result: "SharingResult", out: Path, data: str, seed: int) -> None:
     from blindsight.learn.selective.accounting import figure
     from blindsight.learn.timeline.figurelines import OURS
     from blindsight.report import write_report
-    from blindsight.report.sharing import sharing_chapter
+    from blindsight.report.learning import sharing_chapter
 
     statement = result.timeline.line(OURS).statement
     facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}

@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
 
     from blindsight.data import Dataset, FeaturePipeline
     from blindsight.progress import Progress
-    from blindsight.report.siftresult import SiftResult
     from blindsight.sift.lossbench import SiftLearner
     from blindsight.sift.policy import Policy
+    from blindsight.sift.study import SiftResult
     from blindsight.sift.trial import Sifted, Trial
     from blindsight.sift.verify import Verifier
 
@@ -399,10 +399,10 @@ def _sift_result(
 ) -> "SiftResult":
     """Measure what the report shows besides: the trade-off of PPLS, and where in a picture attributes are seen."""
     from blindsight.data import PixelFeatures
-    from blindsight.report.siftresult import SiftResult
     from blindsight.sift.ppls import PPLS
     from blindsight.sift.regions import attribute_regions, sift_regions
     from blindsight.sift.sift import LinearSift
+    from blindsight.sift.study import SiftResult
     from blindsight.sift.tradeoff import trade_off
 
     data, policy, curves, regions = trial.data, trial.policy, None, {}

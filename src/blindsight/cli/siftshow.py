@@ -10,10 +10,10 @@ from blindsight.cli.terminal import show, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from blindsight.report.siftresult import SiftResult
     from blindsight.sift.compare import SiftRow
     from blindsight.sift.policy import Policy
     from blindsight.sift.policymatrix import PolicyMatrix
+    from blindsight.sift.study import SiftResult
     from blindsight.sift.verdict import Verification
 
 

@@ -1,16 +1,15 @@
 """The honest report: one self-contained HTML file, made from results only."""
 
-from blindsight.report.blocks import Block, Chapter, Picture, Plot, StatementBlock, Table, Text
-from blindsight.report.render import render_report, write_report
+from blindsight.report.page import (
+    Block,
+    Chapter,
+    Picture,
+    Plot,
+    StatementBlock,
+    Table,
+    Text,
+    render_report,
+    write_report,
+)
 
-__all__ = [
-    "Block",
-    "Chapter",
-    "Picture",
-    "Plot",
-    "StatementBlock",
-    "Table",
-    "Text",
-    "render_report",
-    "write_report",
-]
+__all__ = ["Block", "Chapter", "Picture", "Plot", "StatementBlock", "Table", "Text", "render_report", "write_report"]

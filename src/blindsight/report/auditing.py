@@ -3,7 +3,7 @@
 from blindsight.audit.checks import Audit
 from blindsight.audit.finding import MEANINGS, Finding
 from blindsight.audit.inversion.pictures import picture_strip
-from blindsight.report.blocks import Block, Chapter, Picture, Table, Text
+from blindsight.report.page import Block, Chapter, Picture, Table, Text
 
 _COLUMNS = ("claim", "who says so", "proven", "measured", "verdict")
 
@@ -17,7 +17,8 @@ def audit_chapter(audit: Audit) -> Chapter:
         blocks.append(_pictures(audit))
     for name, evidence in audit.sections.items():
         if evidence.findings:
-            blocks.append(Table(_COLUMNS, tuple(_cells(row) for row in evidence.findings), caption=_caption(name)))
+            rows = tuple(_cells(row) for row in evidence.findings)
+            blocks.append(Table(_COLUMNS, rows, caption="", title=f"{name[:1].upper()}{name[1:]}"))
     blocks += [Text(note) for note in audit.notes]
     blocks.append(Text(_VERDICTS))
     return Chapter(title="Attacked by ourselves", lead=_lead(audit), blocks=tuple(blocks))
@@ -28,19 +29,15 @@ def _lead(audit: Audit) -> str:
     what = "the papers' and ours" if audit.subject == "papers" else f"about {audit.subject}"
     withstood = audit.count("not refuted") + audit.count("at chance")
     return (
-        f"{told} claims, {what}, were put to the test in {audit.seconds:.0f} s: {audit.count('refuted')} are refuted, "
-        f"{withstood} withstood the attack, {audit.count('undecided')} are undecided, {audit.count('leaks')} attacks "
-        f"succeed where nobody promised otherwise, {audit.count('as stated')} as their statements admit."
+        f"{told} claims, {what}, were attacked for {audit.seconds:.0f} s. Refuted: {audit.count('refuted')}; "
+        f"withstood: {withstood}; undecided: {audit.count('undecided')}; attacks that work where nothing was promised: "
+        f"{audit.count('leaks')}; as the statement admits: {audit.count('as stated')}."
     )
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
     measured = f"{finding.measure}: {finding.measured.sure}. Attack: {finding.attack}"
     return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
-
-
-def _caption(name: str) -> str:
-    return f"{name[:1].upper()}{name[1:]}."
 
 
 def _pictures(audit: Audit) -> Picture:

@@ -4,14 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from blindsight.data import Dataset, attribute_sheet, contact_sheet
 from blindsight.dp import Census
 from blindsight.metrics import Interval
-from blindsight.report.blocks import Chapter, Picture, Plot, StatementBlock, Table, Text
-from blindsight.report.plots import INK, SERIES, drawing, to_svg
+from blindsight.report.page import (
+    INK,
+    SERIES,
+    Chapter,
+    Picture,
+    Plot,
+    StatementBlock,
+    Table,
+    Text,
+    drawing,
+    heat_map,
+    to_svg,
+)
+from blindsight.sift.study import words
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,7 @@ def features_chapter(readings: Sequence[Reading], *, dimensions: int, raw: int, 
     """Show what a plain classifier reads from raw features, under the standard and the paper's measure."""
     rows = tuple(
         (
-            _words(r.attribute),
+            words(r.attribute),
             f"{r.balanced_accuracy:.3f}",
             f"{r.interval.low:.3f} to {r.interval.high:.3f}",
             f"{r.mean_precision:.3f}",
@@ -69,7 +80,7 @@ def features_chapter(readings: Sequence[Reading], *, dimensions: int, raw: int, 
     best = max(readings, key=lambda r: r.balanced_accuracy)
     return Chapter(
         title="What raw features give away",
-        lead=f"Whoever holds the features holds the attributes: a logistic regression reads “{_words(best.attribute)}” "
+        lead=f"Whoever holds the features holds the attributes: a logistic regression reads “{words(best.attribute)}” "
         f"of people it never saw with {best.balanced_accuracy:.0%} balanced accuracy, where guessing gives 50%.",
         blocks=(
             Text(
@@ -111,15 +122,6 @@ def census_chapter(result: Census, truth: Mapping[str, float], spent: Table) -> 
     )
 
 
-def _tint(correlation: float) -> float:
-    """Return how strongly a cell is coloured: never so strongly that its number cannot be read."""
-    return 0.08 + 0.5 * min(1.0, abs(correlation) / 0.6)
-
-
-def _words(attribute: str) -> str:
-    return attribute.replace("_", " ")
-
-
 def _correlations(dataset: Dataset) -> NDArray[np.float64]:
     assert dataset.attributes is not None
     matrix: NDArray[np.float64] = np.corrcoef(dataset.attributes.T.astype(float))
@@ -131,23 +133,13 @@ def _strongest_pair(dataset: Dataset) -> str:
     off_diagonal = matrix - np.eye(len(matrix))
     row, column = np.unravel_index(np.abs(off_diagonal).argmax(), matrix.shape)
     names = dataset.attribute_names
-    return f"{_words(names[row])} and {_words(names[column])} ({matrix[row, column]:+.2f})"
+    return f"{words(names[row])} and {words(names[column])} ({matrix[row, column]:+.2f})"
 
 
 def _correlation_plot(dataset: Dataset) -> str:
-    matrix = _correlations(dataset)
-    names = [_words(name) for name in dataset.attribute_names]
-    with drawing(7.2, 6.0) as (figure, axes):
-        axes.grid(visible=False)
-        for (row, column), value in np.ndenumerate(matrix):
-            if row != column and abs(value) >= 0.05:
-                colour = SERIES[0] if value > 0 else SERIES[1]
-                axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour, alpha=_tint(value)))
-                axes.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=8.5)
-        axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
-        axes.set_yticks(range(len(names)), names)
-        axes.set_xlim(-0.6, len(names) - 0.4)
-        axes.set_ylim(len(names) - 0.4, -0.6)
+    with drawing(7.2, 5.6) as (figure, axes):
+        names = [words(name) for name in dataset.attribute_names]
+        heat_map(axes, _correlations(dataset), names, strongest=0.6, least=0.05)
         return to_svg(figure)
 
 
@@ -157,7 +149,7 @@ def _readings_plot(readings: Sequence[Reading]) -> str:
     reach = np.abs(np.array([[r.interval.low, r.interval.high] for r in ordered]).T - heights)
     with drawing(7.2, 0.32 * len(ordered) + 0.9) as (figure, axes):
         axes.grid(visible=False, axis="y")
-        axes.barh([_words(r.attribute) for r in ordered], heights - 0.5, left=0.5, height=0.62, color=SERIES[0])
+        axes.barh([words(r.attribute) for r in ordered], heights - 0.5, left=0.5, height=0.62, color=SERIES[0])
         axes.errorbar(heights, range(len(ordered)), xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
         axes.axvline(0.5, color=INK, linewidth=1.2)
         axes.set_xlim(0.48, 1.0)
@@ -176,7 +168,7 @@ def _census_plot(result: Census, truth: Mapping[str, float]) -> str:
         )
         axes.scatter([truth[name] for name in names], rows, marker="|", s=160, color=SERIES[1], label="true", zorder=3)
         axes.set_xlim(left=0)
-        axes.set_yticks(rows, [_words(name) for name in names])
+        axes.set_yticks(rows, [words(name) for name in names])
         axes.set_xlabel("share of people with the attribute")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
         return to_svg(figure)

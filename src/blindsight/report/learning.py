@@ -1,10 +1,17 @@
-"""The report's chapter on learning together: accuracy per round, what each scheme costs, and who sees what."""
+"""The report's chapters on learning together: by encrypted rounds, and by sharing a little of what was learned.
 
-from collections.abc import Mapping, Sequence
+The first shows accuracy per round, what each scheme costs and who sees what; the second accuracy day by day, what it
+cost in bytes, and what is proven.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -14,11 +21,28 @@ from blindsight.learn.comparison import ComparisonRow, compare
 from blindsight.learn.costs import Cost
 from blindsight.learn.roleviews import RoleView
 from blindsight.learn.rounds import RoundReport
-from blindsight.report.blocks import Block, Chapter, Picture, Plot, StatementBlock, Table
-from blindsight.report.plots import INK, SERIES, drawing, to_svg
+from blindsight.learn.selective.accounting import SharingCost, figure
+from blindsight.learn.timeline.figurelines import OURS
+from blindsight.learn.timeline.timeline import PlayedLine, Timeline
+from blindsight.report.page import (
+    INK,
+    LEGEND,
+    SERIES,
+    Block,
+    Chapter,
+    Picture,
+    Plot,
+    StatementBlock,
+    Table,
+    Text,
+    drawing,
+    to_svg,
+)
 from blindsight.statement import PrivacyStatement
 
 _SIDE = 220  # pixels of one view
+_WEEK = 7  # days at the end over which methods of sharing are compared
+_STYLES, _MARKERS = ("-", "--", ":"), "osD"
 
 
 @dataclass(frozen=True)
@@ -164,4 +188,177 @@ def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
             caption="CPU time of one round of a model of this size with every scheme installed, measured in this run.",
         ),
         Table(("scheme", "who learns what", "a drop-out"), meaning, caption="What each scheme means for the parties."),
+    )
+
+
+@dataclass(frozen=True)
+class SharingResult:
+    """What one study found: all methods day by day, and what selective sharing costs in privacy."""
+
+    timeline: Timeline
+    cost: SharingCost
+    participants: int
+
+    @property
+    def days(self) -> int:
+        """How many days were simulated."""
+        return len(self.timeline.photos)
+
+    @property
+    def families(self) -> dict[str, list[PlayedLine]]:
+        """Methods with proven noise that differ in their epsilon alone, the smallest first."""
+        found: dict[str, list[PlayedLine]] = {}
+        for method in self.timeline.lines:
+            if method.epsilon:
+                found.setdefault(method.name.partition(", eps ")[0], []).append(method)
+        return {name: sorted(methods, key=lambda method: method.epsilon or 0.0) for name, methods in found.items()}
+
+    @property
+    def principal(self) -> list[PlayedLine]:
+        """The methods to draw: of each family that with the largest epsilon, which has the least noise."""
+        weaker = {method.name for methods in self.families.values() for method in methods[:-1]}
+        return [method for method in self.timeline.lines if method.name not in weaker]
+
+    def settled(self, method: PlayedLine) -> float:
+        """Return a method's accuracy over the photos of the last week."""
+        return self.timeline.mean_accuracy(method.name, max(1, self.days - _WEEK + 1))
+
+
+def sharing_chapter(result: SharingResult) -> Chapter:
+    """Show a study: the figure of the paper, accuracy against bytes and against epsilon, what composes to what."""
+    ours = result.timeline.line(OURS)
+    share = result.cost.sharing.share
+    blocks: list[Block] = [
+        Plot(
+            _days_plot(result),
+            caption="Accuracy on each day's new photos, told apart with the model of the day before. All methods see "
+            "the same photos; of methods that differ in their epsilon alone, the largest is drawn.",
+            alt=_days_alt(result),
+        ),
+        _methods_table(result),
+        Plot(
+            _bytes_plot(result),
+            caption=f"Accuracy over the last {min(_WEEK, result.days)} days against all that was uploaded.",
+            alt=_points_alt(result, result.timeline.lines, lambda method: f"{method.bytes_up[-1] / 1e6:.3g} MB"),
+        ),
+    ]
+    if result.families:
+        proven = [method for methods in result.families.values() for method in methods]
+        blocks.append(
+            Plot(
+                _epsilon_plot(result),
+                caption="The same against the epsilon that is proven over all days, of a photo or of a participant. "
+                "Dashed and black: top-k with residuals, without noise.",
+                alt=_points_alt(result, proven, lambda method: f"epsilon {figure(method.epsilon or 0)}"),
+            )
+        )
+    blocks += [_cost_table(result.cost), Text(result.cost.sentence()), StatementBlock(ours.statement)]
+    first, last = ours.accuracy[0], ours.accuracy[-1]
+    return Chapter(
+        title="Sharing a little of what was learned",
+        lead=f"{result.participants} participants keep their photos and upload {100 * share:.3g}% of what training "
+        f"changed in {result.cost.dimension:,} parameters. From day 1 to day {result.days} the accuracy on new photos "
+        f"goes from {first:.1%} to {last:.1%}; never updated, the model ends at "
+        f"{result.timeline.line('never updated').accuracy[-1]:.1%}.",
+        blocks=tuple(blocks),
+    )
+
+
+def _style(result: SharingResult, method: PlayedLine) -> tuple[str, str, str]:
+    """Return colour, method and marker of a method, the same in all plots; those of its family share them."""
+    names = [one.name.partition(", eps ")[0] for one in result.principal]
+    turns, place = divmod(names.index(method.name.partition(", eps ")[0]), len(SERIES))
+    return SERIES[place], _STYLES[turns % len(_STYLES)], _MARKERS[turns % len(_MARKERS)]
+
+
+def _days_plot(result: SharingResult) -> str:
+    days = range(1, result.days + 1)
+    with drawing(7.6, 4.4) as (figure_, axes):
+        for method in sorted(result.principal, key=lambda one: -one.accuracy[-1]):  # the legend in the curves' order
+            colour, style, _ = _style(result, method)
+            width = 3 if method.name == OURS else 1.6
+            axes.plot(days, method.accuracy, style, color=colour, linewidth=width, label=method.name)
+        axes.set_xlabel("day")
+        axes.set_ylabel("accuracy on new photos")
+        axes.legend(**LEGEND)
+        return to_svg(figure_)
+
+
+def _bytes_plot(result: SharingResult) -> str:
+    with drawing(7.6, 3.6) as (figure_, axes):
+        sharing = [method for method in result.principal if method.bytes_up[-1]]
+        for method in sorted(sharing, key=lambda one: -result.settled(one)):
+            colour, _, marker = _style(result, method)
+            where = [method.bytes_up[-1] / 1e6], [result.settled(method)]
+            axes.scatter(*where, color=colour, marker=marker, s=60, label=method.name)
+        _logarithmic(axes)
+        axes.set_xlabel("megabytes uploaded by all participants in all days")
+        axes.set_ylabel("accuracy")
+        return to_svg(figure_)
+
+
+def _epsilon_plot(result: SharingResult) -> str:
+    with drawing(7.6, 3.6) as (figure_, axes):
+        for name, methods in result.families.items():
+            epsilons = [method.epsilon or math.inf for method in methods]
+            scores = [result.settled(method) for method in methods]
+            colour, style, marker = _style(result, methods[-1])
+            axes.plot(epsilons, scores, style, color=colour, marker=marker, label=name)
+        without = result.settled(result.timeline.line("top-k with residuals"))
+        axes.axhline(without, color=INK, linewidth=1, linestyle="--", label="no noise: top-k with residuals")
+        _logarithmic(axes)
+        axes.set_xlabel("epsilon proven over all days")
+        axes.set_ylabel("accuracy")
+        return to_svg(figure_)
+
+
+def _logarithmic(axes: Axes) -> None:
+    """Scale the x axis by its logarithm, with plain numbers on it and the legend beside."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.legend(**LEGEND)
+
+
+def _days_alt(result: SharingResult) -> str:
+    ends = "; ".join(
+        f"{method.name} from {method.accuracy[0]:.3f} to {method.accuracy[-1]:.3f}" for method in result.timeline.lines
+    )
+    return f"Accuracy per day: {ends}."
+
+
+def _points_alt(result: SharingResult, methods: Sequence[PlayedLine], where: Callable[[PlayedLine], str]) -> str:
+    return "; ".join(f"{method.name}: {result.settled(method):.3f} at {where(method)}" for method in methods) + "."
+
+
+def _methods_table(result: SharingResult) -> Table:
+    days = sorted({1, (result.days + 1) // 2, result.days})
+    rows = tuple(
+        (
+            row.name,
+            *(f"{accuracy:.3f}" for accuracy in row.accuracy),
+            f"{row.mean:.3f}",
+            f"{row.uploads:,}",
+            f"{row.megabytes_up:.3f}",
+            "-" if row.epsilon is None else figure(row.epsilon),
+            row.against,
+        )
+        for row in result.timeline.rows(days)
+    )
+    return Table(
+        ("method", *(f"day {day}" for day in days), "all days", "uploads", "MB up", "proven epsilon", "against whom"),
+        rows,
+        caption="Accuracy, uploads and bytes of all participants; epsilon as proven over all days, per unit of the "
+        "method's own statement, and from whom that protects: everybody is also the server. A dash: nothing is proven.",
+    )
+
+
+def _cost_table(cost: SharingCost) -> Table:
+    rows = tuple((row.what, figure(row.basic), figure(row.composed), row.accountant) for row in cost.rows())
+    proof = "These figures are proven." if cost.proven else "They would hold at best; nothing is proven."
+    return Table(
+        ("what is counted", "epsilon, added up", f"epsilon at delta = {cost.delta:g}", "accountant"),
+        rows,
+        caption=f"What selective sharing costs, from one parameter of one upload to a participant's whole run. {proof}",
     )

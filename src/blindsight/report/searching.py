@@ -2,46 +2,32 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from blindsight.data import Dataset, contact_sheet
-from blindsight.report.blocks import Block, Chapter, Picture, Plot, StatementBlock, Table, Text
-from blindsight.report.plots import INK, SERIES, drawing, to_svg
-from blindsight.search.contest import ContestRow
+from blindsight.data import contact_sheet
+from blindsight.report.page import (
+    INK,
+    LEGEND,
+    SERIES,
+    Block,
+    Chapter,
+    Picture,
+    Plot,
+    StatementBlock,
+    Table,
+    Text,
+    drawing,
+    to_svg,
+)
+from blindsight.search.contest import ContestRow, SearchResult
 from blindsight.search.evaluation import Retrieval
-from blindsight.search.study import SearchStudy
 
-_STRIP = 5  # results shown of every search
 _CELL = 48  # pixels of a picture's side, about
 _PAPER_GREY = 250  # of the gap between strips
 _SHOWN = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped bits")
 _PAPER = "PHashing (ITQ)"
-
-
-@dataclass(frozen=True, eq=False)
-class SearchResult:
-    """A contest of searches over one collection, and the pictures behind it."""
-
-    dataset: Dataset
-    study: SearchStudy
-    rows: Sequence[ContestRow]
-    features: str
-    epsilon: float
-    """The budget at which result strips and statements are shown."""
-
-    def row(self, method: str, epsilon: float | None = None) -> ContestRow | None:
-        """Return one method's row, at one epsilon where it has several."""
-        found = [row for row in self.rows if row.method == method and row.epsilon in (epsilon, None)]
-        return found[0] if found else None
-
-    @property
-    def chance(self) -> float:
-        """Mean average precision of a random order: the share of right answers."""
-        wanted = self.study.queries.labels[:, None] == self.study.indexed.labels
-        return float(wanted.mean())
 
 
 def search_chapter(result: SearchResult) -> Chapter:
@@ -57,7 +43,7 @@ def search_chapter(result: SearchResult) -> Chapter:
         _budget_plot(result),
         _table(result),
     ]
-    if result.dataset.images is not None:
+    if result.dataset.images is not None and result.answers:
         blocks.append(_strips(result))
     blocks += _curves(result)
     blocks += [
@@ -74,7 +60,7 @@ def _lead(result: SearchResult) -> str:
         return "What a search finds depends on what a record may lose."
     lead = (
         f"With epsilon = {result.epsilon:g} per record, proven, the codebook finds mAP {best.score:.3f} where open "
-        f"codes (ITQ) find {open_codes.score:.3f} and chance {result.chance:.3f}."
+        f"codes (ITQ) find {open_codes.score:.3f} and chance {result.study.chance:.3f}."
     )
     paper = result.row(_PAPER, result.epsilon)
     if paper is None or paper.statement is None:
@@ -92,14 +78,14 @@ def _budget_plot(result: SearchResult) -> Plot:
         _line(axes, result, "PITQ", INK, ":", "+", label="PITQ: epsilon only claimed")
         if (open_codes := result.row("ITQ")) is not None:
             axes.axhline(open_codes.score, color=INK, linewidth=1, linestyle="--", label="open codes (ITQ)")
-        axes.axhline(result.chance, color=INK, linewidth=1, linestyle=(0, (1, 4)), label="chance")
+        axes.axhline(result.study.chance, color=INK, linewidth=1, linestyle=(0, (1, 4)), label="chance")
         axes.set_xscale("log", base=2)
         asked = sorted({row.epsilon for row in result.rows if row.epsilon is not None})
         axes.set_xticks(asked, [f"{epsilon:g}" for epsilon in asked])
         axes.set_xlabel("epsilon per record (solid lines: proven)")
         axes.set_ylabel("mAP")
         axes.set_ylim(bottom=0)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=9)
+        axes.legend(**LEGEND)
         svg = to_svg(figure)
     return Plot(
         svg,
@@ -151,58 +137,31 @@ def _promise(rows: Sequence[ContestRow]) -> str:
     return "(epsilon, delta)" if delta else "epsilon"
 
 
-def proven(row: ContestRow) -> str:
-    """Return what is proven of a record, in a word."""
-    if row.epsilon is None:
-        return "-"
-    if row.proven == math.inf or row.statement is None:
-        return "nothing"
-    delta = f", {row.statement.delta:g}" if row.statement.delta else ""
-    return f"{row.proven:.2f}{delta}"
-
-
 def _strips(result: SearchResult) -> Picture:
-    """Show some queries beside what three searches answer."""
-    columns = [
-        (name, row)
-        for name, row in (
-            ("features", result.row("features")),
-            ("open codes", result.row("ITQ")),
-            (f"codebook, epsilon {result.epsilon:g}", result.row("codebook", result.epsilon)),
-        )
-        if row is not None
-    ]
-    assert result.dataset.images is not None
-    queries, blank = _some_queries(result), np.full_like(result.dataset.images[:1], _PAPER_GREY)
-    pictures, captions = [], []
-    for place in queries:
-        pictures.append(result.dataset.images[result.study.queries.rows[place : place + 1]])
+    """Show some queries beside what some searches answer."""
+    images, study = result.dataset.images, result.study
+    assert images is not None
+    blank, pictures, captions = np.full_like(images[:1], _PAPER_GREY), [], []
+    for number, place in enumerate(result.shown):
+        pictures.append(images[study.queries.rows[place : place + 1]])
         captions.append("query")
-        for _, row in columns:
-            found = row.searcher.nearest(result.study.queries.features[place : place + 1], _STRIP)[0]
-            right = result.study.indexed.labels[found] == result.study.queries.labels[place]
-            pictures += [blank, result.dataset.images[result.study.indexed.rows[found]]]
-            captions += ["", *("yes" if yes else "no" for yes in right)]
-    names = [name for name, _ in columns]
-    side = result.dataset.images.shape[1]
+        for found in (answers[number] for answers in result.answers.values()):
+            right = study.indexed.labels[found] == study.queries.labels[place]
+            pictures += [blank, images[study.indexed.rows[found]]]
+            captions += ["", *("" if yes else "no" for yes in right)]
+    names, rows = list(result.answers), len(result.shown)
     sheet = contact_sheet(
         np.concatenate(pictures),
-        columns=1 + (1 + _STRIP) * len(columns),
+        columns=len(captions) // rows,
         captions=captions,
-        scale=max(1, round(_CELL / side)),
+        scale=max(1, round(_CELL / images.shape[1])),
     )
     return Picture(
         sheet,
-        caption=f"One query per row, then the first {_STRIP} answers of each search: {'; '.join(names)}. “No” stands "
-        "under a wrong answer. Pictures with the same released symbol are equally near; the first ones are shown.",
-        alt=f"{len(queries)} rows of a query and its answers by {', '.join(names)}.",
+        caption=f"One query per row, then the first answers of each search, from the left: {'; '.join(names)}. “No” "
+        "stands under a wrong answer. Pictures with the same released symbol are equally near; the first are shown.",
+        alt=f"{rows} rows of a query and its answers by {', '.join(names)}.",
     )
-
-
-def _some_queries(result: SearchResult) -> list[int]:
-    """Return one query of each of the first classes, six at most."""
-    _, first = np.unique(result.study.queries.labels, return_index=True)
-    return [int(place) for place in first[:6]]
 
 
 def _curves(result: SearchResult) -> list[Plot]:
@@ -221,7 +180,7 @@ def _curves(result: SearchResult) -> list[Plot]:
         axes.set_ylabel("precision")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=9)
+        axes.legend(**LEGEND)
         svg = to_svg(figure)
     return [
         Plot(

@@ -4,39 +4,46 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
+from PIL import Image
 
 from blindsight.data import contact_sheet
-from blindsight.metrics import Interval
-from blindsight.report.blocks import Block, Chapter, Picture, Plot, StatementBlock, Table, Text
-from blindsight.report.siftplots import (
-    Guess,
-    attackers_plot,
-    matrices_plot,
-    regions_sheet,
-    trade_off_plot,
-    words,
+from blindsight.report.page import (
+    INK,
+    SERIES,
+    Block,
+    Chapter,
+    Picture,
+    Plot,
+    StatementBlock,
+    Table,
+    Text,
+    drawing,
+    heat_map,
+    plain_text,
+    to_svg,
 )
-from blindsight.report.siftresult import Released, SiftResult
-from blindsight.sift.consent import consent_sentence
-from blindsight.sift.odometer import readings
 from blindsight.sift.policymatrix import PolicyMatrix
 from blindsight.sift.regions import PixelRegions
+from blindsight.sift.study import Guess, Released, SiftResult, best_guess, guesses, lets_out, words
 from blindsight.sift.tradeoff import TradeOff
 from blindsight.sift.trial import Sifted
-from blindsight.sift.verdict import Verification
 
 FEWEST_POLICIES = 6
 """Below this a regression over policies says nothing."""
 
 _PAPER_PUB_LOSS, _PAPER_PRIV_LOSS = 0.053, 0.075  # averages of its abstract
 _WIDE = 192  # pixels of a face with what the app receives
+_BESIDE = 6  # attributes of matrices that stand side by side; larger ones stand below each other
+_SIDE = 160  # pixels of one map of regions
+_HEAT = np.array([214, 72, 20])
 
 
 def sift_chapter(result: SiftResult) -> Chapter:
     """Show a policy, the attackers before and after, what is paid for it, and what an app and a person get to see."""
     blocks: list[Block] = [_policy_table(result), _attackers(result), _sifts_table(result)]
-    blocks += [Text(f"What a person reads ({one.name}): “{consent(result, one)}”") for one in result.sifted]
+    blocks += [Text(f"What a person reads ({one.name}): “{result.consent(one)}”") for one in result.sifted]
     if result.faces is not None:
         blocks.append(_received(result, result.faces))
     if result.trade_off is not None and result.trade_off.points:
@@ -91,11 +98,11 @@ def _policy_table(result: SiftResult) -> Table:
 
 def _attackers(result: SiftResult) -> Plot:
     several = len(result.policy.private) > 1
-    groups = [("raw features", guesses(result.before, several))]
-    groups += [(one.name, guesses(one.losses.verification, several)) for one in result.sifted]
+    groups = [("raw features", guesses(result.before, several=several))]
+    groups += [(one.name, guesses(one.losses.verification, several=several)) for one in result.sifted]
     spoken = "; ".join(f"{name}: {max(guess.accuracy for guess in found):.2f}" for name, found in groups)
     return Plot(
-        attackers_plot(groups, result.threshold),
+        _attackers_plot(groups, result.threshold),
         caption=f"How well {' and '.join(map(words, result.policy.private))} can be guessed, before and after "
         f"sifting, on pictures of people that nobody learned from; intervals hold together with "
         f"{result.before.setting.confidence:.0%} confidence. A sift is accepted when it is sure that no guess exceeds "
@@ -104,23 +111,11 @@ def _attackers(result: SiftResult) -> Plot:
     )
 
 
-def guesses(found: Verification, several: bool) -> list[Guess]:
-    """Return a row per attacker, and one for every attacker there can be where that is certified."""
-    rows = [
-        Guess(f"{r.attacker}: {words(r.attribute)}" if several else r.attacker, r.balanced_accuracy, r.interval)
-        for r in found.results
-    ]
-    for one in found.certificates:
-        name = f"anybody: {words(one.attribute)}" if several else "anybody, certified"
-        rows.append(Guess(name, 0.5 + one.estimate, Interval(0.5 + one.estimate, 0.5 + one.bound)))
-    return rows
-
-
 def _sifts_table(result: SiftResult) -> Table:
     rows = tuple(
         (
             one.name,
-            lets_out(one),
+            lets_out(one.sift),
             f"{np.mean(list(one.losses.accuracies.values())):.3f}",
             f"{one.losses.pub_loss:.3f}",
             f"{best_guess(one.losses.verification):.3f}",
@@ -137,35 +132,8 @@ def _sifts_table(result: SiftResult) -> Table:
     )
 
 
-def lets_out(one: Sifted) -> str:
-    """Return in words what an app receives of a picture."""
-    if one.sift.alphabet is not None and one.sift.alphabet <= 256:
-        return f"one of {one.sift.alphabet} symbols"
-    return f"{one.sift.width} number{'s' * (one.sift.width > 1)}"
-
-
-def best_guess(found: Verification) -> float:
-    """Return the best guess: of those that were tried, or of anybody where that could be counted."""
-    return 0.5 + max([found.priv_loss, *(one.estimate for one in found.certificates)])
-
-
 def _ceil(bound: float) -> float:
     return math.ceil(1e3 * bound) / 1e3
-
-
-def consent(result: SiftResult, one: Sifted) -> str:
-    """Return the sentence that a person would read about one of the sifts."""
-    found = one.losses.verification
-    return consent_sentence(
-        result.policy.name or "X",
-        [words(name) for name in result.policy.public],
-        [words(name) for name in result.policy.private],
-        readings(found),
-        (),
-        (),
-        verdict=found.verdict,
-        confidence=found.setting.confidence,
-    )
 
 
 def _received(result: SiftResult, faces: NDArray[np.uint8]) -> Picture:
@@ -179,7 +147,7 @@ def _received(result: SiftResult, faces: NDArray[np.uint8]) -> Picture:
         contact_sheet(
             np.concatenate([faces] * len(result.sifted)),
             columns=len(faces),
-            titles=[f"{one.name}: {lets_out(one)}" for one in result.sifted],
+            titles=[f"{one.name}: {lets_out(one.sift)}" for one in result.sifted],
             captions=captions,
             scale=max(1, _WIDE // faces.shape[2]),
         ),
@@ -202,7 +170,7 @@ def _trade_off(found: TradeOff, threshold: float) -> Plot:
     best = found.best
     told = "none is accepted" if best is None else f"the best accepted one has K = {best.components}"
     return Plot(
-        trade_off_plot(found, threshold),
+        _trade_off_plot(found, threshold),
         caption="More numbers tell the app more, and attackers too; a larger lambda hides more (PPLS; Figure 3 of the "
         f"paper). Of these, {told}.",
         alt="Balanced accuracy of the app and of the best attacker against the numbers let out, one line per lambda.",
@@ -211,7 +179,7 @@ def _trade_off(found: TradeOff, threshold: float) -> Plot:
 
 def _regions(regions: Mapping[str, PixelRegions], average: NDArray[np.uint8]) -> Picture:
     return Picture(
-        regions_sheet(regions, average),
+        _regions_sheet(regions, average),
         caption="Where attributes are seen: how strongly each pixel's colours and edges covary with them (Figure 5 of "
         "the paper), and where a sift looks. What is seen in the same place is hard to tell apart.",
         alt=f"Heat maps over a face for {', '.join(map(words, regions))}.",
@@ -221,7 +189,7 @@ def _regions(regions: Mapping[str, PixelRegions], average: NDArray[np.uint8]) ->
 def _matrix_blocks(matrix: PolicyMatrix, threshold: float) -> list[Block]:
     blocks: list[Block] = [
         Plot(
-            matrices_plot(matrix, threshold),
+            _matrices_plot(matrix, threshold),
             caption="Rows are told, columns hidden (Figure 4 of the paper). Correlation of labels and overlap of "
             "features (Eq. 6, the largest is 1) say which policies must fail; the losses say which do.",
             alt=f"Four matrices over {', '.join(map(words, matrix.names))}.",
@@ -250,3 +218,110 @@ def _regression(matrix: PolicyMatrix) -> str:
         f"Correlation and overlap together explain {found.r_squared:.0%} of the variance of PrivLoss over these "
         f"policies; of that, {found.correlation_share:.0%} is correlation's (the paper: 67%)."
     )
+
+
+def _attackers_plot(groups: Sequence[tuple[str, Sequence[Guess]]], threshold: float) -> str:
+    """Draw the balanced accuracy of every attacker with its interval, group by group, beside what is allowed."""
+    rows = sum(len(guesses) + 1 for _, guesses in groups)
+    with drawing(7.2, 0.3 * rows + 0.8) as (figure, axes):
+        axes.grid(visible=False, axis="y")
+        names: dict[float, str] = {}
+        headings: list[float] = []
+        place = 0.0
+        for colour, (given, guesses) in zip((SERIES[5], *SERIES), groups, strict=False):
+            names[place] = plain_text(given)
+            headings.append(place)
+            for guess in guesses:
+                place += 1
+                _bar(axes, place, guess, colour)
+                names[place] = plain_text(guess.who)
+            place += 1.3
+        axes.axvline(0.5, color=INK, linewidth=1.2)
+        axes.axvline(0.5 + threshold, color=SERIES[4], linewidth=1.4, linestyle="--")
+        axes.annotate("allowed", (0.5 + threshold, -0.6), textcoords="offset points", xytext=(5, 0), color=SERIES[4])
+        axes.annotate("blind", (0.5, -0.6), textcoords="offset points", xytext=(-5, 0), ha="right")
+        axes.set_yticks(list(names), list(names.values()))
+        for label, at in zip(axes.get_yticklabels(), names, strict=True):
+            label.set_fontweight("bold" if at in headings else "normal")
+        axes.set_ylim(place - 0.4, -1.2)
+        axes.set_xlim(0.45, 1.0)
+        axes.set_xlabel("balanced accuracy of guessing what is private")
+        return to_svg(figure)
+
+
+def _trade_off_plot(trade_off: TradeOff, threshold: float) -> str:
+    """Draw what an app and what the best attacker reads against the numbers let out, a line per lambda."""
+    privacies = sorted({point.privacy for point in trade_off.points})
+    with drawing(7.2, 3.4) as (figure, axes):
+        axes.remove()
+        told, hidden = figure.subplots(1, 2, sharex=True, sharey=True)
+        for colour, privacy in zip(SERIES, privacies, strict=False):
+            curve = trade_off.curve(privacy)
+            numbers = [point.components for point in curve]
+            told.plot(numbers, [np.mean(list(p.accuracies.values())) for p in curve], "o-", color=colour, markersize=4)
+            name = "no privacy" if privacy == 0 else "infinity" if np.isinf(privacy) else f"{privacy:g}"
+            hidden.plot(numbers, [0.5 + p.priv_loss for p in curve], "o-", color=colour, markersize=4, label=name)
+        _level(told, float(np.mean(list(trade_off.raw.values()))), "raw features", INK, (0.02, "bottom"))
+        _level(hidden, 0.5 + threshold, "allowed", SERIES[4], (1.01, "center"))
+        told.set_title(f"the app reads {_listed(trade_off.policy.public)}", fontsize=11)
+        hidden.set_title(f"an attacker reads {_listed(trade_off.policy.private)}", fontsize=11)
+        told.set_ylabel("balanced accuracy")
+        told.set_ylim(0.48, 1.0)
+        for panel in (told, hidden):
+            panel.set_xlabel("numbers let out, K")
+            panel.set_xticks(sorted({point.components for point in trade_off.points}))
+        hidden.legend(title="lambda", loc="upper right", fontsize=9, title_fontsize=9)
+        return to_svg(figure)
+
+
+def _matrices_plot(matrix: PolicyMatrix, threshold: float) -> str:
+    """Draw the four matrices of Figure 4: correlation, overlap, PubLoss and PrivLoss; rows public, columns private."""
+    names = [words(name) for name in matrix.names]
+    beside = len(names) <= _BESIDE
+    entangled = matrix.entanglement
+    panels = (
+        ("correlation of labels", entangled.correlation, 0.5, np.inf),
+        ("overlap of features", entangled.overlap, 1.0, np.inf),
+        ("PubLoss: what the app loses", matrix.figures("pub_loss"), 2 * threshold, threshold),
+        ("PrivLoss: what an attacker gains", matrix.figures("priv_loss"), 2 * threshold, threshold),
+    )
+    size = 0.42 * len(names)
+    with drawing(*((9.6, 2 * size + 3.6) if beside else (7.2, 4 * (size + 1.6)))) as (figure, axes):
+        axes.remove()
+        figure.get_layout_engine().set(hspace=0.12)
+        grid = figure.subplots(*((2, 2) if beside else (4, 1)))
+        for panel, (title, values, strongest, limit) in zip(grid.flat, panels, strict=True):
+            heat_map(panel, values, names, strongest=strongest, limit=limit)
+            panel.set_title(title, fontsize=11, fontweight="bold")
+        return to_svg(figure)
+
+
+def _regions_sheet(regions: Mapping[str, PixelRegions], face: NDArray[np.uint8]) -> Image.Image:
+    """Show where attributes are seen: heat over a pale average face."""
+    grey = face.astype(np.float64).mean(axis=2, keepdims=True)
+    pale = 150 + 0.4 * np.repeat(grey, 3, axis=2)
+    maps = [_heated(pale, region.energy) for region in regions.values()]
+    return contact_sheet(np.stack(maps), columns=len(maps), captions=[words(name) for name in regions], scale=1)
+
+
+def _bar(axes: Axes, place: float, guess: Guess, colour: str) -> None:
+    axes.barh(place, guess.accuracy - 0.5, left=0.5, height=0.62, color=colour)
+    reach = np.abs([[guess.accuracy - guess.interval.low], [guess.interval.high - guess.accuracy]])
+    axes.errorbar(guess.accuracy, place, xerr=reach, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+
+
+def _level(axes: Axes, height: float, name: str, colour: str, where: tuple[float, str]) -> None:
+    """Draw a line and its name, so far from the left edge and above or beside the line."""
+    axes.axhline(height, color=colour, linewidth=1.2, linestyle="--")
+    left, beside = where
+    axes.annotate(name, (left, height), xycoords=("axes fraction", "data"), va=beside, fontsize=9, color=colour)
+
+
+def _heated(pale: NDArray[np.float64], energy: NDArray[np.float64]) -> NDArray[np.uint8]:
+    share = (0.9 * np.clip(energy, 0, 1))[:, :, None]
+    picture = np.rint(pale * (1 - share) + _HEAT * share).astype(np.uint8)
+    return np.asarray(Image.fromarray(picture).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return plain_text(" and ".join(words(name) for name in names))

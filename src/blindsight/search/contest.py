@@ -7,12 +7,13 @@ flipped bits, the Hamming ball, and symbols of a codebook, all made by functions
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
+from blindsight.data.dataset import Dataset
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
@@ -32,6 +33,9 @@ from blindsight.search.study import Rows, SearchStudy
 from blindsight.statement import PrivacyStatement
 
 Group = Literal["nobody", "the paper", "local", "central"]
+
+_SHOWN = 6  # queries
+_STRIP = 5  # answers to each of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,60 @@ class ContestRow:
         if self.statement is None or self.statement.epsilon is None:
             return math.inf
         return self.statement.epsilon
+
+    @property
+    def promise(self) -> str:
+        """What is proven of a record, in a word."""
+        if self.epsilon is None:
+            return "-"
+        if self.proven == math.inf or self.statement is None:
+            return "nothing"
+        delta = f", {self.statement.delta:g}" if self.statement.delta else ""
+        return f"{self.proven:.2f}{delta}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain data for JSON."""
+        return {
+            "method": self.method,
+            "protects": self.group,
+            "epsilon": self.epsilon,
+            "mean_average_precision": self.score,
+            "statement": None if self.statement is None else self.statement.to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """A contest of searches over one collection, with the first answers to some queries."""
+
+    dataset: Dataset
+    study: SearchStudy
+    rows: Sequence[ContestRow]
+    features: str
+    """What a picture is to the searches, in words."""
+    epsilon: float
+    """The budget at which answers and statements are shown."""
+    shown: Sequence[int]
+    """Places of the queries that are shown, one of each of the first six classes."""
+    answers: Mapping[str, Rows]
+    """The places (queries shown, 5) among the indexed pictures that some searches answer with."""
+
+    @classmethod
+    def of(
+        cls, dataset: Dataset, study: SearchStudy, rows: Sequence[ContestRow], features: str, *, epsilon: float
+    ) -> Self:
+        """Ask by exact features, by open codes and by the private codebook, as far as these took part."""
+        shown = study.first_queries()[:_SHOWN]
+        titles = {"features": "features", "ITQ": "open codes", "codebook": f"codebook, epsilon {epsilon:g}"}
+        found = cls(dataset, study, rows, features, epsilon, shown, {})
+        asked = {titles[method]: row for method in titles if (row := found.row(method, epsilon)) is not None}
+        queries = study.queries.features[shown]
+        return replace(found, answers={title: row.searcher.nearest(queries, _STRIP) for title, row in asked.items()})
+
+    def row(self, method: str, epsilon: float | None = None) -> ContestRow | None:
+        """Return one method's row, at one epsilon where it has several."""
+        found = [row for row in self.rows if row.method == method and row.epsilon in (epsilon, None)]
+        return found[0] if found else None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,16 @@ class SearchStudy:
     indexed: Part
     queries: Part
 
+    @property
+    def chance(self) -> float:
+        """Mean average precision of a random order: the share of right answers."""
+        return float((self.queries.labels[:, None] == self.indexed.labels).mean())
+
+    def first_queries(self, each: int = 1) -> list[int]:
+        """Return the places of the first `each` queries of every class, in the order of classes."""
+        labels = self.queries.labels
+        return [int(place) for label in np.unique(labels) for place in np.flatnonzero(labels == label)[:each]]
+
     @classmethod
     def prepare(
         cls,

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
 from blindsight.data import Thumbnails, load
 from blindsight.progress import Progress
-from blindsight.report.searching import SearchResult, proven
 from blindsight.search.contest import ContestRow, contest
 from blindsight.search.study import SearchStudy, divide
 from blindsight.service.exhibits.exhibit import Exhibit, plain
@@ -29,8 +26,7 @@ def search_exhibit(stock: Stock, progress: Progress) -> Exhibit:
     study = SearchStudy.prepare(digits, divide(digits, queries=stock.size.queries, random_state=seed), Thumbnails())
     methods = (_EXACT, _CODES, _PAPER, *PRIVATE)
     rows = contest(study, epsilons=EPSILONS, delta=_DELTA, methods=methods, random_state=seed, progress=progress)
-    result = SearchResult(digits, study, rows, "a grey thumbnail", epsilon=4.0)
-    places = _queries(study)
+    places = study.first_queries(_PER_CLASS)
     answers = {id(row): row.searcher.nearest(study.queries.features[places], _SHOWN) for row in rows}
     shown = set(study.queries.rows[places].tolist())
     for found in answers.values():
@@ -40,9 +36,9 @@ def search_exhibit(stock: Stock, progress: Progress) -> Exhibit:
         "indexed": len(study.indexed),
         "asked": len(study.queries),
         "public": len(study.public),
-        "chance": result.chance,
+        "chance": study.chance,
         "epsilons": list(EPSILONS),
-        "methods": [_method(result, name) for name in methods],
+        "methods": [_method(rows, name) for name in methods],
         "queries": [
             {"picture": _name(study.queries.rows[place]), "label": digits.label_names[study.queries.labels[place]]}
             | {"answers": [_answers(study, row, answers[id(row)][number], place) for row in rows]}
@@ -52,15 +48,9 @@ def search_exhibit(stock: Stock, progress: Progress) -> Exhibit:
     return Exhibit(plain(data), {_name(row): png(digits.images[row]) for row in sorted(shown)})
 
 
-def _queries(study: SearchStudy) -> list[int]:
-    """Return the places of the first queries of every class, in the order of classes."""
-    labels = study.queries.labels
-    return [int(place) for label in np.unique(labels) for place in np.flatnonzero(labels == label)[:_PER_CLASS]]
-
-
-def _method(result: SearchResult, name: str) -> dict[str, Any]:
-    rows = [row for row in result.rows if row.method == name]
-    scores = [{"epsilon": row.epsilon, "score": row.score, "proven": proven(row)} for row in rows]
+def _method(everything: list[ContestRow], name: str) -> dict[str, Any]:
+    rows = [row for row in everything if row.method == name]
+    scores = [{"epsilon": row.epsilon, "score": row.score, "proven": row.promise} for row in rows]
     statement = rows[-1].statement
     said = None if statement is None else statement.to_dict()
     return {"name": name, "group": rows[0].group, "scores": scores, "statement": said}

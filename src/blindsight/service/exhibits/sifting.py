@@ -8,13 +8,11 @@ import numpy as np
 from blindsight.data.faces import ATTRIBUTES
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress
-from blindsight.report.sifting import best_guess, consent, guesses, lets_out
-from blindsight.report.siftplots import Guess, words
-from blindsight.report.siftresult import SiftResult, sift_demo
 from blindsight.service.exhibits.exhibit import Exhibit, plain
 from blindsight.service.exhibits.pictures import png
 from blindsight.service.exhibits.stock import Stock
 from blindsight.sift.policymatrix import PolicyMatrix
+from blindsight.sift.study import Guess, SiftResult, best_guess, guesses, lets_out, sift_demo, words
 from blindsight.sift.tradeoff import TradeOff, TradeOffPoint
 from blindsight.sift.trial import Sifted
 
@@ -49,8 +47,8 @@ def sift_exhibit(stock: Stock, public: str, private: str, progress: Progress) ->
     assert result.matrix is not None
     assert result.faces is not None
     pictures = {f"face-{number}.png": png(face) for number, face in enumerate(result.faces)}
-    groups = [("everything: raw features", guesses(result.before, False))]
-    groups += [(f"{one.name}: {lets_out(one)}", guesses(one.losses.verification, False)) for one in result.sifted]
+    groups = [("everything: raw features", guesses(result.before))]
+    groups += [(f"{one.name}: {lets_out(one.sift)}", guesses(one.losses.verification)) for one in result.sifted]
     data = {
         "public": public,
         "private": private,
@@ -71,7 +69,7 @@ def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
     found = one.losses.verification
     return {
         "name": one.name,
-        "lets_out": lets_out(one),
+        "lets_out": lets_out(one.sift),
         "received": [[round(value, 2) for value in row] for row in result.received[number].tolist()],
         "public": float(np.mean(list(one.losses.accuracies.values()))),
         "pub_loss": one.losses.pub_loss,
@@ -80,7 +78,7 @@ def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
         "certified": found.certified,
         "verdict": found.verdict,
         "sentence": found.sentence,
-        "consent": consent(result, one),
+        "consent": result.consent(one),
         "statement": found.statement.to_dict(),
     }
 

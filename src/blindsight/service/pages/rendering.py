@@ -20,7 +20,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from blindsight.errors import BlindsightError
-from blindsight.report.siftplots import words
 from blindsight.service.errors import Refusal, status_of
 from blindsight.service.gateway import Gateway
 from blindsight.service.pages import charts
@@ -28,6 +27,7 @@ from blindsight.service.pages.session import visitor
 from blindsight.service.principals import Principal, Principals
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.showcase import Showcase
+from blindsight.sift.study import words
 from blindsight.statement import PrivacyStatement
 
 logger = logging.getLogger(__name__)

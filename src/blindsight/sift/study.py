@@ -1,24 +1,31 @@
-"""What the chapter on sifting is made from: one policy, tried with one or several sifts, and what a demo finds."""
+"""What one policy comes to: attackers before and after sifting, the trade-off, where attributes are seen, the matrix.
+
+A `SiftResult` is all that a report shows. `study_sift` makes it for a sift that was fitted to one's own pictures,
+`sift_demo` for a policy on features that are there already.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data import Dataset, PixelFeatures
+from blindsight.data import Dataset, FeaturePipeline, PixelFeatures
+from blindsight.metrics import Interval
 from blindsight.progress import Progress, silent
+from blindsight.sift.consent import consent_sentence
 from blindsight.sift.labels import label_columns
-from blindsight.sift.lossbench import QUICK
+from blindsight.sift.lossbench import QUICK, SiftLearner
+from blindsight.sift.odometer import readings
 from blindsight.sift.policy import Policy
 from blindsight.sift.policycheck import PolicyReport
 from blindsight.sift.policymatrix import PolicyMatrix, policy_matrix
 from blindsight.sift.posterior import fit_posteriors
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.regions import PixelRegions, attribute_regions
-from blindsight.sift.sift import Sift
+from blindsight.sift.regions import PixelRegions, attribute_regions, sift_regions
+from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbollearner import SymbolLearner
 from blindsight.sift.tradeoff import TradeOff, trade_off
 from blindsight.sift.trial import Sifted, Trial, divide_rows
@@ -30,11 +37,50 @@ Released = NDArray[np.float32] | NDArray[np.int64]
 
 _AVERAGED = 300  # pictures of the average face
 _DIMENSIONS = 100  # features of the demo: of principal components the first, which carry more than noise
+_MOST_EVEN = 6  # attributes of a matrix where nobody names them
+_FEW = 256  # symbols that are told as such
+
+
+def words(attribute: str) -> str:
+    """Return an attribute's name as people write it."""
+    return attribute.replace("_", " ")
+
+
+class Guess(NamedTuple):
+    """Who guesses what is private, how often that is right, and how sure this is."""
+
+    who: str
+    accuracy: float
+    interval: Interval
+
+
+def guesses(found: Verification, *, several: bool = False) -> list[Guess]:
+    """Return a row per attacker, and one for every attacker there can be where that is certified."""
+    rows = [
+        Guess(f"{r.attacker}: {words(r.attribute)}" if several else r.attacker, r.balanced_accuracy, r.interval)
+        for r in found.results
+    ]
+    for one in found.certificates:
+        name = f"anybody: {words(one.attribute)}" if several else "anybody, certified"
+        rows.append(Guess(name, 0.5 + one.estimate, Interval(0.5 + one.estimate, 0.5 + one.bound)))
+    return rows
+
+
+def best_guess(found: Verification) -> float:
+    """Return the best guess: of those that were tried, or of anybody where that could be counted."""
+    return 0.5 + max([found.priv_loss, *(one.estimate for one in found.certificates)])
+
+
+def lets_out(sift: Sift) -> str:
+    """Return in words what an app receives of a picture."""
+    if sift.alphabet is not None and sift.alphabet <= _FEW:
+        return f"one of {sift.alphabet} symbols"
+    return f"{sift.width} number{'s' * (sift.width > 1)}"
 
 
 @dataclass(frozen=True, eq=False)
 class SiftResult:
-    """One policy, what attackers read before and after sifting, and whatever else was measured."""
+    """One policy, what attackers read before and after sifting, and what else was measured."""
 
     policy: Policy
     check: PolicyReport
@@ -58,6 +104,20 @@ class SiftResult:
     def threshold(self) -> float:
         """What an attacker may gain over a blind guess."""
         return self.before.setting.threshold
+
+    def consent(self, one: Sifted) -> str:
+        """Return the sentence that a person would read about one of the sifts."""
+        found = one.losses.verification
+        return consent_sentence(
+            self.policy.name or "X",
+            [words(name) for name in self.policy.public],
+            [words(name) for name in self.policy.private],
+            readings(found),
+            (),
+            (),
+            verdict=found.verdict,
+            confidence=found.setting.confidence,
+        )
 
     @classmethod
     def of(
@@ -84,6 +144,36 @@ class SiftResult:
         return cls(*gathered, regions or {}, trade_off, matrix)
 
 
+def study_sift(
+    dataset: Dataset,
+    trial: Trial,
+    found: Sifted,
+    learner: SiftLearner,
+    pipeline: FeaturePipeline,
+    *,
+    progress: Progress = silent,
+) -> SiftResult:
+    """Measure what stands beside a fitted sift: the trade-off of PPLS, and where in a picture attributes are seen."""
+    data, policy, curves, regions = trial.data, trial.policy, None, {}
+    if isinstance(learner, PPLS):
+        curves = trade_off(
+            data.features,
+            data.labels,
+            policy,
+            components=sorted({1, 2, 5, learner.n_components, 2 * learner.n_components}),
+            privacies=sorted({0.0, learner.privacy, math.inf}),
+            method=learner,
+            verifier=trial.verifier,
+            persons=data.persons,
+            progress=progress,
+        )
+    if dataset.images is not None and isinstance(pipeline, PixelFeatures):
+        regions = attribute_regions(data.features, data.labels, policy.public + policy.private, pipeline)
+        if isinstance(found.sift, LinearSift):
+            regions["where the sift looks"] = sift_regions(found.sift, pipeline)
+    return SiftResult.of(trial, [found], dataset, regions=regions, trade_off=curves)
+
+
 def sift_demo(
     dataset: Dataset,
     features: NDArray[np.float32],
@@ -107,10 +197,7 @@ def sift_demo(
     progress("sifting", 0, 4)
     trial = Trial(data, policy, verifier=Verifier(QUICK, random_state=random_state, stop_early=False))
     linear = trial.fit(PPLS(5, math.inf, scale=False))
-    sifted = [
-        trial.measure("PPLS", linear),
-        trial.measure("Symbols", _symbols(trial, random_state)),
-    ]
+    sifted = [trial.measure("PPLS", linear), trial.measure("Symbols", _symbols(trial, random_state))]
     progress("sifting", 1, 4)
     light, method = Verifier(QUICK[:2], random_state=random_state, stop_early=False), PPLS(scale=False)
     curves = trade_off(
@@ -130,6 +217,15 @@ def sift_demo(
     result = SiftResult.of(trial, sifted, dataset, regions=regions, trade_off=curves, matrix=matrix)
     progress("sifting", 4, 4)
     return result
+
+
+def most_even(dataset: Dataset) -> tuple[str, ...]:
+    """Return the six attributes with most pictures on their rarer side, in the order of the collection."""
+    counts = {
+        name: min(int((dataset.attribute(name) == value).sum()) for value in (0, 1)) for name in dataset.attribute_names
+    }
+    chosen = sorted(counts, key=lambda name: -counts[name])[:_MOST_EVEN]
+    return tuple(name for name in dataset.attribute_names if name in chosen)
 
 
 def _symbols(trial: Trial, random_state: int) -> Sift:
