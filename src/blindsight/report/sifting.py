@@ -288,7 +288,7 @@ def _matrices_plot(matrix: PolicyMatrix, threshold: float) -> str:
     size = 0.42 * len(names)
     with drawing(*((9.6, 2 * size + 3.6) if beside else (7.2, 4 * (size + 1.6)))) as (figure, axes):
         axes.remove()
-        figure.get_layout_engine().set(hspace=0.12)
+        figure.set_layout_engine("constrained", hspace=0.12)
         grid = figure.subplots(*((2, 2) if beside else (4, 1)))
         for panel, (title, values, strongest, limit) in zip(grid.flat, panels, strict=True):
             heat_map(panel, values, names, strongest=strongest, limit=limit)
