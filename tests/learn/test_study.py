@@ -97,7 +97,7 @@ def test_features_learn_from_public_pictures_alone():
     study = Study.prepare(digits, division, fitted)
     alone.fit(digits.images[division.public])
     np.testing.assert_array_equal(fitted.components_, alone.components_)
-    np.testing.assert_allclose(study.test[0], alone.transform(digits.images[division.test]), atol=1e-4)
+    np.testing.assert_allclose(study.test[0], alone.transform(digits.images[division.held_out]), atol=1e-4)
 
 
 def test_where_the_classes_are_the_persons_all_of_them_are_learned():

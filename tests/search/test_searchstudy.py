@@ -11,9 +11,9 @@ from blindsight.search.study import SearchStudy, divide
 def test_parts_are_disjoint_and_everything_is_somewhere():
     digits = load("digits")
     division = divide(digits, queries=100, public=0.4, random_state=3)
-    together = np.concatenate([division.public, division.queries, division.indexed])
+    together = np.concatenate([division.public, division.held_out, division.owners[0]])
     assert sorted(together) == list(range(len(digits)))
-    assert len(division.queries) == 100
+    assert len(division.held_out) == 100
     assert abs(len(division.public) - 0.4 * len(digits)) < 10
 
 
@@ -30,7 +30,7 @@ def test_features_learn_from_public_pictures_alone():
     pipeline = PixelFeatures(max_components=10)
     study = SearchStudy.prepare(digits, division, pipeline)
     alone = PixelFeatures(max_components=10).fit(digits.images[division.public])
-    expected = alone.transform(digits.images[division.indexed])
+    expected = alone.transform(digits.images[division.owners[0]])
     np.testing.assert_allclose(study.indexed.features, expected, rtol=1e-4, atol=1e-4)
 
 

@@ -13,11 +13,12 @@ from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import atomic_writer, cache_folder, check_writable
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
+    from blindsight.data.partition import Sharing
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.contest import ContestRow
     from blindsight.learn.rounds import RoundReport
     from blindsight.learn.runs import OnRound
-    from blindsight.learn.study import Sharing, Study
+    from blindsight.learn.study import Study
     from blindsight.statement import PrivacyStatement
 
 app = typer.Typer(help="Train together without seeing each other's data or updates.", no_args_is_help=True)

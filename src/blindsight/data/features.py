@@ -145,17 +145,23 @@ def extract(
     dataset: Dataset,
     pipeline: FeaturePipeline,
     *,
+    fit_to: NDArray[np.int64] | None = None,
     cache: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
 ) -> Float32:
     """Return the features of a dataset, float32 (n, d), from the cache folder if they are there.
 
-    A dataset that comes with features and without images keeps its own. A pipeline that learns and is not fitted yet is
+    With `fit_to`, a pipeline that learns is first fitted to these rows alone: the public ones, as what is fitted to
+    private pictures would leave their owners by another way than the protocol. Without, one that is not fitted yet is
     fitted to this dataset and stays so, whether its fit was computed or found in the cache; one that is fitted is only
-    applied. So `extract(train, pixels)` and then `extract(test, pixels)` treat both alike.
+    applied. So `extract(train, pixels)` and then `extract(test, pixels)` treat both alike. A dataset that comes with
+    features and without images keeps its own.
     """
     if dataset.images is None:
         return _ready(dataset)
+    if fit_to is not None and isinstance(pipeline, LearningPipeline):
+        progress("fitting the features", 0, None)
+        pipeline.fit(dataset.images[fit_to])
     if cache is None:
         return _compute(dataset.images, pipeline, progress)
     key = hashlib.sha256(f"{dataset.content_hash()}\n{pipeline.fingerprint()}".encode()).hexdigest()

@@ -13,6 +13,8 @@ pictures, and each picture as many owners as there were draws.
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +25,8 @@ from blindsight.rng import science
 
 Indices = NDArray[np.int64]
 Seed = int | np.random.Generator | None
+Sharing = Literal["equal", "by-class", "by-person"]
+"""How private rows are shared out: at random, skewed by class (Dirichlet), or each person to one owner."""
 
 
 def equal(n: int, owners: int, *, random_state: Seed = None) -> list[Indices]:
@@ -159,6 +163,58 @@ def split(
         raise InputError(f"persons has {len(who)} rows where there are {size} pictures.")
     _check_owners(people, len(fractions), of="persons", each="part")
     return _members(_spread_persons(codes, who, fractions, rng), len(fractions))
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """Rows of a collection that are public, each owner's own, and held out for tests or queries; no row is in two."""
+
+    public: Indices
+    owners: tuple[Indices, ...]
+    held_out: Indices
+
+
+def divide(
+    labels: ArrayLike,
+    *,
+    public: float,
+    held_out: float = 0,
+    owners: int = 1,
+    sharing: Sharing = "equal",
+    concentration: float = 0.5,
+    persons: ArrayLike | None = None,
+    stratify: bool = True,
+    random_state: Seed = None,
+) -> Division:
+    """Divide rows into a public part, the private rows of so many owners, and rows held out.
+
+    `held_out` is a fraction of all rows, or a whole number of rows that are taken from the private ones; `public` is a
+    fraction of the others. `persons` and `stratify` are those of `split`, `concentration` that of `by_class`. What
+    learns from pictures may learn from the public rows alone: see `fit_to` of `extract`.
+    """
+    if not 0 < public < 1:
+        raise InputError(f"the public share must be in (0, 1); got {public}.")
+    count = None if isinstance(held_out, float) else int(held_out)
+    shares = [public, 1 - public]
+    if count is None:
+        shares = [(1 - held_out) * public, (1 - held_out) * (1 - public), held_out]
+    opened, private, *rest = split(labels, shares, persons=persons, stratify=stratify, random_state=random_state)
+    tested = rest[0] if rest else opened[:0]
+    if count:
+        if not 1 <= count < len(private):
+            raise InputError(f"{len(private)} private pictures allow 1 to {len(private) - 1} queries; got {count}.")
+        order = science(random_state).permutation(private)
+        private, tested = np.sort(order[count:]), np.sort(order[:count])
+    if sharing == "by-person":
+        if persons is None:
+            raise InputError("nobody says who is on these pictures; share equally or by class.")
+        places = by_person(np.asarray(persons)[private], owners, random_state=random_state)
+    elif sharing == "by-class":
+        marks = np.asarray(labels)[private]
+        places = by_class(marks, owners, concentration=concentration, random_state=random_state)
+    else:
+        places = equal(len(private), owners, random_state=random_state)
+    return Division(opened, tuple(private[part] for part in places), tested)
 
 
 def _spread(codes: Indices, fractions: Sequence[float], rng: np.random.Generator) -> Indices:

@@ -9,31 +9,26 @@ public ones alone: what is fitted to private pictures would leave their owners b
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data import partition
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, LearningPipeline, extract
+from blindsight.data.features import FeaturePipeline, extract
+from blindsight.data.partition import Sharing
 from blindsight.errors import DataError, InputError
 from blindsight.progress import Progress, silent
-
-Sharing = Literal["equal", "by-class", "by-person"]
-"""How the private part is shared out: at random, skewed by class (Dirichlet), or each person to one owner."""
 
 Pair = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, eq=False)
-class Division:
-    """The rows of a collection that are public, each owner's, and kept for the test; `attributes` are to be learned."""
+class Division(partition.Division):
+    """The rows of a collection that are public, each owner's, and held out for the test; what is to be learned."""
 
-    public: NDArray[np.int64]
-    owners: tuple[NDArray[np.int64], ...]
-    test: NDArray[np.int64]
-    attributes: tuple[str, ...]
+    attributes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +57,8 @@ class Study:
         progress: Progress = silent,
     ) -> Self:
         """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""
-        if dataset.images is not None and isinstance(pipeline, LearningPipeline):
-            pipeline.fit(dataset.images[division.public])
-        return cls.of(dataset, extract(dataset, pipeline, cache=cache, progress=progress), division)
+        features = extract(dataset, pipeline, fit_to=division.public, cache=cache, progress=progress)
+        return cls.of(dataset, features, division)
 
     @classmethod
     def of(cls, dataset: Dataset, features: NDArray[np.float32], division: Division) -> Self:
@@ -73,7 +67,7 @@ class Study:
         return cls(
             public=(features[division.public], targets[division.public]),
             owners={f"owner {i}": (features[rows], targets[rows]) for i, rows in enumerate(division.owners, start=1)},
-            test=(features[division.test], targets[division.test]),
+            test=(features[division.held_out], targets[division.held_out]),
             answers=names,
             multilabel=targets.ndim == 2,
         )
@@ -96,15 +90,23 @@ def divide(
     persons = dataset.persons
     if classes and persons is not None and len(np.unique(np.stack([targets, persons]), axis=1)[0]) == targets.max() + 1:
         persons = None  # the classes are the persons: who is tested must have been learned
-    opened, private, tested = partition.split(
+    chosen = sharing or ("equal" if persons is None else "by-person")
+    if chosen == "by-person" and persons is None:
+        raise InputError(f"{dataset.name} does not say who is on its pictures; share equally or by class.")
+    if chosen == "by-class" and not classes:
+        raise InputError("sharing by class needs classes; attributes are shared equally or by person.")
+    rows = partition.divide(
         targets if classes else targets[:, 0],
-        ((1 - test) * public, (1 - test) * (1 - public), test),
+        public=public,
+        held_out=test,
+        owners=owners,
+        sharing=chosen,
+        concentration=concentration,
         persons=persons,
         stratify=classes,
         random_state=random_state,
     )
-    shares = _shares(dataset.name, persons, targets, private, owners, sharing, concentration, random_state)
-    return Division(opened, tuple(shares), tested, tuple(attributes))
+    return Division(rows.public, rows.owners, rows.held_out, tuple(attributes))
 
 
 def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -118,28 +120,3 @@ def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.in
     names = tuple(attributes) or dataset.attribute_names
     columns = np.stack([dataset.attribute(name) for name in names], axis=1).astype(np.int64)
     return columns, names
-
-
-def _shares(
-    name: str,
-    persons: NDArray[np.int64] | None,
-    targets: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    owners: int,
-    sharing: Sharing | None,
-    concentration: float,
-    random_state: int,
-) -> list[NDArray[np.int64]]:
-    """Return each owner's rows; without a wish persons stay together where they are known."""
-    chosen = sharing or ("equal" if persons is None else "by-person")
-    if chosen == "by-person":
-        if persons is None:
-            raise InputError(f"{name} does not say who is on its pictures; share equally or by class.")
-        places = partition.by_person(persons[rows], owners, random_state=random_state)
-    elif chosen == "by-class":
-        if targets.ndim != 1:
-            raise InputError("sharing by class needs classes; attributes are shared equally or by person.")
-        places = partition.by_class(targets[rows], owners, concentration=concentration, random_state=random_state)
-    else:
-        places = partition.equal(len(rows), owners, random_state=random_state)
-    return [rows[part] for part in places]

@@ -14,22 +14,13 @@ from numpy.typing import NDArray
 
 from blindsight.data import partition
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, LearningPipeline, extract
-from blindsight.errors import DataError, InputError
+from blindsight.data.features import FeaturePipeline, extract
+from blindsight.data.partition import Division
+from blindsight.errors import DataError
 from blindsight.progress import Progress, silent
-from blindsight.rng import science
 from blindsight.search.function import Floats
 
 Rows = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Division:
-    """The rows of a collection that are public, indexed, and asked for."""
-
-    public: Rows
-    indexed: Rows
-    queries: Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,18 +65,17 @@ class SearchStudy:
         progress: Progress = silent,
     ) -> Self:
         """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""
-        if dataset.images is not None and isinstance(pipeline, LearningPipeline):
-            pipeline.fit(dataset.images[division.public])
-        return cls.of(dataset, extract(dataset, pipeline, cache=cache, progress=progress), division)
+        features = extract(dataset, pipeline, fit_to=division.public, cache=cache, progress=progress)
+        return cls.of(dataset, features, division)
 
     @classmethod
     def of(cls, dataset: Dataset, features: Floats, division: Division) -> Self:
         """Put a collection's features where its rows belong; a query without anything to find is left out."""
-        shown = sought(dataset)
-        findable = np.isin(shown[division.queries], shown[division.indexed])
+        shown, (indexed,), queries = sought(dataset), division.owners, division.held_out
+        findable = np.isin(shown[queries], shown[indexed])
         if not findable.any():
             raise DataError(f"no query of {dataset.name} has anything to find among the indexed pictures.")
-        parts = (division.public, division.indexed, division.queries[findable])
+        parts = (division.public, indexed, queries[findable])
         return cls(dataset.name, *(Part(features[rows], shown[rows], rows) for rows in parts))
 
 
@@ -99,17 +89,13 @@ def sought(dataset: Dataset) -> Rows:
 
 
 def divide(dataset: Dataset, *, queries: int = 500, public: float = 0.5, random_state: int = 0) -> Division:
-    """Divide a collection: a share of it public, then so many queries, and the rest indexed."""
-    if not 0 < public < 1:
-        raise InputError(f"the public share must be in (0, 1); got {public}.")
-    shown = sought(dataset)
+    """Divide a collection: a share of it public, then so many queries, and the rest indexed for one owner."""
     persons = dataset.persons if dataset.labels is None else None
-    opened, private = partition.split(
-        shown, (public, 1 - public), persons=persons, stratify=persons is None, random_state=random_state
+    return partition.divide(
+        sought(dataset),
+        public=public,
+        held_out=queries,
+        persons=persons,
+        stratify=persons is None,
+        random_state=random_state,
     )
-    if not 1 <= queries < len(private):
-        raise InputError(
-            f"{len(private)} private pictures of {dataset.name} allow 1 to {len(private) - 1} queries; got {queries}."
-        )
-    order = science(random_state).permutation(private)
-    return Division(np.sort(opened), np.sort(order[queries:]), np.sort(order[:queries]))

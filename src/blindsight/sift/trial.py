@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, LearningPipeline, extract
+from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Indices, split
 from blindsight.progress import Progress, silent
 from blindsight.sift.fitted import fingerprint
@@ -54,10 +54,8 @@ def prepare_data(
     progress: Progress = silent,
 ) -> VerificationSet:
     """Make features of a labelled collection; a pipeline that learns is fitted to the developer's pictures alone."""
-    if dataset.images is not None and isinstance(pipeline, LearningPipeline):
-        progress("fitting the features", 0, None)
-        pipeline.fit(dataset.images[divide_rows(len(dataset), dataset.persons, random_state)[0]])
-    features = extract(dataset, pipeline, cache=cache, progress=progress)
+    developer, _ = divide_rows(len(dataset), dataset.persons, random_state)
+    features = extract(dataset, pipeline, fit_to=developer, cache=cache, progress=progress)
     labels = {name: dataset.attribute(name) for name in dataset.attribute_names}
     return VerificationSet(features, labels, dataset.persons, fingerprint(dataset, pipeline))
 

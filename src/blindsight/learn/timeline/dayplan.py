@@ -94,13 +94,16 @@ def plan_days(
     if not 0 < initial < 1:
         raise InputError(f"initial, the fraction of photos taken for day 0, must be in (0, 1); got {initial}.")
     marks, rng = np.asarray(labels), science(random_state)
-    public, private = partition.split(marks, (initial, 1 - initial), random_state=rng)
-    if skew is None:
-        shares = partition.equal(len(private), participants, random_state=rng)
-    else:
-        shares = partition.by_class(marks[private], participants, concentration=skew, random_state=rng)
-    by_participant = [_by_day(private[share], days, rng) for share in shares]
-    plan = DayPlan(public, tuple(zip(*by_participant, strict=True)))
+    division = partition.divide(
+        marks,
+        public=initial,
+        owners=participants,
+        sharing="equal" if skew is None else "by-class",
+        concentration=1.0 if skew is None else skew,
+        random_state=rng,
+    )
+    by_participant = [_by_day(rows, days, rng) for rows in division.owners]
+    plan = DayPlan(division.public, tuple(zip(*by_participant, strict=True)))
     plan.check(marks)
     return plan
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, LearningPipeline, extract, pipeline
+from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.sparseupdate import Vector
@@ -101,9 +101,7 @@ class PhotoStudy:
                 raise DataError(f"{dataset.name} comes without pictures, which a network from scratch needs.")
             inputs: NDArray[Any] = np.asarray(dataset.images)
         else:
-            if dataset.images is not None and isinstance(pipeline, LearningPipeline):
-                pipeline.fit(dataset.images[plan.initial])
-            inputs = extract(dataset, pipeline, cache=cache, progress=progress)
+            inputs = extract(dataset, pipeline, fit_to=plan.initial, cache=cache, progress=progress)
         public = Photos(inputs[plan.initial], labels[plan.initial])
         make_trainer = trainer_maker(training, public.inputs, len(answers), random_state)
         progress("training the initial model", 0, None)
