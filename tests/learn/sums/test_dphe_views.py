@@ -7,7 +7,6 @@ their randomness is seeded, so that they give the same verdict every time.
 
 import hashlib
 import itertools
-import pickle
 from collections import Counter
 
 import numpy as np
@@ -18,7 +17,7 @@ from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
-from blindsight.errors import MessageError, PrivacyError
+from blindsight.errors import MessageError
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Parties, User, set_up
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.decomposition import decompose
@@ -131,16 +130,6 @@ def test_secrets_go_to_those_who_may_know_them(recorded, updates):
         assert not any(int(prime).to_bytes(64, order) in view for view in views.values() for order in ("big", "little"))
 
 
-def test_secrets_never_show(recorded):
-    parties = recorded.parties
-    assert repr(parties.generator) == str(parties.generator) == "<KeyGenerator, hidden>"
-    assert repr(parties.aggregator) == "<Aggregator, hidden>"
-    assert repr(parties.users["anna"]) == "<User, hidden>"
-    for role in (parties.generator, parties.aggregator, parties.users["anna"]):
-        with pytest.raises(PrivacyError, match="cannot be pickled"):
-            pickle.dumps(role)
-
-
 def test_receipts_do_not_tell_whose_a_ciphertext_is(make_terms, key, sparse_update):
     """The key generator rebuilds shards of one block from the sum; without their salt the digests match nobody's."""
     recorded = Recorded(make_terms(dimension=240 * 31, slots=31, capacity=1), key)
@@ -239,7 +228,7 @@ def overlap_is_chance(overlaps, size, blocks):
 
 def test_the_same_index_is_anywhere_in_every_round(make_terms, key):
     listener = Listener(make_terms(dimension=16, capacity=1), key, seed=11)
-    seen = Counter(place for round in range(1600) for place in listener.as_aggregator(np.array([5]), round))
+    seen = Counter(place for round in range(480) for place in listener.as_aggregator(np.array([5]), round))
     statistic = stats.chisquare([seen[place] for place in range(16)]).statistic
     assert statistic < stats.chi2.isf(FALSE_ALARM, df=15)
 
@@ -250,14 +239,14 @@ def test_padding_and_shards_are_random(make_terms):
     update = np.zeros(16, dtype=np.int64)
     update[3] = 1
     terms = make_terms(dimension=16, capacity=2)
-    padding = Counter(int(block) for _ in range(3000) for block in decompose(update, terms, source=source)[0].blocks)
-    assert padding.pop(3) == 3000
+    padding = Counter(int(block) for _ in range(1000) for block in decompose(update, terms, source=source)[0].blocks)
+    assert padding.pop(3) == 1000
     others = [padding[block] for block in range(16) if block != 3]
     assert stats.chisquare(others).statistic < stats.chi2.isf(FALSE_ALARM, df=14)
     # Three shards of six for thirteen changed blocks, so two of the sixteen stand in two: any two, anywhere.
     terms, update = make_terms(dimension=16, capacity=6), np.array([1] * 13 + [0] * 3)
     first, twice = Counter[int](), Counter[int]()
-    for _ in range(1600):
+    for _ in range(800):
         shards = [shard.blocks.tolist() for shard in decompose(update, terms, source=source)]
         first.update(shards[0])
         twice.update(set(shards[2]) & {*shards[0], *shards[1]})
@@ -272,7 +261,7 @@ def test_reused_permutations_link_a_support_over_rounds_and_fresh_ones_do_not(ma
     changes = {"as_published": True, "decrypt": "all"} if reused else {}
     listener = Listener(make_terms(dimension=64, capacity=4, **changes), key, seed=12)
     rng = np.random.default_rng(0)
-    overlaps, right, games = [], 0, 100
+    overlaps, right, games = [], 0, 60
     for game in range(games):
         first, other = rng.choice(64, 4, replace=False), rng.choice(64, 4, replace=False)
         same = rng.random() < 0.5
@@ -293,7 +282,7 @@ def test_a_user_who_intercepts_reads_single_permutations_and_not_double_ones(mak
     """Section 2.4."""
     listener = Listener(make_terms(dimension=64, capacity=4, permutations=permutations), key, seed=13)
     rng = np.random.default_rng(0)
-    supports = [rng.choice(64, 4, replace=False) for _ in range(100)]
+    supports = [rng.choice(64, 4, replace=False) for _ in range(60)]
     overlaps = [
         len(listener.as_another_user(blocks, round) & set(blocks.tolist())) for round, blocks in enumerate(supports)
     ]
