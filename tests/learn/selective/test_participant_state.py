@@ -20,11 +20,9 @@ from blindsight.learn.selective.messages import Upload
 from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
 from blindsight.rng import seeded_bytes
 
-BATCHES = 4
-
-
-WRITES = 19
-"""Of a whole life: at the beginning, for 6 portions of photos, and by 4 downloads, trainings and receipts."""
+BATCHES = 2
+WRITES = 10
+"""Of a whole life: at the beginning, for 3 portions of photos, and by 2 downloads, trainings and receipts."""
 
 
 class KilledError(BaseException):
@@ -159,7 +157,7 @@ def test_photos_whose_training_was_cut_short_are_charged_for_again(tmp_path, mak
     noise, ledger, server = RecordGaussian(clip=1.0, noise_multiplier=2.0), Ledger(tmp_path / "ledger"), make_server()
     trainer = make_trainer(record_noise=noise)
     how = {"trainer": trainer, "sharing": Sharing(0.1, noise=noise), "ledger": ledger}
-    life = Life(server, tmp_path / "ann", **how, photos=make_photos(4 * BATCHES, 3))
+    life = Life(server, tmp_path / "ann", **how, photos=make_photos(12, 3))
     for _ in range(2):
         ann = life.begun_or_loaded()
         life.exchange(ann)
@@ -176,7 +174,8 @@ def test_photos_whose_training_was_cut_short_are_charged_for_again(tmp_path, mak
         life.exchange(ann)
     ann.close()
     trainer.train = train
-    life.lived()
+    life.exchange(life.begun_or_loaded())
+    assert server.version == 3
     assert len(ledger.spends("test: ann", "record")) == 2
 
 
@@ -217,13 +216,13 @@ def test_only_the_owner_may_read_it(tmp_path, ann, trainer):
 
 def test_one_process_at_a_time_and_nothing_is_overwritten(tmp_path, ann, trainer):
     path = tmp_path / "home" / "ann"
-    with pytest.raises(StorageError, match="another process works with"):
+    with pytest.raises(StorageError, match="another process"):
         Participant.load(path, trainer=trainer, sharing=ann.sharing)
     ann.close()
-    with pytest.raises(StorageError, match="exists already"):
+    with pytest.raises(StorageError, match="exists"):
         Participant("ann", ann.terms, trainer, ann.sharing, path=path)
     again = Participant.load(path, trainer=trainer, sharing=ann.sharing)
-    with pytest.raises(StorageError, match="was closed"):
+    with pytest.raises(StorageError, match="closed"):
         ann.withdraw()
     assert ann.under_way == again.under_way != b""
     with pytest.raises(StorageError, match="does not exist"):
@@ -238,7 +237,7 @@ def test_what_cannot_be_written_did_not_happen(ann, make_photos, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(participantfile, "write_arrays", full)
         for act in (ann.withdraw, lambda: ann.gather(*make_photos(2, 1))):
-            with pytest.raises(StorageError, match="the disk is full"):
+            with pytest.raises(StorageError, match="full"):
                 act()
     assert (ann.under_way, ann.waiting, ann.gathered, ann.parameters.tobytes()) == before
     ann.withdraw()
@@ -248,9 +247,9 @@ def test_what_cannot_be_written_did_not_happen(ann, make_photos, monkeypatch):
 def test_it_goes_on_as_it_began(tmp_path, ann, trainer, make_trainer):
     path = tmp_path / "home" / "ann"
     ann.close()
-    with pytest.raises(InputError, match="shared in another way so far"):
+    with pytest.raises(InputError, match="another way"):
         Participant.load(path, trainer=trainer, sharing=replace(ann.sharing, share=0.3))
-    with pytest.raises(InputError, match="names or shapes are not those of the run's"):
+    with pytest.raises(InputError, match="shapes"):
         Participant.load(path, trainer=make_trainer(names=("weights", "bias")), sharing=ann.sharing)
     Participant.load(path, trainer=trainer, sharing=ann.sharing)
 
@@ -259,7 +258,7 @@ def test_what_was_counted_goes_on_being_counted(tmp_path, make_server, trainer):
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
     terms = make_server().terms
     Participant("ann", terms, trainer, sharing, ledger=Ledger(), path=tmp_path / "ann").close()
-    with pytest.raises(PrivacyError, match="counted by a ledger"):
+    with pytest.raises(PrivacyError, match="ledger"):
         Participant.load(tmp_path / "ann", trainer=trainer, sharing=sharing)
     Participant.load(tmp_path / "ann", trainer=trainer, sharing=sharing, ledger=Ledger())
 
@@ -290,7 +289,7 @@ def test_whoever_may_not_join_leaves_no_file(tmp_path, make_server, trainer):
     with pytest.raises(UnknownNameError):
         Participant("eve", terms, trainer, Sharing(0.1), path=path)
     rng = np.random.Generator(np.random.MT19937(1))
-    with pytest.raises(InputError, match="only a generator of the kind PCG64"):
+    with pytest.raises(InputError, match="PCG64"):
         Participant("ann", terms, trainer, Sharing(0.1), random_state=rng, path=path)
     assert not path.exists()
     Participant("ann", terms, trainer, Sharing(0.1), path=path)

@@ -2,28 +2,22 @@
 killed, and never a second answer to the same question.
 """
 
-import errno
 import hashlib
-import os
 import pickle
 import shutil
-import struct
-import subprocess
-import sys
 from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import blindsight
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.rng import seeded_bytes
+from tests.learn.crashes import Child, full_disk
 from tests.learn.sums.schemes import AGGREGATOR, DPHE, GENERATOR, KEYED, SCHEMES, SIZE, USERS
 
 
@@ -311,17 +305,11 @@ def test_with_the_same_randomness_loaded_users_send_the_same_bytes(tmp_path):
 
 
 @contextmanager
-def full_disk(monkeypatch, path):
-    """Let nothing be written through to the disk: it must be said, and the file stay as it is."""
-
-    def fail(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def unwritable(monkeypatch, path):
+    """A full disk: it must be said, and the file stay as it is."""
     before = path.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        with pytest.raises(StorageError, match="full"):
-            yield
+    with full_disk(monkeypatch), pytest.raises(StorageError, match="full"):
+        yield
     assert path.read_bytes() == before
 
 
@@ -329,7 +317,7 @@ def test_a_step_that_could_not_be_saved_has_not_been_done(disk, monkeypatch):
     ann, path = disk.role("ann"), disk.path("ann")
     for phase in disk.phases:
         other = disk.updates["bob"] if phase == disk.counted else None
-        with full_disk(monkeypatch, path):
+        with unwritable(monkeypatch, path):
             disk.ask(phase, "ann", user=ann, update=other)
         assert disk.ask(phase, "ann", user=ann) == disk.ask(phase, "ann")
         disk.send(phase, USERS)
@@ -425,21 +413,21 @@ def test_a_journal_altered_before_its_end_is_refused(keyed):
 
 def test_the_aggregator_and_the_key_generator_do_nothing_that_is_not_on_disk(keyed, monkeypatch):
     generator, aggregator = keyed.role(GENERATOR), keyed.role(AGGREGATOR)
-    with full_disk(monkeypatch, keyed.path(AGGREGATOR)):
+    with unwritable(monkeypatch, keyed.path(AGGREGATOR)):
         aggregator.open(1)
     assert aggregator.round == keyed.role(AGGREGATOR).round == 0
     keyed.send("contribute", USERS[:4])
     aggregator = keyed.role(AGGREGATOR)
     sent = keyed.ask("contribute", "eve")
-    with full_disk(monkeypatch, keyed.path(AGGREGATOR)):
+    with unwritable(monkeypatch, keyed.path(AGGREGATOR)):
         aggregator.receive(sent[0])
     for message in sent:
         aggregator.receive(message)
     assert aggregator.users == keyed.role(AGGREGATOR).users == USERS
-    with full_disk(monkeypatch, keyed.path(AGGREGATOR)):
+    with unwritable(monkeypatch, keyed.path(AGGREGATOR)):
         aggregator.close()
     request = aggregator.close()
-    with full_disk(monkeypatch, keyed.path(GENERATOR)):
+    with unwritable(monkeypatch, keyed.path(GENERATOR)):
         generator.answer(request)
     assert generator.log == keyed.role(GENERATOR).log == ()
     answer = generator.answer(request)
@@ -447,44 +435,19 @@ def test_the_aggregator_and_the_key_generator_do_nothing_that_is_not_on_disk(key
     np.testing.assert_array_equal(aggregator.read(answer).integers, keyed.sum())
 
 
-class Child:
-    """A role in another process, to be killed."""
-
-    def __init__(self, role, path):
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("killed_role.py")), role, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": str(Path(blindsight.__file__).parents[1])},
-        )
-
-    def send(self, message):
-        """Send a message and wait for its acknowledgement."""
-        self.process.stdin.write(struct.pack(">Q", len(message)) + message)
-        self.process.stdin.flush()
-        return self.process.stdout.readline().decode().strip()
-
-    def kill(self):
-        self.process.kill()  # SIGKILL
-        self.process.stdin.close()
-        self.process.stdout.close()
-        assert self.process.wait() == -9
-
-
 def test_killed_processes_resume_the_round(begun, tmp_path):
     run = begun(DPHE, tmp_path / "roles")
     sent = {name: run.ask("contribute", name) for name in USERS[:3]}
     child = Child(AGGREGATOR, run.path(AGGREGATOR))
-    acknowledged = [child.send(message) for message in (*sent["ann"], sent["bob"][0])]
-    child.kill()
-    assert acknowledged == ["", "ann", "ann"]
+    child.send(*sent["ann"], sent["bob"][0])
+    assert child.killed_after(3) == ["", "ann", "ann"]
     assert run.role(AGGREGATOR).users == ("ann",)
     for messages in sent.values():
         run.deliver(*messages)
     request = run.role(AGGREGATOR).close()
     child = Child(GENERATOR, run.path(GENERATOR))
-    digest = child.send(request)
-    child.kill()
+    child.send(request)
+    (digest,) = child.killed_after(1)
     answer = run.role(GENERATOR).answer(run.role(AGGREGATOR).close())
     assert hashlib.sha256(answer).hexdigest() == digest
     np.testing.assert_array_equal(run.role(AGGREGATOR).read(answer).integers, run.sum(USERS[:3]))
