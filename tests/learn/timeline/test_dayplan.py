@@ -56,33 +56,33 @@ def test_the_same_seed_makes_the_same_plan():
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "words"),
     [
-        ({"participants": 0}, "at least one participant and one day"),
-        ({"days": 0}, "at least one participant and one day"),
-        ({"initial": 0.0}, r"initial, .*, must be in \(0, 1\); got 0.0"),
-        ({"initial": 1.0}, r"must be in \(0, 1\)"),
-        ({"days": 301}, "nobody takes a photo on day"),
+        ({"participants": 0}, "participant"),
+        ({"days": 0}, "day"),
+        ({"initial": 0.0}, "initial"),
+        ({"initial": 1.0}, "1.0"),
+        ({"days": 301}, "day"),
     ],
 )
-def test_plans_that_cannot_be_are_refused(options, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_plans_that_cannot_be_are_refused(options, words):
+    with pytest.raises(InputError, match=words):
         plan_days(LABELS, **{"participants": 1, "days": 4, "initial": 0.5} | options)
 
 
 def test_a_participant_with_one_class_or_nothing_is_refused():
     one = DayPlan(np.array([0, 1]), ((np.array([2, 3]), np.array([4, 8])),))
-    with pytest.raises(InputError, match="all photos of participant 2 are of class 0"):
+    with pytest.raises(InputError, match="participant 2 are of class 0"):
         one.check(LABELS)
     none = DayPlan(np.array([0, 1]), ((np.array([2, 3]), np.array([], dtype=int)),))
-    with pytest.raises(InputError, match="participant 2 takes no photo in all 1 days"):
+    with pytest.raises(InputError, match="participant 2 takes no photo"):
         none.check(LABELS)
-    with pytest.raises(InputError, match="speaks of photo 3; there are only 3"):
+    with pytest.raises(InputError, match="photo 3"):
         none.check(LABELS[:3])
 
 
 def test_a_photo_taken_twice_is_refused():
-    with pytest.raises(InputError, match="each photo of a plan is taken once"):
+    with pytest.raises(InputError, match="once"):
         DayPlan(np.array([0, 1]), ((np.array([1, 2]),),))
-    with pytest.raises(InputError, match="on every day the same participants"):
+    with pytest.raises(InputError, match="same participants"):
         DayPlan(np.array([0]), ((np.array([1]),), (np.array([2]), np.array([3]))))

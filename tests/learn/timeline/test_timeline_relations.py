@@ -11,7 +11,8 @@ from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline import FederatedAveraging, Photos, SelectiveLine, plan_days, play_days, sharing_study
 
-DELTA, DAYS, SEEDS = 1e-5, 7, (0, 1, 2)
+DELTA, DAYS = 1e-5, 7
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 INPUTS, LABELS = load_digits(return_X_y=True)
 INPUTS = INPUTS.astype(np.float32)
 

@@ -46,7 +46,7 @@ def test_a_timeline_survives_json(timeline):
 
 def test_what_is_no_timeline_is_refused():
     for data in ({}, {"photos": [1], "lines": [{}]}, {"photos": [1], "lines": 3}):
-        with pytest.raises(InputError, match="not the description of a timeline"):
+        with pytest.raises(InputError, match="timeline"):
             Timeline.from_dict(data)
 
 
@@ -62,11 +62,11 @@ def test_rows_hold_the_days_asked_for_and_totals(timeline):
 
 
 def test_what_is_not_there_is_refused(timeline):
-    with pytest.raises(UnknownNameError, match="Did you mean 'paper'"):
+    with pytest.raises(UnknownNameError, match="'paper'"):
         timeline.line("papers")
-    with pytest.raises(InputError, match=r"days must be in 1 \.\.\. 4; got 0, 5"):
+    with pytest.raises(InputError, match="0, 5"):
         timeline.rows(days=(0, 5))
-    with pytest.raises(InputError, match=r"days must be in 1 \.\.\. 4 and in order; got 3 to 2"):
+    with pytest.raises(InputError, match="3 to 2"):
         timeline.mean_accuracy("paper", 3, 2)
 
 
@@ -92,33 +92,33 @@ def test_the_initial_model_is_trained_on_public_photos():
     assert np.array_equal(train_initial(make(), public, epochs=0), make().initial())
     trained = train_initial(make(), public, epochs=20, random_state=0)
     assert (make().scores(trained, INPUTS).argmax(axis=1) == LABELS).mean() > 0.75
-    with pytest.raises(InputError, match="epochs must be at least 0"):
+    with pytest.raises(InputError, match="epochs"):
         train_initial(make(), public, epochs=-1)
 
 
 @pytest.mark.parametrize("spoilt", [lambda model: model * np.float32(np.nan), lambda model: model[:-1]])
 def test_an_initial_model_that_is_none_is_not_published(spoilt, monkeypatch):
     monkeypatch.setattr(SoftmaxTrainer, "train", lambda self, parameters, *_: spoilt(parameters))
-    with pytest.raises(InputError, match="the training of the initial model diverged"):
+    with pytest.raises(InputError, match="diverged"):
         train_initial(make(), Photos(INPUTS[PLAN.initial], LABELS[PLAN.initial]), epochs=1)
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "words"),
     [
-        ({"labels": LABELS - 1}, "there must be a class, counted from 0"),
-        ({"labels": LABELS[:-1]}, "for each of 200 photos"),
-        ({"labels": LABELS * 1.0}, "got float64"),
-        ({"labels": np.zeros(200, dtype=int)}, "are of class 0"),
-        ({"lines": []}, "at least one line"),
-        ({"lines": [NeverUpdated(), NeverUpdated()]}, "a name of its own"),
-        ({"delta": 0.0}, r"delta must be in \(0, 1\); got 0.0"),
-        ({"initial": np.zeros(3, dtype=np.float32), "lines": [SelectiveLine("x", Sharing(0.1))]}, "row of 8 finite"),
+        ({"labels": LABELS - 1}, "counted from 0"),
+        ({"labels": LABELS[:-1]}, "200 photos"),
+        ({"labels": LABELS * 1.0}, "float64"),
+        ({"labels": np.zeros(200, dtype=int)}, "class 0"),
+        ({"lines": []}, "line"),
+        ({"lines": [NeverUpdated(), NeverUpdated()]}, "name"),
+        ({"delta": 0.0}, "delta"),
+        ({"initial": np.zeros(3, dtype=np.float32), "lines": [SelectiveLine("x", Sharing(0.1))]}, "8 finite"),
     ],
 )
-def test_studies_that_cannot_be_are_refused_before_the_first_day(change, sentence):
+def test_studies_that_cannot_be_are_refused_before_the_first_day(change, words):
     options = {"labels": LABELS, "lines": [NeverUpdated()]} | COMMON | change
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=words):
         play_days(PLAN, INPUTS, make_trainer=make, on_day=lambda *_: pytest.fail("a day was played"), **options)
 
 
