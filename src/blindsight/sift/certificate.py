@@ -47,7 +47,7 @@ from blindsight.statement import PrivacyStatement
 
 EXACT_SYMBOLS = 8
 ROWS_PER_SYMBOL = 10
-_BINOMIAL_SHARE = 0.997  # of the error: what the exact limit leaves for its tail, see metrics.intervals
+_BINOMIAL_SHARE = 0.997  # of the error: what the exact limit leaves for its tail, see `balanced_accuracy_interval`
 
 Counts = NDArray[np.int64]
 Method = Literal["exact binomial", "Hoeffding"]
