@@ -7,10 +7,19 @@ from pathlib import Path
 from subprocess import run
 from sys import executable
 
+import numpy as np
 import pytest
 
-from blindsight.errors import StorageError
-from blindsight.files import as_path, atomic_writer, cache_folder, exclusive_lock, sha256_of
+from blindsight.errors import CorruptFileError, InputError, StorageError
+from blindsight.files import (
+    as_path,
+    atomic_writer,
+    cache_folder,
+    exclusive_lock,
+    read_arrays,
+    sha256_of,
+    write_arrays,
+)
 
 
 @pytest.mark.parametrize("kind", [str, Path])
@@ -90,6 +99,77 @@ def test_checksum_agrees_with_the_standard_example(tmp_path: Path) -> None:
 def test_checksum_of_a_missing_file_gets_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="it does not exist"):
         sha256_of(tmp_path / "none")
+
+
+ARRAYS = {
+    "numbers": np.arange(6.0).reshape(2, 3),
+    "columns": np.asfortranarray(np.arange(6, dtype=np.int64).reshape(2, 3)),
+    "names": np.array(["a", "Grüße"]),
+    "none": np.zeros((0, 3), dtype=np.uint8),
+    "one": np.array(True),
+}
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("verify", [False, True])
+def test_arrays_come_back_as_they_were(tmp_path: Path, mapped: bool, verify: bool) -> None:
+    path = tmp_path / "arrays"
+    write_arrays(path, "test.1", {"word": "Grüße"}, ARRAYS)
+    document, arrays = read_arrays(path, "test.1", mapped=mapped, verify=verify)
+    assert document == {"word": "Grüße"}
+    assert list(arrays) == list(ARRAYS)
+    for name, array in arrays.items():
+        assert (array.dtype, array.shape, array.flags.aligned) == (ARRAYS[name].dtype, ARRAYS[name].shape, True)
+        assert array.tobytes() == ARRAYS[name].tobytes()
+        assert array.flags.writeable is not mapped
+    with np.load(path, allow_pickle=False) as archive:  # an ordinary .npz
+        assert np.array_equal(archive["names"], ARRAYS["names"])
+    write_arrays(tmp_path / "again", "test.1", {"word": "Grüße"}, ARRAYS)
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_arrays_that_numpy_saved_are_read(tmp_path: Path) -> None:
+    """Version 0.1 wrote its files with `numpy.savez`, which aligns nothing."""
+    write_arrays(tmp_path / "new", "test.1", {}, ARRAYS)
+    with np.load(tmp_path / "new") as members, (tmp_path / "old").open("wb") as stream:
+        np.savez(stream, **members)
+    assert np.array_equal(read_arrays(tmp_path / "old", "test.1")[1]["numbers"], ARRAYS["numbers"])
+
+
+def test_altered_arrays_are_refused_or_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "arrays"
+    write_arrays(path, "test.1", {}, ARRAYS)
+    whole, refused = path.read_bytes(), 0
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        try:
+            arrays = read_arrays(path, "test.1")[1]
+        except CorruptFileError:
+            refused += 1
+        else:  # a byte that says nothing about the content, such as a date
+            assert all(arrays[name].tobytes() == ARRAYS[name].tobytes() for name in ARRAYS)
+    assert refused > len(whole) // 10
+    for shorter in (b"", whole[:10], whole[:-1], whole[: len(whole) // 2]):
+        path.write_bytes(shorter)
+        for mapped in (False, True):
+            with pytest.raises(CorruptFileError):
+                read_arrays(path, "test.1", mapped=mapped)
+
+
+def test_arrays_of_another_kind_packed_or_pickled_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "arrays"
+    write_arrays(path, "test.1", {}, ARRAYS)
+    with pytest.raises(CorruptFileError, match=r"test\.2"):
+        read_arrays(path, "test.2")
+    with np.load(path) as members:
+        content = dict(members)
+    np.savez_compressed(tmp_path / "packed.npz", **content)
+    np.savez(tmp_path / "pickled.npz", **content | {"one": np.array([None])}, allow_pickle=True)
+    for name in ("packed.npz", "pickled.npz"):
+        with pytest.raises(CorruptFileError):
+            read_arrays(tmp_path / name, "test.1")
+    with pytest.raises(InputError, match="one is object"):
+        write_arrays(path, "test.1", {}, {"one": np.array([None])})
 
 
 def test_cache_folder_can_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

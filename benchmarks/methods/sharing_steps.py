@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.extras import Module, load_torch
 from blindsight.learn.networktrainer import NetworkTrainer
 from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing
-from blindsight.torchbridge import Module, load_torch
 
 Answer = Mapping[str, NDArray[Any]]
 

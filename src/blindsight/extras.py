@@ -1,9 +1,22 @@
-"""Optional parts stay optional: import a heavy library where it is needed, or say which extra brings it."""
+"""Optional libraries: import one where it is needed, or name the extra that brings it; how numpy arrays meet torch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from blindsight.errors import MissingExtraError
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.errors import InputError, MissingExtraError
+
+Module = Any
+"""A torch.nn.Module."""
+
+Tensor = Any
+"""A torch.Tensor."""
+
+_COLOURS = 3
 
 
 def require(module: str, *, extra: str, purpose: str) -> Any:
@@ -20,3 +33,49 @@ def require(module: str, *, extra: str, purpose: str) -> Any:
         raise MissingExtraError(
             f"{purpose} needs {error.name}, which is not installed. Run: pip install 'blindsight-vision[{extra}]'"
         ) from None
+
+
+def load_torch() -> Any:
+    """Return the torch library, or say which extra brings it."""
+    return require("torch", extra="deep", purpose="a neural network")
+
+
+def check_inputs(X: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
+    """Return what a module is to be fed with, bytes or float32 (n, ...), or say what is wrong with it."""
+    rows = np.asarray(X)
+    if rows.dtype.kind not in "biuf" or rows.ndim < 2 or not rows[:1].size:
+        raise InputError(f"inputs of a network must be numbers of shape (n >= 1, ...); got {rows.dtype} {rows.shape}.")
+    if shape is not None and rows.shape[1:] != shape:
+        raise InputError(f"this network was trained on inputs of shape {shape}; got {rows.shape[1:]}.")
+    if rows.dtype == np.uint8:
+        return rows
+    with np.errstate(over="ignore"):
+        floats = np.asarray(rows, dtype=np.float32)
+    if not np.isfinite(floats).all():
+        raise InputError("inputs of a network hold NaN or infinite values. Remove or repair those rows.")
+    return floats
+
+
+def to_batch(rows: NDArray[Any], device: str) -> Tensor:
+    """Return checked inputs as the float tensor a module gets.
+
+    Images (n, height, width, 3) turn to (n, 3, height, width), as torch's convolutions want them; bytes become
+    fractions of 255. All else goes in as it is.
+    """
+    batch = load_torch().tensor(np.ascontiguousarray(rows), device=device)
+    if rows.ndim == 4 and rows.shape[3] == _COLOURS:
+        batch = batch.permute(0, 3, 1, 2)
+    return batch.float() / 255 if rows.dtype == np.uint8 else batch.float()
+
+
+@contextmanager
+def seeded(generator: np.random.Generator, device: str) -> Iterator[None]:
+    """Seed torch's own generators for initial weights and dropout, and leave them as they were before."""
+    torch = load_torch()
+    seed = int(generator.integers(2**63))
+    cuda = torch.device(device).type == "cuda"
+    with torch.random.fork_rng(devices=[torch.device(device)] if cuda else []):
+        torch.default_generator.manual_seed(seed)
+        if cuda:
+            torch.cuda.manual_seed(seed)
+        yield

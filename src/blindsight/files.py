@@ -1,17 +1,44 @@
-"""Files that are either whole or not there: atomic writes, locks, checksums, and errors a person can read."""
+"""Files that are either whole or not there: atomic writes, locks, checksums, arrays, and errors a person can read.
+
+*Arrays*, in a file or in a message, are an ordinary ``.npz`` archive that `numpy.load` can open: one member per array,
+aligned so that it can be used where it lies. A file also has a member "document" with JSON in UTF-8, which names the
+kind of file and holds the SHA-256 of everything else. Nothing is executed and nothing is believed before it is checked:
+what is truncated, altered, of another kind, pickled or compressed (a small file could unpack to a huge one) is refused.
+"""
 
 import errno
 import fcntl
 import hashlib
+import io
+import json
+import math
+import mmap
 import os
 import secrets
+import struct
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from blindsight.errors import StorageError
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_DOCUMENT = "document"
+_PLAIN_KINDS = "biufU"
+_ALIGNMENT = 64
+_LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip member: the lengths of its name and of its extra field
+_ZIP64_BYTES = 20
+_PADDING = struct.Struct("<HH")
+_PADDING_FIELD = 0xD935
+_DAMAGE = (zipfile.BadZipFile, ValueError, TypeError, KeyError, EOFError, OSError, RuntimeError, struct.error)
 
 _REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -109,3 +136,111 @@ def cache_folder() -> Path:
     if named:
         return as_path(named)
     return as_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "blindsight"
+
+
+def write_arrays(path: Path, kind: str, document: Mapping[str, Any], arrays: Arrays, *, private: bool = False) -> None:
+    """Write a file of this kind; a `private` one can be read by its owner alone."""
+    for name, array in arrays.items():
+        if array.dtype.kind not in _PLAIN_KINDS:
+            raise InputError(f"only numbers and text can be saved; {name} is {array.dtype}.")
+    sealed = {"kind": kind, "sha256": _digest(kind, document, arrays), "content": document}
+    text = json.dumps(sealed, allow_nan=False, ensure_ascii=False).encode()
+    with atomic_writer(path, private=private) as stream:
+        _write_members(stream, {_DOCUMENT: np.frombuffer(text, dtype=np.uint8), **arrays})
+
+
+def read_arrays(
+    path: Path, kind: str, *, mapped: bool = False, verify: bool = True
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the document and the arrays of a whole file of this kind.
+
+    With `mapped=True` the arrays stay on disk, cannot be changed and are read as they are used. `verify=False` leaves
+    out the checksum, which takes one reading of the file.
+    """
+    with storage_errors("read", path), path.open("rb") as stream:
+        try:
+            arrays = _read_members(stream, file_content(stream, mapped=mapped), mapped=mapped)
+            sealed = json.loads(arrays.pop(_DOCUMENT).tobytes())
+            found, digest, document = sealed["kind"], sealed["sha256"], sealed["content"]
+        except (MessageError, ValueError, KeyError, TypeError, RecursionError):
+            raise CorruptFileError(f"{path} is truncated or altered, or was never a file of Blindsight.") from None
+    if found != kind:
+        raise CorruptFileError(f"{path} holds a {found!r}; a {kind!r} was expected.")
+    if verify and digest != _digest(kind, document, arrays):
+        raise CorruptFileError(f"{path} was altered: its content does not match its checksum.")
+    return document, arrays
+
+
+def pack_arrays(arrays: Arrays) -> bytes:
+    """Return plain arrays as bytes for a message."""
+    stream = io.BytesIO()
+    _write_members(stream, arrays)
+    return stream.getvalue()
+
+
+def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays in what somebody sent; `MessageError` unless it is what `pack_arrays` wrote."""
+    return _read_members(io.BytesIO(data), memoryview(data))
+
+
+def file_content(stream: BinaryIO, *, mapped: bool = False) -> memoryview:
+    """Return all bytes of an open file, read into memory or mapped."""
+    if mapped:
+        return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    content = bytearray(stream.seek(0, io.SEEK_END))
+    stream.seek(0)
+    return memoryview(content)[: stream.readinto(content)]  # type: ignore[attr-defined]
+
+
+def _write_members(stream: BinaryIO, arrays: Arrays) -> None:
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            item = zipfile.ZipInfo(f"{name}.npy")
+            begin = stream.tell() + _LOCAL_HEADER.size + len(item.filename.encode()) + _PADDING.size + _ZIP64_BYTES
+            item.extra = _PADDING.pack(_PADDING_FIELD, -begin % _ALIGNMENT) + bytes(-begin % _ALIGNMENT)
+            with archive.open(item, "w", force_zip64=True) as member:
+                npy.write_array(member, array, allow_pickle=False)
+
+
+def _read_members(stream: BinaryIO, content: memoryview, *, mapped: bool = False) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an archive: views of its content, or copies where that cannot be written to."""
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            items = archive.infolist()
+        if any(item.compress_type != zipfile.ZIP_STORED for item in items):
+            raise MessageError("arrays are kept and sent as they are, not compressed.")
+        if sum(item.file_size for item in items) > len(content):
+            raise MessageError("arrays announce more than was sent.")
+        arrays = {item.filename.removesuffix(".npy"): _read_array(_member(content, item)) for item in items}
+    except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # damage may point before the start of a file
+            raise
+        raise MessageError(f"arrays arrived damaged: {type(error).__name__}.") from None
+    return arrays if mapped else {name: np.require(array, requirements="AW") for name, array in arrays.items()}
+
+
+def _member(content: memoryview, item: zipfile.ZipInfo) -> memoryview:
+    name, extra = _LOCAL_HEADER.unpack_from(content, max(item.header_offset, 0))
+    begin = item.header_offset + _LOCAL_HEADER.size + name + extra
+    return content[begin : begin + item.file_size]
+
+
+def _read_array(member: memoryview) -> NDArray[Any]:
+    """Return the numbers or text in one member; its header is believed once it agrees with what follows it."""
+    stream = io.BytesIO(member[: 1 << 14])
+    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
+    shape, by_columns, dtype = read_header(stream)
+    content = member[stream.tell() :]
+    if dtype.kind not in _PLAIN_KINDS or math.prod(shape) * dtype.itemsize != len(content):
+        raise MessageError("an array holds something else than as many numbers or texts as it announces.")
+    return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if by_columns else "C")
+
+
+def _digest(kind: str, document: Any, arrays: Arrays) -> str:
+    """Return a SHA-256 of all content, whatever the order of the arrays."""
+    digest = hashlib.sha256(json.dumps([kind, document], sort_keys=True, ensure_ascii=False).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.reshape(-1).view(np.uint8))
+    return digest.hexdigest()

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blindsight.arrayfile import write_arrays
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.targets import Target, recognise
 from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import write_arrays
 from blindsight.search.building import Wish, build_gallery
 from blindsight.search.origin import Source
 

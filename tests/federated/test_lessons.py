@@ -11,7 +11,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from blindsight.crypto.wire import encode
 from blindsight.errors import InputError, MessageError
 from blindsight.federated.courses import CourseSettings, classifier_course, cluster_course
-from blindsight.federated.lessons import Lesson, _LessonMessage, pack_arrays, unpack_arrays
+from blindsight.federated.lessons import Lesson, _LessonMessage
+from blindsight.files import pack_arrays, unpack_arrays
 
 SETTINGS = CourseSettings(key_bits=1024, insecure=True, clusters=3)
 RNG = np.random.default_rng(0)

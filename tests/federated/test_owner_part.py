@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blindsight.arrayfile import write_arrays
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.orders import read_order
 from blindsight.federated.sums.ownerpart import OwnerPart
+from blindsight.files import write_arrays
 from blindsight.learn.federation import Memory, Proposal
 from tests.federated.village import ALL_SCHEMES, DIMENSION, USERS, Village, damaged
 

@@ -5,10 +5,10 @@ import pytest
 
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.courses import CourseSettings, classifier_course, cluster_course
-from blindsight.federated.lessons import pack_arrays
 from blindsight.federated.sums.opening import open_run
 from blindsight.federated.sums.server import SumServer
 from blindsight.federated.teaching import learn, teach
+from blindsight.files import pack_arrays
 from blindsight.learn import FederatedClassifier, FederatedKMeans
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.rng import science

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.kmeans import FederatedKMeans

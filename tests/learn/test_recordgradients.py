@@ -7,13 +7,13 @@ from scipy.stats import chi2
 torch = pytest.importorskip("torch")
 
 from blindsight.errors import InputError  # noqa: E402
+from blindsight.extras import to_batch  # noqa: E402
 from blindsight.learn import recordgradients  # noqa: E402
 from blindsight.learn.networks import head, layout_of, small_cnn  # noqa: E402
 from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
 from blindsight.learn.recordgradients import RecordGradients  # noqa: E402
 from blindsight.learn.selective.noise import RecordGaussian  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
-from blindsight.torchbridge import to_batch  # noqa: E402
 
 nn = torch.nn
 NOISE = RecordGaussian(clip=0.5, noise_multiplier=1.0)

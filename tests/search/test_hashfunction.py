@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from sklearn.exceptions import NotFittedError
 
-from blindsight.arrayfile import write_arrays
 from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
+from blindsight.files import write_arrays
 from blindsight.search import function as function_module
 from blindsight.search.codes import pack
 from blindsight.search.function import LinearHash

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.sift.quantiser import Quantiser
 from blindsight.sift.sift import LinearSift, without_negligible
 from blindsight.sift.siftfile import load_sift, save_sift

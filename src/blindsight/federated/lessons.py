@@ -4,20 +4,17 @@ A lesson holds nothing of any owner. It is data and never code: numbers, names a
 """
 
 import hashlib
-import io
 import json
-import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import InputError, MessageError
+from blindsight.files import pack_arrays, unpack_arrays
 from blindsight.learn.clustering import ClusterTraining
 from blindsight.learn.clusterlearner import ClusterLearner
 from blindsight.learn.labels import Attributes, Classes, Labels
@@ -118,36 +115,3 @@ def _count(number: Any) -> int:
     if type(number) is not int or number < 1:
         raise InputError(f"clusters and attributes are counted from 1; got {number!r}.")
     return number
-
-
-def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return plain arrays as bytes (an uncompressed .npz)."""
-    stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, **dict(arrays))
-    return stream.getvalue()
-
-
-def unpack_arrays(data: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays in what somebody sent; nothing is executed, and nothing unpacks to more than was sent."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            items = archive.infolist()
-            if any(item.compress_type != zipfile.ZIP_STORED for item in items):
-                raise MessageError("arrays are sent as they are, not compressed.")
-            if sum(item.file_size for item in items) > len(data):
-                raise MessageError("arrays announce more than was sent.")
-            return {item.filename.removesuffix(".npy"): _unpacked(archive.read(item)) for item in items}
-    except (zipfile.BadZipFile, ValueError, TypeError, KeyError, EOFError, OSError, RuntimeError) as error:
-        raise MessageError(f"arrays arrived damaged: {type(error).__name__}.") from None
-
-
-def _unpacked(member: bytes) -> NDArray[Any]:
-    """Return the numbers or text in one member; its header is believed once it agrees with what follows it."""
-    stream = io.BytesIO(member)
-    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
-    shape, by_columns, dtype = read_header(stream)
-    content = member[stream.tell() :]
-    if dtype.kind not in "biufU" or math.prod(shape) * dtype.itemsize != len(content):
-        raise MessageError("an array holds something else than as many numbers or texts as it announces.")
-    flat: NDArray[Any] = np.frombuffer(content, dtype=dtype)
-    return flat.reshape(shape, order="F" if by_columns else "C").copy(order="K")

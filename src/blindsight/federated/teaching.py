@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError, MessageError
 from blindsight.federated.courses import Course
-from blindsight.federated.lessons import Lesson, pack_arrays, unpack_arrays
+from blindsight.federated.lessons import Lesson
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.server import SumServer
 from blindsight.federated.sums.userdesk import UserDesk
+from blindsight.files import pack_arrays, read_arrays, unpack_arrays, write_arrays
 from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.linearmodel import Array
 from blindsight.learn.owners import Load

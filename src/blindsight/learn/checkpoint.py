@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import storage_errors
+from blindsight.files import read_arrays, storage_errors, write_arrays
 from blindsight.learn.federation import FederationState, Memory
 from blindsight.learn.rounds import RoundReport
 

@@ -7,8 +7,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.learn.clustering import assign
 from blindsight.learn.linearmodel import Array, Standardiser
 

@@ -1,6 +1,6 @@
 """What learning together leaves behind: a linear classifier that can only be applied, saved and read again.
 
-A saved model is an `arrayfile`: weights, standardiser and class names as plain arrays with a checksum, no pickle.
+A saved model is an array file (`blindsight.files`): weights, standardiser and class names, with a checksum, no pickle.
 """
 
 import hashlib
@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.learn import linearmodel
 from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linearmodel import Array, Floats, Standardiser, check_weights

@@ -12,7 +12,7 @@ backbone: as its weights never change, a photo's features are computed once, by 
 (EfficientNet-lite0) or `blindsight.learn.vgg.VGG16Features`, and the head learns from features.
 
 Both put their inputs on one scale themselves, by constants that are buffers. Bytes (n, height, width, 3) reach a module
-as fractions (n, 3, height, width), see `blindsight.torchbridge.to_batch`.
+as fractions (n, 3, height, width), see `blindsight.extras.to_batch`.
 """
 
 from functools import cache
@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blindsight.errors import InputError, UnknownNameError
+from blindsight.extras import Module, Tensor, load_torch, seeded
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.rng import science
-from blindsight.torchbridge import Module, Tensor, load_torch, seeded
 
 _WIDTHS = (32, 64, 128)  # channels of the three convolutions
 _SHRINKS = 2 ** len(_WIDTHS)  # times, by the poolings

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
+from blindsight.extras import Module, Tensor, check_inputs, load_torch, seeded, to_batch
 from blindsight.learn.networks import FlatParameters, layout_of, new_optimiser
 from blindsight.learn.recordgradients import RecordGradients
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.learn.selective.trainer import check_labels, check_passes
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.torchbridge import Module, Tensor, check_inputs, load_torch, seeded, to_batch
 
 _SCORED = 256  # photos that are scored at once
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import InputError
+from blindsight.extras import Module, Tensor, load_torch
 from blindsight.learn.networks import FlatParameters
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.torchbridge import Module, Tensor, load_torch
 
 _MARGIN = 2.0**-20  # of `clip`, left for rounding errors
 _MOST_RECORDS = 2**15

@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.learn.linearmodel import Array
 
 KIND = "blindsight/recorded-round.1"

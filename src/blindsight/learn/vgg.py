@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from blindsight.data.dataset import Float32, check_images
 from blindsight.data.embedding import resized
 from blindsight.errors import CorruptFileError, InputError
+from blindsight.extras import Module, load_torch, to_batch
 from blindsight.files import sha256_of, storage_errors
-from blindsight.torchbridge import Module, load_torch, to_batch
 
 _VERSION = 1  # raised whenever the same images would give other features
 _WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))  # pooling after each group

@@ -6,14 +6,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.extras import Module
+from blindsight.files import read_arrays, write_arrays
 from blindsight.search.function import HashFunction, LinearHash
 from blindsight.search.kernel import KernelHash
 from blindsight.search.layers import LayeredHash
 from blindsight.search.network import NetworkHash
 from blindsight.search.spectral import SpectralHash
-from blindsight.torchbridge import Module
 
 _KIND = "blindsight/hash-function.1"
 _FUNCTIONS: dict[str, type[HashFunction]] = {

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.files import write_arrays
 from blindsight.search.asymmetric import best_by_score, check_scores
 from blindsight.search.codes import Codes, check_codes, code_bytes
 from blindsight.search.exact import nearest, neighbourhoods
 from blindsight.search.hits import Hits, IdArray, Neighbourhoods, ScoredHits, check_k, check_radius, check_recall
 from blindsight.search.ids import check_ids, check_unique
-from blindsight.search.indexfile import pack_ids, read_index, unpack_ids, write_index
+from blindsight.search.indexfile import pack_ids, read_index, unpack_ids
 from blindsight.search.lists import Lists
 from blindsight.search.rows import Rows
 from blindsight.search.tuning import Plan, Questions, TunedLists
@@ -34,7 +35,7 @@ Kind = Literal["auto", "exact", "ivf"]
 
 _EXACT_ROWS = 1_000_000  # up to here all codes are compared unless lists are asked for
 _FEWEST = 64  # codes below which lists make no sense
-_FILE = "codes"
+_FILE = "blindsight/code-index.1"
 
 
 class HammingIndex:
@@ -172,7 +173,7 @@ class HammingIndex:
             sections["lists"] = self._tuned.lists.assignment.astype(np.int32)
             plans = [asdict(plan) for plan in self._tuned.plans.values()]
         document = {"bits": self.bits, "kind": self.kind, "recall": self.recall, "plans": plans}
-        write_index(path, _FILE, document, sections, private=private)
+        write_arrays(path, _FILE, document, sections, private=private)
 
     @classmethod
     def load(cls, path: Path, *, mmap: bool = False, verify: bool = True, threads: int | None = None) -> Self:

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.channels import Design, Doubles, Mechanism, best_design
 from blindsight.search.codebook import Codebook, learn_codebook, learn_labelled_codebook

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
+from blindsight.extras import Module, Tensor, check_inputs, load_torch, to_batch
 from blindsight.search.codes import Codes, blocks, pack
 from blindsight.search.function import Floats, HashFunction
-from blindsight.torchbridge import Module, Tensor, check_inputs, load_torch, to_batch
 
 _ROWS = 256  # inputs that go through the module at once
 

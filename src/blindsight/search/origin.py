@@ -14,9 +14,9 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.data import Dataset, load
 from blindsight.errors import CorruptFileError, DataError, InputError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.rng import random_words, science
 
 Part = Literal["indexed", "held out", "public"]

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError
+from blindsight.files import write_arrays
 from blindsight.search.asymmetric import check_scores
 from blindsight.search.hits import IdArray, ScoredHits, check_k
-from blindsight.search.indexfile import pack_ids, read_index, unpack_ids, write_index
+from blindsight.search.indexfile import pack_ids, read_index, unpack_ids
 from blindsight.search.rows import Rows
 
-_KIND = "symbols"
+_KIND = "blindsight/symbol-index.1"
 
 
 class SymbolIndex:
@@ -87,7 +88,7 @@ class SymbolIndex:
     def save(self, path: Path, *, private: bool = False) -> None:
         """Write everything to one file, whole or not at all; a `private` one can be read by its owner alone."""
         sections = {"symbols": self._rows.values, **pack_ids(self.ids)}
-        write_index(path, _KIND, {"outputs": self.outputs}, sections, private=private)
+        write_arrays(path, _KIND, {"outputs": self.outputs}, sections, private=private)
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -42,11 +42,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import exclusive_lock
+from blindsight.files import exclusive_lock, read_arrays, write_arrays
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.function import Floats, check_features
 from blindsight.search.hits import IdArray

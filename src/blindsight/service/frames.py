@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from sqlalchemy import bindparam, delete, func, insert, select
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.data.features import FeaturePipeline
 from blindsight.data.images import FORMATS, MAX_PIXELS, decode
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
-from blindsight.files import sha256_of, storage_errors
+from blindsight.files import read_arrays, sha256_of, storage_errors, write_arrays
 from blindsight.service.database import Database
 from blindsight.service.schema import frames
 from blindsight.service.settings import PICTURE_PIXELS

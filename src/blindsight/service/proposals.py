@@ -11,8 +11,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.metrics import Interval
 from blindsight.sift.certificate import Certificate
 from blindsight.sift.evidence import AttackResult

@@ -24,12 +24,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import atomic_writer, storage_errors
+from blindsight.files import atomic_writer, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.sift.policy import Policy
 from blindsight.sift.sift import Sift

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.sift.layeredsift import LayeredSift
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbolsift import SymbolSift

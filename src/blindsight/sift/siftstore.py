@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError
+from blindsight.files import read_arrays, write_arrays
 from blindsight.sift.sift import Sift
 from blindsight.sift.siftfile import load_sift, save_sift
 

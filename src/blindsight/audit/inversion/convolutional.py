@@ -23,9 +23,9 @@ from blindsight.audit.inversion.decoder import Decoder, Floats, Pictures
 from blindsight.audit.inversion.ridge import LinearDecoder, RidgeInversion
 from blindsight.audit.inversion.similarity import C1, C2, LUMINANCE
 from blindsight.errors import InputError
+from blindsight.extras import Module, Tensor, load_torch, seeded
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.torchbridge import Module, Tensor, load_torch, seeded
 
 _CELL = 4  # pixels on each side that become channels
 _WINDOW = 8

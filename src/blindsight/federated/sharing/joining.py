@@ -23,11 +23,10 @@ from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.home import Home
-from blindsight.federated.lessons import pack_arrays, unpack_arrays
 from blindsight.federated.sharing.messages import Instruction
 from blindsight.federated.sharing.participantside import step
 from blindsight.federated.sums.userdesk import SHARING, UserDesk
-from blindsight.files import atomic_writer, storage_errors
+from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
 from blindsight.learn.linearmodel import Standardiser, check_features
 from blindsight.learn.selective.accounting import neighbouring, protected_unit
 from blindsight.learn.selective.noise import RecordGaussian, calibrate_record

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import CorruptFileError, MessageError
 from blindsight.federated.sums.messages import Call, Contribution
 from blindsight.federated.sums.userend import UserEnd
+from blindsight.files import read_arrays, write_arrays
 from blindsight.learn.federation import Memory, Proposal, finite, owner_seed, remembered
 from blindsight.learn.linearmodel import Array
 

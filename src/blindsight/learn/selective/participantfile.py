@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
-from blindsight.files import storage_errors
+from blindsight.files import read_arrays, storage_errors, write_arrays
 from blindsight.learn.dphe.storage import refuse_to_overwrite
 from blindsight.learn.selective.participantstate import ParticipantState, UnderWay
 from blindsight.learn.selective.sparseupdate import SparseUpdate

@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.arrayfile import read_arrays, write_arrays
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, MessageError, StorageError
-from blindsight.files import storage_errors
+from blindsight.files import read_arrays, storage_errors, write_arrays
 from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite
 from blindsight.learn.selective.messages import JournalBegun
 from blindsight.learn.selective.serverstate import LastUpload, ServerState

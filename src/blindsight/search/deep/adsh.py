@@ -15,12 +15,12 @@ import math
 import numpy as np
 
 from blindsight.errors import InputError
+from blindsight.extras import Module, Tensor, load_torch
 from blindsight.progress import Progress, silent
 from blindsight.search.codes import Codes, pack
 from blindsight.search.deep.learner import DeepHashLearner
 from blindsight.search.deep.losses import adsh_codes, adsh_loss
 from blindsight.search.deep.training import Rows, Training
-from blindsight.torchbridge import Module, Tensor, load_torch
 
 _PASSES = 3  # over the drawn rows in one round, the paper's T_in
 

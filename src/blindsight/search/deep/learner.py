@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
+from blindsight.extras import Module, check_inputs, seeded, to_batch
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.search.codes import check_bits
@@ -24,7 +25,6 @@ from blindsight.search.deep.training import Rows, Training
 from blindsight.search.function import HashFunction
 from blindsight.search.learner import Classes, HashLearner
 from blindsight.search.network import NetworkHash, with_head
-from blindsight.torchbridge import Module, check_inputs, seeded, to_batch
 
 
 class DeepHashLearner(HashLearner):

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from blindsight.extras import Module, load_torch
 from blindsight.search.function import Floats
 from blindsight.search.layers import LayeredHash
-from blindsight.torchbridge import Module, load_torch
 
 _FLOOR = 0.1  # of the features' root mean variance: a feature that hardly varies is noise, not to be blown up
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
+from blindsight.extras import Module, Tensor, load_torch, to_batch
 from blindsight.search.codes import blocks
 from blindsight.search.learner import Classes
-from blindsight.torchbridge import Module, Tensor, load_torch, to_batch
 
 Rows = NDArray[np.int64]
 """Numbers of training rows."""
