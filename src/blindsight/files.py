@@ -14,6 +14,7 @@ import json
 import math
 import mmap
 import os
+import re
 import secrets
 import struct
 import tempfile
@@ -38,6 +39,12 @@ _LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip member: the lengths of its n
 _ZIP64_BYTES = 20
 _PADDING = struct.Struct("<HH")
 _PADDING_FIELD = 0xD935
+_NPY_OPENING_BYTES = 10
+_NPY_HEADER = re.compile(  # numpy's own reader would evaluate it as Python
+    rb"\x93NUMPY\x01\x00(?P<length>..){'descr': '(?P<type>[<>|][biufU]\d{1,9})', "
+    rb"'fortran_order': (?P<columns>True|False), 'shape': \((?P<shape>|\d{1,19},|\d{1,19}(?:, \d{1,19})+)\), } *\n",
+    re.DOTALL,
+)
 _DAMAGE = (zipfile.BadZipFile, ValueError, TypeError, KeyError, EOFError, OSError, RuntimeError, struct.error)
 
 _REASONS = {
@@ -216,7 +223,7 @@ def _read_members(stream: BinaryIO, content: memoryview, *, mapped: bool = False
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # damage may point before the start of a file
             raise
         raise MessageError(f"arrays arrived damaged: {type(error).__name__}.") from None
-    return arrays if mapped else {name: np.require(array, requirements="AW") for name, array in arrays.items()}
+    return arrays if mapped else {name: np.require(array, requirements=["A", "W"]) for name, array in arrays.items()}
 
 
 def _member(content: memoryview, item: zipfile.ZipInfo) -> memoryview:
@@ -227,13 +234,14 @@ def _member(content: memoryview, item: zipfile.ZipInfo) -> memoryview:
 
 def _read_array(member: memoryview) -> NDArray[Any]:
     """Return the numbers or text in one member; its header is believed once it agrees with what follows it."""
-    stream = io.BytesIO(member[: 1 << 14])
-    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(stream)]
-    shape, by_columns, dtype = read_header(stream)
-    content = member[stream.tell() :]
-    if dtype.kind not in _PLAIN_KINDS or math.prod(shape) * dtype.itemsize != len(content):
+    header = _NPY_HEADER.match(member)
+    if header is None or int.from_bytes(header["length"], "little") != header.end() - _NPY_OPENING_BYTES:
+        raise MessageError("an array has a header that numpy did not write, or is no plain array.")
+    dtype, shape = np.dtype(header["type"].decode()), [int(side) for side in header["shape"].split(b",") if side]
+    content = member[header.end() :]
+    if math.prod(shape) * dtype.itemsize != len(content):
         raise MessageError("an array holds something else than as many numbers or texts as it announces.")
-    return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if by_columns else "C")
+    return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if header["columns"] == b"True" else "C")
 
 
 def _digest(kind: str, document: Any, arrays: Arrays) -> str:
@@ -242,5 +250,5 @@ def _digest(kind: str, document: Any, arrays: Arrays) -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
-        digest.update(array.reshape(-1).view(np.uint8))
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

