@@ -84,7 +84,8 @@ def damage(path: Path, how: str) -> None:
         case "truncated":
             path.write_bytes(content[:middle])
         case "altered":
-            path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+            last = content.index(b"PK\1\2") - 1  # the last byte of the last array
+            path.write_bytes(content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :])
         case "empty":
             path.write_bytes(b"")
         case "other kind of file":
