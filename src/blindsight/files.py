@@ -35,7 +35,7 @@ Arrays = Mapping[str, NDArray[Any]]
 _DOCUMENT = "document"
 _PLAIN_KINDS = "biufU"
 _ALIGNMENT = 64
-_LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip member: the lengths of its name and of its extra field
+_LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: how it begins, the lengths of its name and extra field
 _ZIP64_BYTES = 20
 _PADDING = struct.Struct("<HH")
 _PADDING_FIELD = 0xD935
@@ -227,7 +227,9 @@ def _read_members(stream: BinaryIO, content: memoryview, *, mapped: bool = False
 
 
 def _member(content: memoryview, item: zipfile.ZipInfo) -> memoryview:
-    name, extra = _LOCAL_HEADER.unpack_from(content, max(item.header_offset, 0))
+    opening, name, extra = _LOCAL_HEADER.unpack_from(content, max(item.header_offset, 0))
+    if opening != b"PK\3\4":
+        raise MessageError("arrays stand elsewhere than announced.")
     begin = item.header_offset + _LOCAL_HEADER.size + name + extra
     return content[begin : begin + item.file_size]
 

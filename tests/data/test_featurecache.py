@@ -1,5 +1,4 @@
 import errno
-import hashlib
 import multiprocessing
 import os
 import stat
@@ -131,24 +130,15 @@ def altered(content, position):
     return content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
 
 
-def signed(rest):
-    """A foreign entry whose checksum is right."""
-    return hashlib.sha256(rest).hexdigest().encode() + rest
-
-
 DAMAGES = {
     "first byte": lambda c: altered(c, 0),
-    "header": lambda c: altered(c, 100),
-    "first value": lambda c: altered(c, -60 + len(c)),
-    "last byte": lambda c: altered(c, len(c) - 1),
+    "key": lambda c: altered(c, c.index(b'"key"') + 10),
+    "last value": lambda c: altered(c, c.index(b"PK\1\2") - 1),
     "truncated": lambda c: c[:-4],
-    "only a checksum": lambda c: c[:64],
     "empty": lambda c: b"",
-    "longer": lambda c: c + bytes(4),
-    "another shape": lambda c: c.replace(b"[5, 3]", b"[3, 5]"),
-    "another version": lambda c: signed(c[64:].replace(b"blindsight features 1", b"blindsight features 0")),
+    "another shape": lambda c: c.replace(b"(5, 3)", b"(3, 5)"),
+    "another version": lambda c: c.replace(b"blindsight/features.2", b"blindsight/features.0"),
     "a foreign file": lambda c: b"GIF89a" * 100,
-    "a signed foreign file": lambda c: signed(b"GIF89a" * 100),
 }
 
 
@@ -158,11 +148,10 @@ class TestDamaged:
         good = extract(collection(), Means(), cache=tmp_path)
         path = entry(tmp_path)
         content = path.read_bytes()
-        assert len(content) % 64 == (5 * 3 * 4) % 64  # values are aligned
         path.write_bytes(damage(content))
         assert path.read_bytes() != content
         means = Means()
-        with pytest.warns(CacheWarning, match=r"(damaged|another version)\. The features are computed again"):
+        with pytest.warns(CacheWarning, match="computed again"):
             again = extract(collection(), means, cache=tmp_path)
         np.testing.assert_array_equal(again, good)
         assert means.calls == 1
@@ -174,7 +163,7 @@ class TestDamaged:
         entry(tmp_path).unlink()
         good = extract(collection(), Means(), cache=tmp_path)
         entry(tmp_path).write_bytes(foreign)
-        with pytest.warns(CacheWarning, match="of other images"):
+        with pytest.warns(CacheWarning, match="other images"):
             np.testing.assert_array_equal(extract(collection(), Means(), cache=tmp_path), good)
 
 
@@ -204,7 +193,7 @@ class TestUnusable:
         def refuse(*_, **__):
             raise PermissionError(errno.EACCES, "Permission denied")
 
-        monkeypatch.setattr(np, "fromfile", refuse)
+        monkeypatch.setattr(files, "file_content", refuse)
         with pytest.warns(CacheWarning, match="permission was denied. The features are computed again"):
             np.testing.assert_array_equal(extract(collection(), Means(), cache=tmp_path), good)
 

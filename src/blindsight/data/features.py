@@ -1,17 +1,15 @@
 """From pictures to features: pipelines by name, grey thumbnails, and a cache whose entries are checked before use.
 
-A cache entry is named by the SHA-256 of the images and of the pipeline's fingerprint, and opens with the SHA-256 of
-everything that follows. One that is truncated, altered, foreign or of another version is never trusted: it is computed
-again and replaced. Entries appear by an atomic rename, so processes that work at the same time see whole ones only; at
-worst both compute the same. No trouble with the cache loses features: a damaged entry, a full disk or a read-only
-folder is told by a `CacheWarning`, and the features are returned all the same.
+A cache entry is an array file named by the SHA-256 of the images and of the pipeline's fingerprint. One that is
+truncated, altered, foreign or of another version is never trusted: it is computed again and replaced. Entries appear by
+an atomic rename, so processes that work at the same time see whole ones only; at worst both compute the same. No
+trouble with the cache loses features: a damaged entry, a full disk or a read-only folder is told by a `CacheWarning`,
+and the features are returned all the same.
 
 Features of private images are private: entries have mode 0600, in a folder "features" of mode 0700.
 """
 
 import hashlib
-import json
-import math
 import os
 import warnings
 from collections.abc import Mapping
@@ -26,13 +24,11 @@ from blindsight.data.dataset import Dataset, Float32, check_finite, check_images
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError, UnknownNameError
-from blindsight.files import as_path, atomic_writer, storage_errors
+from blindsight.files import as_path, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
 
-_FORMAT = 1
+_KIND = "blindsight/features.2"
 _CHUNK = 256  # images between two reports of progress
-_ALIGNED = 64  # the features start at a multiple of this many bytes
-_LONGEST_HEADER = 1 << 16
 _THUMBNAIL_VERSION = 1  # raised whenever the same images would give other features
 
 
@@ -214,41 +210,18 @@ def _compute(images: NDArray[np.uint8], pipeline: FeaturePipeline, progress: Pro
     return features
 
 
-def _opening(key: str) -> str:
-    return f"blindsight features {_FORMAT} {key} "
-
-
 def _read(path: Path, key: str) -> dict[str, NDArray[Any]] | None:
     """Return the arrays of an entry that is whole and the right one; None if there is no entry."""
     with storage_errors("read", path):
         if not path.is_file():
             return None
-        content = np.fromfile(path, dtype=np.uint8)
-    checksum, rest = content[:64].tobytes(), content[64:]
-    if checksum != hashlib.sha256(rest.data).hexdigest().encode():
-        raise CorruptFileError(f"{path} is damaged.")
-    line, opening = rest[:_LONGEST_HEADER].tobytes().partition(b"\n")[0], _opening(key).encode()
-    if not line.startswith(opening):
-        raise CorruptFileError(f"{path} is of other images or of another version.")
-    arrays, values = {}, rest[len(line) + 1 :]
-    for name, dtype, shape in json.loads(line.removeprefix(opening)):
-        size = np.dtype(dtype).itemsize * math.prod(shape)
-        arrays[name] = np.require(values[:size].view(dtype).reshape(shape), requirements="A")
-        values = values[size:]
+    document, arrays = read_arrays(path, _KIND)
+    if document != {"key": key}:
+        raise CorruptFileError(f"{path} is of other images.")
     return arrays
 
 
 def _write(path: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    layout = [(name, array.dtype.str, array.shape) for name, array in arrays.items()]
-    line = _opening(key) + json.dumps(layout)
-    header = line.ljust(len(line) + -(len(line) + 1) % _ALIGNED).encode() + b"\n"
-    assert len(header) < _LONGEST_HEADER
-    parts = [memoryview(header), *(np.ascontiguousarray(array).data for array in arrays.values())]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
     with storage_errors("write", path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with atomic_writer(path, private=True) as stream:
-        stream.write(digest.hexdigest().encode())
-        stream.writelines(parts)
+    write_arrays(path, _KIND, {"key": key}, arrays, private=True)
