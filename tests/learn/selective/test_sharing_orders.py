@@ -147,11 +147,11 @@ def test_after_a_damaged_receipt_the_next_download_tells(make_server, join):
 
 @pytest.mark.parametrize("speeds", [{"ann": 0.0}, {"ann": float("inf")}, {"ann": -1.0}])
 def test_impossible_speeds_are_refused(speeds):
-    with pytest.raises(InputError, match="speeds must be positive"):
+    with pytest.raises(InputError, match="speeds"):
         asynchronous(speeds)
 
 
 def test_a_missing_speed_is_named(make_server, join):
     server = make_server()
-    with pytest.raises(InputError, match="no speed was given for bob"):
+    with pytest.raises(InputError, match="bob"):
         list(play(server, [join(server), join(server, "bob")], asynchronous({"ann": 1.0})))
