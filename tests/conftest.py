@@ -1,5 +1,6 @@
 """What every test stands on: repeatable Hypothesis examples, a cache of its own, and one PostgreSQL for all."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the benchmarks, 
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's cache out of the tests, and the tests out of the user's cache."""
     monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what is made once for all processes of a test run; whoever makes it holds a lock."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(scope="session")

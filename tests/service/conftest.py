@@ -1,4 +1,4 @@
-"""Databases for the service's tests: a new SQLite file, or a new database of a real PostgreSQL."""
+"""Databases for the service's tests, new SQLite files or databases of a real PostgreSQL, and a computed showcase."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -52,3 +52,11 @@ def sqlite_database(sqlite_url: str) -> Iterator[Database]:
     opened = open_database(sqlite_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def showcase_folder(shared_folder: Path) -> Path:
+    """The folder of a finished showcase, which nobody changes."""
+    from pageservice import computed_showcase
+
+    return computed_showcase(shared_folder / "showcase")

@@ -1,50 +1,67 @@
-"""A small service with its page on a real socket."""
+"""A small service with its page on a real socket, and a showcase of few pictures that all tests share."""
 
-import threading
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from unittest.mock import patch
 
 import httpx
-import uvicorn
-from smallservice import open_service
-from tinyshowcase import tiny_showcase
+from smallservice import TLS, open_service, serving
 
+from blindsight.files import exclusive_lock
 from blindsight.service.api import create_app
+from blindsight.service.exhibits.stock import Size
+from blindsight.service.showcase import Showcase
+from tests.keys import fixed_primes
+
+SIZE = Size(pictures=500, components=40, queries=60, rounds=2, key_bits=2048)
+NAMES = ("sift-smiling-male", "search", "audit", "learn")
 
 
-class _Server(uvicorn.Server):
-    """Tells when it listens."""
+def computed_showcase(folder: Path) -> Path:
+    """Return the folder of a finished showcase, computed once for all processes of a test run."""
+    folder.mkdir(exist_ok=True)
+    done = folder / "done"
+    with exclusive_lock(folder / "lock"):
+        if not done.exists():
+            fewer = {"service.exhibits.searching.EPSILONS": (1.0, 4.0), "audit.portraits._PROBES": 9}
+            with ExitStack() as patches:
+                patches.enter_context(fixed_primes())
+                for name, value in fewer.items():
+                    patches.enter_context(patch(f"blindsight.{name}", value))
+                showcase = Showcase(folder / "showcase", SIZE)
+                showcase.start()
+                stages = {name: showcase.wait(name) for name in NAMES}
+                showcase.close()
+            assert all(state.stage == "ready" for state in stages.values()), stages
+            done.touch()
+    return folder / "showcase"
 
-    def __init__(self, app):
-        quiet = {"log_config": None, "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 1}
-        super().__init__(uvicorn.Config(app, port=0, **quiet))
-        self.listens = threading.Event()
 
-    async def startup(self, sockets=None):
-        await super().startup(sockets)
-        self.listens.set()
+def tiny_showcase(computed: Path, folder: Path) -> Showcase:
+    """Return a copy of the finished showcase in a new folder; the caller closes it."""
+    return Showcase(shutil.copytree(computed, folder), SIZE)
 
 
 class PageService:
     """The service, its operator, and browsers without scripts."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, computed):
         self.gateway = open_service(folder / "service", requests_per_minute=1e6)
         self.operator_token = self.gateway.principals.first_run()
         self.operator = self.gateway.principals.authenticate(self.operator_token)
-        self.showcase = tiny_showcase(folder / "showcase")
-        self._server = _Server(create_app(self.gateway.settings, self.gateway, self.showcase))
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        assert self._server.listens.wait(60)
-        port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.home, self._browsers = f"http://127.0.0.1:{port}", []
+        self.showcase = tiny_showcase(computed, folder / "showcase")
+        self._open = ExitStack()
+        self._open.callback(self.gateway.close)
+        self._open.callback(self.showcase.close)
+        self.home = self._open.enter_context(serving(create_app(self.gateway.settings, self.gateway, self.showcase)))
+        self.close = self._open.close
         self.visitor = self.browser()
 
     def browser(self, token=None):
         """Return a browser that follows redirects and keeps cookies, logged in if there is a token."""
-        browser = httpx.Client(
-            base_url=self.home, headers={"origin": self.home}, follow_redirects=True, trust_env=False
-        )
-        self._browsers.append(browser)
+        told = {"headers": {"origin": self.home}, "timeout": 60, "trust_env": False, "verify": TLS}
+        browser = self._open.enter_context(httpx.Client(base_url=self.home, follow_redirects=True, **told))
         if token is not None:
             assert browser.post("/login", data={"token": token}, follow_redirects=False).status_code == 303
         return browser
@@ -53,12 +70,3 @@ class PageService:
         """Return somebody new, with a browser of theirs."""
         principal, token = self.gateway.create_principal(self.operator, name, role)
         return principal, self.browser(token)
-
-    def close(self):
-        """End everything."""
-        for browser in self._browsers:
-            browser.close()
-        self._server.should_exit = True
-        self._thread.join()
-        self.showcase.close()
-        self.gateway.close()

@@ -5,18 +5,25 @@ Run as a program, with a folder, it is a service to be killed.
 
 import io
 import os
+import socket
+import ssl
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Semaphore, Thread
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
 from blindsight.data import Dataset
+from blindsight.service.foundation import Foundation, lay_foundation
 from blindsight.service.gateway import Gateway
 from blindsight.service.groupcommit import GroupCommit
 from blindsight.service.principals import Principal
@@ -26,6 +33,7 @@ from blindsight.sift.ppls import PPLS
 from blindsight.sift.verify import Verifier
 
 SIDE, FEATURES = 8, 20
+TLS = ssl.create_default_context()  # for all clients, since each would load the certificates itself
 LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))])
 
 
@@ -87,12 +95,32 @@ def frames(count: int, seed: int = 5) -> list[bytes]:
     return [png(image) for image in pictures(traits(1, seed, per_person=count)[0])]
 
 
-DATASET = collection()
+@cache
+def foundation() -> Foundation:
+    with TemporaryDirectory() as folder:
+        return lay_foundation(collection(), Cells(), cache=Path(folder))
 
 
 def open_service(folder: Path, *, verifier: Verifier = LIGHT, **more: Any) -> Gateway:
-    settings = ServiceSettings(folder, **more)
-    return Gateway.open(settings, DATASET, Cells(), verifier=verifier, learner=PPLS(5, np.inf))
+    with patch("blindsight.service.gateway.lay_foundation", lambda *_, **__: foundation()):
+        return Gateway.open(ServiceSettings(folder, **more), verifier=verifier, learner=PPLS(5, np.inf))
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """Run an app on a free port of this machine for the time of the block; gives its address."""
+    import uvicorn
+
+    settings = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(settings)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # who connects before the server runs waits
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def linear(*weights: dict[int, float], **more: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi import APIRouter, FastAPI
 from PIL import Image
+from smallservice import linear
 
 from blindsight.dp import Ledger
 from blindsight.dp.accounting import BoundedLoss
@@ -35,12 +36,6 @@ NASTY = [
 """Text that has broken other services."""
 
 JSON = {"Content-Type": "application/json"}
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def database_kind(request: pytest.FixtureRequest) -> str:
-    """Services on both kinds of database."""
-    return str(request.param)
 
 
 def body(value: Any) -> dict[str, Any]:
@@ -69,41 +64,37 @@ def body(value: Any) -> dict[str, Any]:
         ("weather", "POST", "/v1/releases", lambda text: {"person": "ann", text: 1}),
     ],
 )
-def test_nasty_text_in_bodies(shared_service: Any, caller: str, method: str, path: str, sent: Any) -> None:
+def test_nasty_text_in_bodies(shared_on_each: Any, caller: str, method: str, path: str, sent: Any) -> None:
     for text in NASTY:
-        answer = shared_service.call(caller, method, path, **body(sent(text)))
+        answer = shared_on_each.call(caller, method, path, **body(sent(text)))
         assert answer.status_code in (200, 201, 400, 403, 404, 422), (text, answer.text)
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-content-type-options"] == "nosniff"
-    assert shared_service.call("operator", "GET", "/v1/principals").status_code == 200
-    assert shared_service.as_("operator").check_log().ok
+    assert shared_on_each.call("operator", "GET", "/v1/principals").status_code == 200
+    assert shared_on_each.as_("operator").check_log().ok
 
 
-def test_nasty_names_are_kept_and_returned_as_they_are(service: Any) -> None:
+def test_names_are_kept_as_they_are_or_refused_where_no_address_could_hold_them(shared_on_each: Any) -> None:
     name = "<b>Robert'); DROP TABLE principals;-- ?#%2e & é"
-    made, token = service.as_("operator").create_principal(name, "owner")
-    service.tokens[name] = token
-    assert service.as_(name).me == made
-    assert service.as_(name).me.name == name
-    service.as_(name).set_private(["smiling"])
-    assert service.as_(name).person().person == name
-
-
-@pytest.mark.parametrize("name", ["a/b", "..", ".", "a\\b"])
-def test_names_that_no_address_could_hold_are_refused(shared_service: Any, name: str) -> None:
-    answer = shared_service.call("operator", "POST", "/v1/principals", json={"name": name, "role": "owner"})
-    assert answer.status_code == 422
+    made, token = shared_on_each.as_("operator").create_principal(name, "owner")
+    with shared_on_each.client(token) as robert:
+        assert robert.me == made
+        robert.set_private(["smiling"])
+        assert robert.me.name == robert.person().person == name
+    for wrong in ("a/b", "..", ".", "a\\b"):
+        answer = shared_on_each.call("operator", "POST", "/v1/principals", json={"name": wrong, "role": "owner"})
+        assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path in ACCESS if "{" in path}))
-def test_nasty_text_in_addresses(shared_service: Any, path: str) -> None:
+def test_nasty_text_in_addresses(shared_on_each: Any, path: str) -> None:
     methods = [method for method, known in ACCESS if known == path]
     quoted = ["..%2f..%2f..%2fetc%2fpasswd", "..%5c..%5cservice.db", "%00", "%2e%2e", "%3Cscript%3E", "'%20OR%201=1"]
     for text in [*quoted, "9" * 400, "%ed%a0%80", "a" * 4000]:
         for method in methods:
             for caller in ("ann", "weather", "operator"):
                 address = re.sub(r"{\w+}", text, path)
-                answer = shared_service.call(caller, method, address, **body({"attributes": ["smiling"]}))
+                answer = shared_on_each.call(caller, method, address, **body({"attributes": ["smiling"]}))
                 assert 400 <= answer.status_code < 500, (address, answer.text)
                 assert "root:" not in answer.text
                 assert "SQLite" not in answer.text
@@ -120,82 +111,57 @@ def test_injected_characters_in_queries(shared_service: Any) -> None:
 # --- bodies that are no bodies ---
 
 
-def test_malformed_bodies_are_refused_without_repeating_them(service: Any) -> None:
+def test_malformed_bodies_are_refused_without_repeating_them(shared_service: Any) -> None:
     secret = "my-secret-" + "x" * 30
     cases = [b"", b"{", b"null", b"[]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"person": ' + b"9" * 5000 + b"}"]
     cases += [json.dumps({"person": secret * 9, secret: secret, "latest": secret}).encode()]
     for content in cases:
-        answer = service.call("weather", "POST", "/v1/releases", content=content, headers=JSON)
+        answer = shared_service.call("weather", "POST", "/v1/releases", content=content, headers=JSON)
         assert answer.status_code in (400, 422), content[:40]
         assert secret not in answer.text
         assert len(answer.json()["error"]) < 400
-    assert service.call("weather", "POST", "/v1/releases", content=b'{"person":"ann"}').status_code == 422
+    assert shared_service.call("weather", "POST", "/v1/releases", content=b'{"person":"ann"}').status_code == 422
 
 
-def test_large_bodies_are_refused_whether_announced_or_not(services: Any) -> None:
-    service = services.start(body_bytes=10_000)
+def test_what_is_too_much_is_refused_whether_announced_or_not(start: Any) -> None:
+    service = start(body_bytes=10_000, picture_pixels=1_000_000, requests_per_minute=30)
     whole = b"x" * 10_001
-    for content in (whole, (whole[start : start + 1000] for start in range(0, 11_000, 1000))):
+    bomb = io.BytesIO()
+    Image.new("1", (2_000, 1_000)).save(bomb, "PNG")
+    assert len(bomb.getvalue()) < 5_000
+    for content, status in (
+        (whole, 413),
+        ((whole[start : start + 1000] for start in range(0, 11_000, 1000)), 413),
+        (bomb.getvalue(), 422),
+    ):
         answer = service.call("ann", "POST", "/v1/people/ann/frames", content=content)
-        assert answer.status_code == 413
+        assert answer.status_code == status
         assert list(answer.json()) == ["error"]
     assert service.as_("ann").frames() == ()
+    for _ in range(30):  # who asks too often is told when to come back
+        answer = service.call("ann", "GET", "/v1/me")
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
 
 
-def test_who_asks_too_often_is_told_when_to_come_back(services: Any) -> None:
-    service = services.start(requests_per_minute=12)
-    answers = [service.call("ann", "GET", "/v1/me") for _ in range(4)]
-    assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
-    assert int(answers[-1].headers["retry-after"]) >= 1
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "empty"),
-        (b"GIF89a", "not a picture"),
-        (b"<svg onload=alert(1)>", "not a picture"),
-        (b"%!PS-Adobe", "not a picture"),
-    ],
-)
-def test_files_that_are_no_pictures(shared_service: Any, content: bytes, reason: str) -> None:
-    answer = shared_service.call("ann", "POST", "/v1/people/ann/frames", content=content)
-    assert answer.status_code == 422
-    assert reason in answer.json()["error"]
-
-
-def test_decompression_bombs_are_refused(services: Any) -> None:
-    service = services.start(picture_pixels=1_000_000)
-    stream = io.BytesIO()
-    Image.new("1", (20_000, 10_000)).save(stream, "PNG")
-    assert len(stream.getvalue()) < 100_000
-    answer = service.call("ann", "POST", "/v1/people/ann/frames", content=stream.getvalue())
-    assert answer.status_code == 422
-    assert "pixels" in answer.json()["error"]
+def test_files_that_are_no_pictures(shared_service: Any) -> None:
+    for content in (b"", b"GIF89a", b"<svg onload=alert(1)>", b"%!PS-Adobe"):
+        answer = shared_service.call("ann", "POST", "/v1/people/ann/frames", content=content)
+        assert answer.status_code == 422
+        assert "picture" in answer.json()["error"]
 
 
 # --- sifts and attributes ---
 
 
-def numbers(**changed: Any) -> dict[str, Any]:
-    return {"mean": [128.0] * 64, "scale": [20.0] * 64, "matrix": [[1.0]] * 64} | changed
-
-
 @pytest.mark.parametrize(
     ("sift", "word"),
     [
-        (numbers(matrix=[[float("nan")]] * 64), "finite"),
-        (numbers(matrix=[[float("inf")]] * 64), "finite"),
-        (numbers(mean=[1e300] * 64), "finite"),
-        (numbers(matrix=[[1.0]] * 63), "mean and a scale per row"),
-        (numbers(mean=[0.0], scale=[1.0], matrix=[[1.0]]), "takes 1 features"),
-        (numbers(matrix=[[1.0]] * 63 + [[1e9]]), "median"),
-        (numbers(matrix=[[1.0], [1.0, 2.0]]), "same length"),
-        (numbers(matrix="import os"), "list of numbers"),
-        (numbers(code="print(1)"), "unknown part"),
-        ({"kind": "pickle", "arrays": {}}, "unknown kind"),
-        (numbers(matrix=[[1.0] * 65] * 64), "64 numbers"),
-        ({}, "needs"),
+        (linear({2: float("nan")}), "finite"),
+        ({"mean": [0.0], "scale": [1.0], "matrix": [[1.0]]}, "20"),
+        (linear({2: 1.0}, code="print(1)"), "code"),
+        ({"kind": "pickle", "arrays": {}}, "pickle"),
+        ({}, "mean"),
     ],
 )
 def test_sifts_that_cannot_be(shared_service: Any, sift: Any, word: str) -> None:
@@ -204,11 +170,11 @@ def test_sifts_that_cannot_be(shared_service: Any, sift: Any, word: str) -> None
     assert word in answer.json()["error"]
 
 
-def test_an_attribute_without_labels_cannot_be_protected(service: Any) -> None:
-    answer = service.call("ann", "PUT", "/v1/people/ann/private", json={"attributes": ["mood"]})
+def test_an_attribute_without_labels_cannot_be_protected(shared_service: Any) -> None:
+    answer = shared_service.call("ann", "PUT", "/v1/people/ann/private", json={"attributes": ["mood"]})
     assert answer.status_code == 422
-    assert "nothing to measure its leak against" in answer.json()["error"]
-    assert service.as_("ann").person().private == ("smiling",)
+    assert "mood" in answer.json()["error"]
+    assert shared_service.as_("ann").person().private == ("smiling",)
 
 
 def test_states_that_do_not_allow_it_are_conflicts(service: Any) -> None:
@@ -224,7 +190,7 @@ def test_states_that_do_not_allow_it_are_conflicts(service: Any) -> None:
 
 
 def test_a_rejected_sift_tells_its_app_the_verdict_alone(service: Any) -> None:
-    job = service.as_("weather").propose("ann", service.sift(8)).id  # shows what ann hides
+    job = service.as_("weather").propose("ann", service.sift(1)).id  # shows what ann hides
     service.work()
     told = service.as_("weather").proposal(job)
     assert (told.verdict, told.sentence, told.evidence) == ("reject", None, None)
@@ -369,14 +335,14 @@ def nothing() -> None:
 
 def test_a_route_that_nobody_was_given_access_to_cannot_be_made() -> None:
     router = APIRouter(prefix="/v1", route_class=GuardedRoute)
-    with pytest.raises(RuntimeError, match="nobody said who may GET /v1/secrets"):
+    with pytest.raises(RuntimeError, match="/v1/secrets"):
         router.add_api_route("/secrets", nothing, methods=["GET"])
 
 
 def test_an_unguarded_route_keeps_the_service_from_starting() -> None:
     app = FastAPI()
     app.add_api_route("/v1/me", nothing, methods=["GET"])
-    with pytest.raises(RuntimeError, match="/v1/me is not guarded"):
+    with pytest.raises(RuntimeError, match="/v1/me"):
         check_routes(app.routes)
 
 
@@ -387,12 +353,13 @@ def test_what_goes_wrong_inside_tells_nothing(service: Any, monkeypatch: pytest.
     monkeypatch.setattr(service.gateway, "attributes", fail)
     answer = service.call("ann", "GET", "/v1/attributes")
     assert answer.status_code == 500
-    assert answer.json() == {"error": "something went wrong here; it was noted."}
+    assert list(answer.json()) == ["error"]
+    assert "42" not in answer.text
 
 
-def test_unknown_addresses_and_methods(service: Any) -> None:
-    assert service.call("ann", "GET", "/v1/nothing").json() == {"error": "there is nothing at this address."}
-    assert service.call("ann", "PATCH", "/v1/me").status_code == 405
-    assert service.call("anonymous", "GET", "/v1/health").json()["status"] == "ok"
-    for path in ("/docs", "/redoc", "/openapi.json"):
-        assert service.call("operator", "GET", path).status_code == 404
+def test_unknown_addresses_and_methods(shared_service: Any) -> None:
+    assert list(shared_service.call("ann", "GET", "/v1/nothing").json()) == ["error"]
+    assert shared_service.call("ann", "PATCH", "/v1/me").status_code == 405
+    assert shared_service.call("anonymous", "GET", "/v1/health").json()["status"] == "ok"
+    for path in ("/v1/nothing", "/docs", "/redoc", "/openapi.json"):
+        assert shared_service.call("operator", "GET", path).status_code == 404

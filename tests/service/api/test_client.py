@@ -1,6 +1,7 @@
 """The typed client goes through the whole life of a grant; what a service refuses are the library's own errors."""
 
 import io
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
+from smallservice import TLS
 
 from blindsight.client import Client, Hit, sift_document
 from blindsight.errors import InputError, PrivacyError, ServiceError, UnknownNameError
@@ -16,13 +18,8 @@ from blindsight.service.shelf import Shelf
 from blindsight.service.siftjson import sift_from_json
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def database_kind(request: pytest.FixtureRequest) -> str:
-    """Services on both kinds of database."""
-    return str(request.param)
-
-
-def test_life_of_a_grant(service: Any, tmp_path: Any) -> None:
+def test_life_of_a_grant(service_on_each: Any, tmp_path: Any) -> None:
+    service = service_on_each
     ann, weather, operator = (service.as_(name) for name in ("ann", "weather", "operator"))
     assert weather.attributes() == ("age", "gender", "smiling")
     job = weather.propose("ann", frames=2)
@@ -31,14 +28,14 @@ def test_life_of_a_grant(service: Any, tmp_path: Any) -> None:
     assert weather.wait(job.id).state == "done"
     (waiting,) = ann.proposals()
     assert (waiting.app, waiting.verdict, waiting.answer) == ("weather", "accept", None)
-    with pytest.raises(PrivacyError, match="no grant"):
+    with pytest.raises(PrivacyError, match="grant"):
         weather.release("ann", latest=1)
     number = ann.answer(job.id, "allow").grant
     (grant,) = weather.grants()
     assert (grant.number, grant.standing, grant.public, grant.evidence) == (number, "live", ("gender",), None)
     out = weather.release("ann", frames=ann.frames()[:1])
     assert (out.grant, out.labels, out.rows[0][0] in (0, 1)) == (number, ("gender",), True)
-    with pytest.raises(PrivacyError, match="Nothing was released"):
+    with pytest.raises(PrivacyError):
         weather.release("ann", latest=2)
     reading = ann.odometer()
     service.work()
@@ -56,7 +53,8 @@ def test_life_of_a_grant(service: Any, tmp_path: Any) -> None:
     assert verify_export(tmp_path / "log.jsonl").ok
 
 
-def test_a_change_of_mind_suspends_what_was_granted(service: Any) -> None:
+def test_a_change_of_mind_suspends_what_was_granted(service_on_each: Any) -> None:
+    service = service_on_each
     ann, weather = service.as_("ann"), service.as_("weather")
     service.grant()
     review = ann.set_private(["smiling", "gender"])  # which is what weather gets
@@ -68,56 +66,53 @@ def test_a_change_of_mind_suspends_what_was_granted(service: Any) -> None:
     assert grant.standing == "revoked"
 
 
-def test_sifts_arrive_as_they_were_sent(service: Any) -> None:
-    sift = service.sift(0)
+def test_sifts_arrive_as_they_were_sent(shared_service: Any) -> None:
+    sift = shared_service.sift(2, 3)
     same = sift_from_json(sift_document(sift), pipeline=sift.pipeline, dimension=sift.dimension)
     assert same.digest == sift.digest
-    job = service.as_("weather").propose("ann", sift)
-    service.work()
-    assert service.as_("weather").proposal(job.id).verdict == "accept"
-    assert service.as_("ann").answer(job.id, "fewer").next is not None
+    job = shared_service.as_("weather").propose("ann", sift)
+    shared_service.work()
+    assert shared_service.as_("weather").proposal(job.id).verdict == "accept"
+    assert shared_service.as_("ann").answer(job.id, "fewer").next is not None
+    for kind in ([], {}, None, 1):
+        with pytest.raises(UnknownNameError):
+            sift_from_json({"kind": kind}, pipeline="p", dimension=1)
 
 
-@pytest.mark.parametrize("kind", [[], {}, None, 1])
-def test_a_kind_that_is_no_text_is_unknown(kind: Any) -> None:
-    with pytest.raises(UnknownNameError, match="unknown kind of sift"):
-        sift_from_json({"kind": kind}, pipeline="p", dimension=1)
-
-
-def test_a_query_may_not_be_a_bomb(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_may_not_be_a_bomb(shared_service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shelf, "index", lambda self, name: SimpleNamespace(mode="local", side=8))
     stream = io.BytesIO()
     Image.new("1", (4_001, 4_000)).save(stream, "PNG")
-    with pytest.raises(InputError, match="more than 16,000,000 pixels"):
-        service.as_("weather").search("noisy", stream.getvalue())
+    with pytest.raises(InputError, match="16,000,000"):
+        shared_service.as_("weather").search("noisy", stream.getvalue())
 
 
-def test_pictures_go_in_and_come_back_to_their_person(service: Any) -> None:
-    ann = service.as_("ann")
-    sent = service.picture(7)
+def test_pictures_go_in_and_come_back_to_their_person(shared_service: Any) -> None:
+    ann, sent = shared_service.as_("ann"), shared_service.picture(7)
+    before = ann.person().frames
     frame = ann.add_frame(sent)
     assert ann.frames()[-1] == frame
     came = np.asarray(Image.open(io.BytesIO(ann.picture(frame))))
     assert np.array_equal(came, np.asarray(Image.open(io.BytesIO(sent))))
     ann.delete_frame(frame)
-    with pytest.raises(InputError, match="unknown frame"):
+    with pytest.raises(InputError):
         ann.picture(frame)
-    assert ann.person().frames == 2
+    assert ann.person().frames == before
 
 
-def test_principals_come_and_go(service: Any) -> None:
-    operator = service.as_("operator")
+def test_principals_come_and_go(shared_on_each: Any) -> None:
+    operator = shared_on_each.as_("operator")
     made, token = operator.create_principal("zoe", "owner", days=7)
     assert made.expires is not None
-    with Client(service.url, token) as zoe:
+    with shared_on_each.client(token) as zoe:
         assert zoe.me.name == "zoe"
         _, newer = operator.rotate_token(made.id)
-        with pytest.raises(PrivacyError, match="valid token"):
+        with pytest.raises(PrivacyError, match="token"):
             zoe.frames()
-    with Client(service.url, newer) as zoe:
+    with shared_on_each.client(newer) as zoe:
         assert zoe.frames() == ()
         assert operator.revoke_principal(made.id).revoked is not None
-        with pytest.raises(PrivacyError, match="valid token"):
+        with pytest.raises(PrivacyError, match="token"):
             zoe.frames()
     assert {one.name for one in operator.principals()} >= {"zoe", "ann", "weather"}
     with pytest.raises(InputError, match="taken"):
@@ -126,7 +121,7 @@ def test_principals_come_and_go(service: Any) -> None:
 
 def test_an_attacker_joins_and_everything_is_reviewed(service: Any) -> None:
     operator = service.as_("operator")
-    job = service.as_("weather").propose("ann", service.sift(0)).id
+    job = service.as_("weather").propose("ann", service.sift(2, 3)).id
     service.work()
     service.as_("ann").answer(job, "allow")
     (review,) = operator.add_attacker("naive Bayes, tuned")
@@ -137,24 +132,19 @@ def test_an_attacker_joins_and_everything_is_reviewed(service: Any) -> None:
     assert len(service.as_("weather").release("ann", latest=1).rows) == 1
 
 
-def test_a_waiting_job_can_be_cancelled(service: Any) -> None:
-    weather = service.as_("weather")
-    job = weather.propose("ann")
-    with pytest.raises(ServiceError, match="not finished"):
+def test_a_waiting_job_can_be_cancelled(shared_service: Any) -> None:
+    weather = shared_service.as_("weather")
+    job = weather.propose("ann", frames=9)
+    with pytest.raises(ServiceError):
         weather.wait(job.id, seconds=0.0)
     assert weather.cancel(job.id).state == "cancelled"
     assert weather.wait(job.id).ended
 
 
-@pytest.mark.parametrize("url", ["ftp://here", "here", "", "https://"])
-def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(InputError, match="address of a service"):
+@pytest.mark.parametrize("url", ["ftp://here", "here", "", "https://", "http://example.org"])
+def test_addresses_that_are_none_or_would_send_a_token_readable(url: str) -> None:
+    with pytest.raises(InputError, match="https"):
         Client(url, "token")
-
-
-def test_a_token_does_not_travel_readable() -> None:
-    with pytest.raises(InputError, match="Use https"):
-        Client("http://example.org", "token")
 
 
 def test_a_proxy_of_the_environment_does_not_get_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,30 +154,32 @@ def test_a_proxy_of_the_environment_does_not_get_the_token(monkeypatch: pytest.M
     with Client("https://example.org", "token") as client:
         assert not client._http.trust_env
         assert set(client._http._mounts.values()) <= {None}
+        assert "token" not in repr(client)
 
 
-def test_a_token_is_not_shown(service: Any) -> None:
-    assert service.tokens["ann"] not in repr(service.as_("ann"))
-
-
-def test_a_service_that_is_away_or_another_one() -> None:
-    with Client("http://127.0.0.1:1", "token") as client, pytest.raises(ServiceError, match="does not answer"):
-        client.attributes()
+def test_a_service_that_is_away() -> None:
+    with socket.socket() as taken:  # a port that nobody listens at
+        taken.bind(("127.0.0.1", 0))
+        with (
+            Client(f"http://127.0.0.1:{taken.getsockname()[1]}", "token", verify=TLS) as client,
+            pytest.raises(ServiceError),
+        ):
+            client.attributes()
 
 
 @pytest.mark.parametrize(
-    ("status", "content", "error", "sentence"),
+    ("status", "content", "error", "named"),
     [
-        (500, b"<html>", ServiceError, "not as a Blindsight service does"),
+        (500, b"<html>", ServiceError, "500"),
         (429, b'{"error": "too many"}', ServiceError, "too many"),
         (302, b"", ServiceError, "302"),
         (413, b'{"error": "too large"}', InputError, "too large"),
         (403, b'{"error": "no"}', PrivacyError, "no"),
-        (200, b'{"hits": [{"number": 1}]}', ServiceError, "another version"),
+        (200, b'{"hits": [{"number": 1}]}', ServiceError, "version"),
     ],
 )
-def test_what_other_servers_say(status: int, content: bytes, error: type[Exception], sentence: str) -> None:
-    with answering(status, content) as client, pytest.raises(error, match=sentence):
+def test_what_other_servers_say(status: int, content: bytes, error: type[Exception], named: str) -> None:
+    with answering(status, content) as client, pytest.raises(error, match=named):
         client.search("index", b"picture")
 
 
@@ -198,7 +190,7 @@ def test_fields_of_later_versions_are_ignored() -> None:
 
 def answering(status: int, content: bytes) -> Client:
     """A client whose service always says the same."""
-    client = Client("https://example.org", "token")
+    client = Client("https://example.org", "token", verify=TLS)
     client.close()
     answer = httpx.MockTransport(lambda request: httpx.Response(status, content=content))
     client._http = httpx.Client(base_url="https://example.org", transport=answer)

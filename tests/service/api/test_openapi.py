@@ -21,9 +21,9 @@ from blindsight.service.access import ACCESS, OPEN
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
-@pytest.fixture
-def document(service: Any) -> dict[str, Any]:
-    answer = service.call("anonymous", "GET", "/v1/openapi.json")
+@pytest.fixture(scope="module")
+def document(shared_service: Any) -> dict[str, Any]:
+    answer = shared_service.call("anonymous", "GET", "/v1/openapi.json")
     assert answer.status_code == 200
     return dict(answer.json())
 
@@ -120,7 +120,7 @@ def explore(service: Any, role: str, examples: int) -> int:
 
 @pytest.mark.parametrize("role", ["ann", "weather", "operator"])
 def test_generated_requests_get_only_described_answers(service: Any, role: str) -> None:
-    assert explore(service, role, examples=4) > 100
+    assert explore(service, role, examples=2) > 50
 
 
 @pytest.mark.slow
