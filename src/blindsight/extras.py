@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError, MissingExtraError
+from blindsight.validation import check_features, check_shape
 
 Module = Any
 """A torch.nn.Module."""
@@ -42,18 +43,9 @@ def load_torch() -> Any:
 
 def check_inputs(X: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
     """Return what a module is to be fed with, bytes or float32 (n, ...), or say what is wrong with it."""
-    rows = np.asarray(X)
-    if rows.dtype.kind not in "biuf" or rows.ndim < 2 or not rows[:1].size:
-        raise InputError(f"inputs of a network must be numbers of shape (n >= 1, ...); got {rows.dtype} {rows.shape}.")
-    if shape is not None and rows.shape[1:] != shape:
-        raise InputError(f"this network was trained on inputs of shape {shape}; got {rows.shape[1:]}.")
-    if rows.dtype == np.uint8:
-        return rows
-    with np.errstate(over="ignore"):
-        floats = np.asarray(rows, dtype=np.float32)
-    if not np.isfinite(floats).all():
-        raise InputError("inputs of a network hold NaN or infinite values. Remove or repair those rows.")
-    return floats
+    what = "inputs of a network"
+    rows = check_shape(X, shape, what=what, flat=False, dense=True)
+    return check_features(rows, what=what, flat=False, precision="given" if rows.dtype == np.uint8 else "single")
 
 
 def to_batch(rows: NDArray[Any], device: str) -> Tensor:

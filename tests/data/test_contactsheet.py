@@ -100,7 +100,7 @@ def test_bad_requests_get_a_sentence() -> None:
         contact_sheet(flat(3), columns=0)
     with pytest.raises(InputError, match="scale must be at least 1"):
         contact_sheet(flat(3), scale=0)
-    with pytest.raises(InputError, match="pictures must be at least 1"):
+    with pytest.raises(InputError, match="at least 1 image"):
         contact_sheet(flat(0))
     with pytest.raises(InputError, match="uint8"):
         contact_sheet(np.zeros((2, 4, 4), np.uint8))

@@ -229,7 +229,12 @@ class TestOnnx:
                 DataError,
                 r"one row per image; got float32 \(1, 3, 16, 16\)",
             ),
-            (model([node("Log", "x", "y")], [tensor("x", NCHW)], NCHW), {}, DataError, "infinite in 2 of 2 rows"),
+            (
+                model([node("Log", "x", "y")], [tensor("x", NCHW)], NCHW),
+                {},
+                DataError,
+                "infinite values in 2 of 2 rows",
+            ),
             (
                 model([node("Reshape", "x", "y")], [tensor("x", NCHW)]),
                 {},

@@ -12,7 +12,7 @@ from blindsight.data import features as featurecache
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import CacheWarning, LearningPipeline, extract
 from blindsight.data.pixels import PixelFeatures
-from blindsight.errors import DataError
+from blindsight.errors import DataError, InputError
 
 
 class Means:
@@ -233,13 +233,11 @@ class TestReadyFeatures:
     def test_not_a_number_is_refused(self, bad):
         features = np.zeros((4, 3))
         features[[1, 3], 2] = bad
-        with pytest.raises(
-            DataError, match="feature table of 'table' is NaN or infinite in 2 of 4 rows, first in row 1"
-        ):
+        with pytest.raises(DataError, match="'table' .* 2 of 4 rows, first in row 1"):
             extract(table(features), Means())
 
     def test_not_a_table(self):
-        with pytest.raises(DataError, match=r"must have shape \(n, d\); 'table' has \(4, 3, 2\)"):
+        with pytest.raises(InputError, match=r"\(4, 3, 2\)"):
             extract(table(np.zeros((4, 3, 2), np.float32)), Means())
 
 
@@ -247,7 +245,7 @@ class TestBadPipelines:
     def test_nan_is_refused_and_not_kept(self, tmp_path):
         rows = np.zeros((5, 2), np.float32)
         rows[4] = np.nan
-        with pytest.raises(DataError, match="Returns made of the images is NaN or infinite in 1 of 5 rows"):
+        with pytest.raises(DataError, match="Returns .* 1 of 5 rows"):
             extract(collection(), Returns(rows), cache=tmp_path)
         assert not list(tmp_path.iterdir())
 

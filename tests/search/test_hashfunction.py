@@ -151,7 +151,7 @@ def test_hashing_in_blocks_gives_what_hashing_at_once_gives(features, monkeypatc
 @pytest.mark.parametrize(
     ("X", "sentence"),
     [
-        (np.zeros((3, 5)), "takes 6 features; got 5"),
+        (np.zeros((3, 5)), "6 columns; got 5"),
         (np.zeros(6), r"shape \(n, d\)"),
         (np.array([["a"] * 6]), "must be numbers"),
         (np.array([[0, 0, np.nan, 0, 0, 0]]), "NaN or infinite"),

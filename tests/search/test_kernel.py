@@ -176,7 +176,7 @@ def test_wrong_data_gets_a_sentence():
         KSH(4).fit(np.where(X[3, 1] == X, np.nan, X), y)
     with pytest.raises(InputError, match="all rows are equal"):
         KSH(4).fit(np.ones((20, 3)), y)
-    with pytest.raises(InputError, match="takes 3 features; got 2"):
+    with pytest.raises(InputError, match="3 columns; got 2"):
         KSH(4).fit(X, y).transform(X[:, :2])
 
 

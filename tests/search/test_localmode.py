@@ -196,7 +196,7 @@ def test_bad_features_get_a_sentence(hasher):
         LocalHasher(1.0).fit(PUBLIC[:7])
     with pytest.raises(InputError, match="all public features are alike"):
         LocalHasher(1.0).fit(np.tile(PUBLIC[:1], (50, 1)))
-    with pytest.raises(InputError, match="takes 20 features; got 19"):
+    with pytest.raises(InputError, match="20 columns; got 19"):
         hasher.release(PRIVATE[:, :19])
     with pytest.raises(InputError, match="NaN"):
         hasher.scores(np.full((1, 20), np.nan), [0])

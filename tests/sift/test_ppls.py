@@ -251,7 +251,7 @@ def test_a_bad_batch_costs_nothing():
     learner = PPLS(3).partial_fit(X, y, z)
     with pytest.raises(InputError, match="same attributes"):
         learner.partial_fit(X, np.hstack([y, y]), z)
-    with pytest.raises(InputError, match="30 features"):
+    with pytest.raises(InputError, match="30 columns"):
         learner.partial_fit(X[:, 1:], y, z)
     with pytest.raises(InputError, match="NaN"):
         learner.partial_fit(X * np.nan, y, z)
@@ -273,5 +273,5 @@ def test_it_is_an_estimator_and_its_sift_knows_its_pipeline():
     sift = learner.fit(*sample()).sift_
     assert learner.get_params()["privacy"] == 3.0
     sift.check_pipeline("pixels")
-    with pytest.raises(InputError, match="30 features are expected"):
+    with pytest.raises(InputError, match="rows of 30"):
         learner.transform(np.zeros((2, 29)))

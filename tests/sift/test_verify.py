@@ -293,10 +293,10 @@ GOOD, LABELS = leaky(400, 0.0)
         (GOOD[:30], LABELS[:30], "at least 50 of either and 200 in all"),
         (GOOD, LABELS[:399], "got 399 rows for 400 samples"),
         (GOOD, LABELS * 2, "must be 1"),
-        (np.zeros((400, 0)), LABELS, r"shape \(n, K\)"),
-        (np.array([["a"]] * 400), LABELS, r"shape \(n, K\)"),
+        (np.zeros((400, 0)), LABELS, "released numbers must be numbers"),
+        (np.array([["a"]] * 400), LABELS, "released numbers must be numbers"),
         ((GOOD, GOOD), LABELS, "a pair of a sift and features"),
-        ((sift_of(), GOOD), LABELS, "6 features are expected; got 2"),
+        ((sift_of(), GOOD), LABELS, "6 .* got 2"),
     ],
 )
 def test_bad_input_gets_a_sentence(released, labels, sentence):

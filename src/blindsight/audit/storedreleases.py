@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.finding import Finding
 from blindsight.audit.rates import rate
-from blindsight.search.function import Floats, check_features
+from blindsight.search.function import Floats
 from blindsight.search.kernel import KernelHash, squared_distances
 from blindsight.search.localmode import LocalHasher
+from blindsight.validation import check_features
 
 _SAME = 1e-6  # of a row's squared length: what rounding leaves of nothing
 
@@ -39,7 +40,7 @@ def truth_finding(hasher: LocalHasher, truth: NDArray[np.int64], released: NDArr
 
 def anchors_finding(function: KernelHash, rows: Floats) -> Finding:
     """Count the anchors of a kernel hash function that are rows of the collection, word for word."""
-    anchors = check_features(function.anchors, function.dimension)
+    anchors = check_features(function.anchors, function.dimension, least=0)
     nearest = squared_distances(anchors, rows).min(axis=1)
     found = int(np.sum(nearest <= _SAME * np.einsum("ij,ij->i", anchors, anchors)))
     return Finding(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from blindsight.data.dataset import Dataset
+from blindsight.data.dataset import Dataset, check_images
 from blindsight.errors import InputError
 
 _PAPER, _INK, _FAINT, _RULE = (250, 250, 248), (40, 42, 46), (122, 126, 132), (220, 221, 222)
@@ -32,7 +32,8 @@ def contact_sheet(
     default as far as the page stays within 1,800 pixels. `titles` puts one line above each row, `captions` one below
     each picture; lines that are too long end in an ellipsis.
     """
-    n, height, width = _checked(images).shape[:3]
+    check_images(images, least=1)
+    n, height, width = images.shape[:3]
     columns = min(n, _good_columns(n) if columns is None else columns)
     _at_least_one("the number of columns", columns)
     scale = _good_scale(columns, width) if scale is None else scale
@@ -135,13 +136,6 @@ def _good_columns(n: int) -> int:
 
 def _good_scale(columns: int, width: int) -> int:
     return int(np.clip((_PAGE_WIDTH // columns - _GAP) // width, 1, 4))
-
-
-def _checked(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
-        raise InputError(f"pictures must be uint8 of shape (n, height, width, 3); got {images.dtype} {images.shape}.")
-    _at_least_one("the number of pictures", len(images))
-    return images
 
 
 def _at_least_one(what: str, count: int) -> None:

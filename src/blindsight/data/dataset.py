@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import DataError, InputError, UnknownNameError
+from blindsight.validation import check_shape
 
 Float32 = NDArray[np.float32]
 Rows = slice | ArrayLike
@@ -18,17 +19,12 @@ UNKNOWN = -1
 """In `attributes`: nobody said whether this picture has the attribute."""
 
 
-def check_images(images: NDArray[np.uint8]) -> None:
+def check_images(images: NDArray[np.uint8], *, least: int = 0) -> None:
     """Refuse anything but uint8 RGB images of one size."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape[1:3]:
         raise InputError(f"images must be uint8 of shape (n, height, width, 3); got {images.dtype} {images.shape}.")
-
-
-def check_finite(features: Float32, origin: str) -> None:
-    """Refuse features of which a row is not a number or infinite."""
-    rows = np.flatnonzero(~np.isfinite(features).all(axis=1))
-    if rows.size:
-        raise DataError(f"{origin} is NaN or infinite in {rows.size} of {len(features)} rows, first in row {rows[0]}.")
+    if len(images) < least:
+        raise InputError(f"there must be at least {least} image; got {len(images)}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +57,8 @@ class Dataset:
             raise InputError(f"dataset {self.name!r} has neither images nor features.")
         if self.images is not None:
             check_images(self.images)
+        if self.features is not None:
+            check_shape(self.features, least=0, dense=True)
         for part in fields(self):
             value = getattr(self, part.name)
             if _is_per_row(part.name, value) and len(value) != len(self):

@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.dataset import Float32, check_finite, check_images
+from blindsight.data.dataset import Float32, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.extras import require
 from blindsight.files import as_path, sha256_of, storage_errors
+from blindsight.validation import check_finite
 
 _VERSION = 1  # raised whenever the same images would give other features
 _WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
@@ -161,7 +162,7 @@ class OnnxEmbedding:
         batch = fixed if isinstance(fixed, int) else self.batch
         rows = [self._outputs(images[span], padded_to=batch) for span in _spans(len(images), batch)]
         features = np.concatenate(rows).astype(np.float32, copy=False)
-        check_finite(features, f"the output of {self.path.name}")
+        check_finite(features, f"features by {self.path.name}", error=DataError, first=True)
         return features
 
     def fingerprint(self) -> str:

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.dataset import Dataset, Float32, check_finite, check_images
+from blindsight.data.dataset import Dataset, Float32, check_images
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError, UnknownNameError
 from blindsight.files import as_path, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
+from blindsight.validation import check_finite
 
 _KIND = "blindsight/features.2"
 _CHUNK = 256  # images between two reports of progress
@@ -184,11 +185,9 @@ def extract(
 
 def _ready(dataset: Dataset) -> Float32:
     assert dataset.features is not None
-    if dataset.features.ndim != 2:
-        raise DataError(f"features must have shape (n, d); {dataset.name!r} has {dataset.features.shape}.")
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
         features = dataset.features.astype(np.float32, copy=False)
-    check_finite(features, f"the feature table of {dataset.name!r}")
+    check_finite(features, f"the features of {dataset.name!r}", error=DataError, first=True)
     return features
 
 
@@ -206,7 +205,7 @@ def _compute(images: NDArray[np.uint8], pipeline: FeaturePipeline, progress: Pro
         parts.append(part)
     progress("features", len(images), len(images))
     features = np.concatenate(parts)
-    check_finite(features, f"what {type(pipeline).__name__} made of the images")
+    check_finite(features, f"features by {type(pipeline).__name__}", error=DataError, first=True)
     return features
 
 

@@ -34,6 +34,7 @@ from blindsight.data.dataset import Float32, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.files import as_path, atomic_writer, storage_errors
 from blindsight.rng import science
+from blindsight.validation import check_shape
 
 PLANES = 6
 """RGB, intensity, edge orientation, edge magnitude: features per pixel."""
@@ -177,8 +178,7 @@ class PixelFeatures:
         The normalisation forgot mu and sigma, so [mu - 2 sigma, mu + 2 sigma] is shown as [0, 255].
         """
         self._check_fitted()
-        if features.ndim != 2 or features.shape[1] != self.n_components_:
-            raise InputError(f"features must have shape (n, {self.n_components_}); got {features.shape}.")
+        features = check_shape(features, self.n_components_, least=0, dense=True)
         height, width = self.image_shape_.tolist()
         colours = 3 * height * width
         rgb = features[:, :colours]

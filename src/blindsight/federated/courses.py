@@ -21,8 +21,9 @@ from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearTraining
 from blindsight.learn.linearlearner import LinearLearner
 from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.owners import check_pair, check_samples, speaking_of
+from blindsight.learn.owners import check_pair, speaking_of
 from blindsight.learn.runs import RunSettings
+from blindsight.validation import check_features
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 
@@ -109,7 +110,7 @@ def classifier_course(public: Pair, validation: Pair | None, owners: int, settin
 def cluster_course(public: NDArray[Any], validation: Pair | None, settings: CourseSettings) -> Course:
     """Return a course of clustering that begins among the public samples."""
     with speaking_of("the public data"):
-        X = check_samples(public)
+        X = check_features(public, precision="wide")
     if not 1 <= settings.clusters <= len(X):
         raise InputError(f"clusters must be in 1 ... {len(X)}, the public samples; got {settings.clusters}.")
     training = ClusterTraining(

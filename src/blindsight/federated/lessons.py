@@ -20,8 +20,9 @@ from blindsight.learn.clusterlearner import ClusterLearner
 from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.linearlearner import LinearLearner
-from blindsight.learn.linearmodel import Floats, Standardiser, check_features, check_signs
+from blindsight.learn.linearmodel import Floats, Standardiser, check_signs
 from blindsight.learn.owners import Load
+from blindsight.validation import check_features
 
 Kind = Literal["classifier", "k-means"]
 
@@ -104,8 +105,8 @@ class Lesson:
 
 def _checked_public(arrays: Mapping[str, NDArray[Any]]) -> tuple[Standardiser, Floats]:
     """Return the standardiser and the public features, which must fit each other."""
-    mean, scale = (check_features(arrays[name][None])[0] for name in ("mean", "scale"))
-    public = check_features(arrays["public"])
+    mean, scale = (check_features(arrays[name][None], precision="wide")[0] for name in ("mean", "scale"))
+    public = check_features(arrays["public"], precision="wide")
     if not len(mean) == len(scale) == public.shape[1] or not (scale > 0).all():
         raise InputError("features have a mean and a scale above 0 each.")
     return Standardiser(mean, scale), public

@@ -38,9 +38,10 @@ from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
 from blindsight.errors import InputError
 from blindsight.learn.descent import Loss, Problem, descend, margin_loss
 from blindsight.learn.linear import LinearTraining, train
-from blindsight.learn.linearmodel import Array, Floats, Signs, check_features, check_signs
+from blindsight.learn.linearmodel import Array, Floats, Signs, check_signs
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.statement import Claim, PrivacyStatement, randomness_of
+from blindsight.validation import check_features
 
 Owner = tuple[ArrayLike, ArrayLike]
 """One owner's features (n, D) and signs (n, classes)."""
@@ -196,7 +197,7 @@ def _checked(owners: Sequence[Owner]) -> list[tuple[Floats, Signs]]:
         raise InputError("there must be at least one owner.")
     data = []
     for X, signs in owners:
-        features = check_features(X)
+        features = check_features(X, precision="wide")
         data.append((features, check_signs(signs, len(features))))
     if len({(features.shape[1], known.shape[1]) for features, known in data}) > 1:
         raise InputError("all owners must have the same features and classes; got different numbers of columns.")

@@ -34,9 +34,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.linearmodel import Array, Floats, check_features
+from blindsight.learn.linearmodel import Array, Floats
 from blindsight.learn.sparsity import search_strength, sparsity, top_blocks, top_entries
 from blindsight.rng import science
+from blindsight.validation import check_features
 
 Target = Literal["update", "centroids"]
 Sparsify = Literal["topk", "blocks", "strength", "none"]
@@ -84,7 +85,7 @@ class LocalClusters:
 
 def initial_centroids(X: ArrayLike, clusters: int, *, random_state: int | np.random.Generator | None = None) -> Array:
     """Choose the first centroids among public samples by k-means++ (Arthur & Vassilvitskii 2007)."""
-    features = check_features(X)
+    features = check_features(X, precision="wide")
     if not 1 <= clusters <= len(features):
         raise InputError(f"clusters must be in 1..{len(features)}, the public samples at hand; got {clusters}.")
     seed = int(science(random_state).integers(2**32))
@@ -95,13 +96,13 @@ def initial_centroids(X: ArrayLike, clusters: int, *, random_state: int | np.ran
 
 def assign(centroids: ArrayLike, X: ArrayLike) -> NDArray[np.int64]:
     """Return the nearest centroid of every sample; the first of several equally near."""
-    features = check_features(X)
+    features = check_features(X, precision="wide")
     return _nearest(_check_centroids(centroids, features).astype(features.dtype), features)
 
 
 def inertia(centroids: ArrayLike, X: ArrayLike) -> float:
     """Return the mean squared distance of the samples to their nearest centroid."""
-    features = check_features(X)
+    features = check_features(X, precision="wide")
     chosen = _check_centroids(centroids, features)[assign(centroids, features)]
     return float(np.mean(np.sum((features - chosen) ** 2, axis=1)))
 
@@ -115,7 +116,7 @@ def local_clusters(
     random_state: int | np.random.Generator | None = None,
 ) -> LocalClusters:
     """Move the `shared` centroids on one owner's data and decide what to send; `strength` is that of its last round."""
-    features = check_features(X)
+    features = check_features(X, precision="wide")
     centroids = _check_centroids(shared, features)
     seed = int(science(random_state).integers(2**63))
     if training.sparsify != "strength":
@@ -203,9 +204,4 @@ def _nearest(centroids: Floats, features: Floats) -> NDArray[np.int64]:
 
 def _check_centroids(centroids: ArrayLike, features: Floats) -> Array:
     points = np.asarray(centroids, dtype=np.float64)
-    dimensions = features.shape[1]
-    if points.ndim != 2 or len(points) < 1 or points.shape[1] != dimensions:
-        raise InputError(f"centroids of {dimensions} features must be (clusters, {dimensions}); got {points.shape}.")
-    if not np.isfinite(points).all():
-        raise InputError("centroids must be finite; got NaN or infinity.")
-    return points
+    return check_features(points, features.shape[1], what="centroids", precision="wide")

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from blindsight.learn.clustering import ClusterTraining, assign, initial_centroids, local_clusters, next_centroids
 from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.linearmodel import Array, Floats, Standardiser
-from blindsight.learn.owners import Load, check_samples
+from blindsight.learn.owners import Load
 from blindsight.learn.session import RoundResult
 from blindsight.metrics import adjusted_mutual_information
+from blindsight.validation import check_features
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,7 +42,7 @@ class ClusterLearner:
 
     def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
         """Move the shared centroids on one owner's data; what is not sent shows up again in the next round."""
-        features = self.standardiser.apply(check_samples(self.owners[owner]()))
+        features = self.standardiser.apply(check_features(self.owners[owner](), precision="wide"))
         done = local_clusters(shared, features, self.training, strength=memory.strength, random_state=seed)
         return Proposal(done.sent, Memory(None, done.strength))
 

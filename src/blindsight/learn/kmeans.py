@@ -28,12 +28,13 @@ from blindsight.learn.clustering import (
 from blindsight.learn.clusterlearner import ClusterLearner
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.owners import Owners, check_pair, check_samples, name_owners, speaking_of, survey
+from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion
 from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Task, alone, play
 from blindsight.metrics import adjusted_mutual_information
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.validation import check_features
 
 _MOST_PASSES = 100  # of one owner alone
 
@@ -150,12 +151,12 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _task(self, owners: Any, public: ArrayLike, validation: Any) -> Task[ClusterLearner]:
         with speaking_of("the public data"):
-            X = check_samples(public)
+            X = check_features(public, precision="wide")
         if not 1 <= self.n_clusters <= len(X):
             raise InputError(f"n_clusters must be in 1 ... {len(X)}, the public samples; got {self.n_clusters}.")
         loads, dimensions = name_owners(owners), X.shape[1]
         samples, prints = survey(
-            {"the public data": lambda: X, **loads}, lambda data: (check_samples(data, dimensions),)
+            {"the public data": lambda: X, **loads}, lambda data: (check_features(data, dimensions, precision="wide"),)
         )
         standardiser, held_out = Standardiser.fit(X), None
         if validation is not None:

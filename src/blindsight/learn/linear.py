@@ -36,9 +36,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.descent import Loss, Problem, descend, margin_loss
-from blindsight.learn.linearmodel import Array, Floats, check_features, check_signs, check_weights
+from blindsight.learn.linearmodel import Array, Floats, check_signs, check_weights
 from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries
 from blindsight.rng import science
+from blindsight.validation import check_features
 
 Target = Literal["update", "classifier"]
 Sparsify = Literal["topk", "blocks", "strength", "none"]
@@ -212,7 +213,7 @@ class _Data:
 
     @classmethod
     def of(cls, X: ArrayLike, signs: ArrayLike, training: LinearTraining) -> Self:
-        features = check_features(X)
+        features = check_features(X, precision="wide")
         known = check_signs(signs, len(features))
         positive, negative = np.sum(known > 0, axis=0), np.sum(known < 0, axis=0)
         trained = (positive > 0) & (negative > 0)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
+from blindsight.validation import check_features
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
@@ -32,7 +33,7 @@ class Standardiser:
     @classmethod
     def fit(cls, X: ArrayLike) -> Self:
         """Learn means and deviations; a feature that never varies keeps its scale."""
-        features = check_features(X)
+        features = check_features(X, precision="wide")
         mean: Array = features.mean(axis=0, dtype=np.float64)
         deviation: Array = features.std(axis=0, dtype=np.float64)
         constant = deviation <= 1e-6 * deviation.max()
@@ -40,7 +41,7 @@ class Standardiser:
 
     def apply(self, X: ArrayLike) -> Floats:
         """Return standardised features."""
-        features = check_features(X)
+        features = check_features(X, precision="wide")
         if features.shape[1] != len(self.mean):
             raise InputError(f"features must have {len(self.mean)} columns; got {features.shape[1]}.")
         return (features - self.mean) / self.scale
@@ -78,7 +79,7 @@ def attribute_signs(attributes: ArrayLike) -> Signs:
 
 def decision_function(weights: ArrayLike, X: ArrayLike) -> Floats:
     """Return the scores (n, classes) of features under weights whose last column is the bias."""
-    matrix, features = np.asarray(weights), check_features(X)
+    matrix, features = np.asarray(weights), check_features(X, precision="wide")
     check_weights(matrix, features.shape[1])
     scores: Floats = features @ matrix[:, :-1].T + matrix[:, -1]
     return scores
@@ -93,20 +94,6 @@ def predict(weights: ArrayLike, X: ArrayLike) -> NDArray[np.int64]:
 def predict_attributes(weights: ArrayLike, X: ArrayLike) -> NDArray[np.int8]:
     """Return 1 or 0 for every sample and attribute."""
     return (decision_function(weights, X) > 0).astype(np.int8)
-
-
-def check_features(X: ArrayLike) -> Floats:
-    """Return features as float32 or float64, (n, D), finite and not empty; halves and integers are widened."""
-    features = np.asarray(X)
-    if features.ndim != 2 or features.dtype.kind not in "biuf" or 0 in features.shape:
-        raise InputError(
-            f"features must be numbers of shape (samples, dimensions), at least one of each; got {features.dtype} "
-            f"of shape {features.shape}."
-        )
-    wide: Floats = features.astype(np.float32 if features.dtype in (np.float16, np.float32) else np.float64, copy=False)
-    if not np.isfinite(wide).all():
-        raise InputError("features must be finite; got NaN or infinity. Drop or repair those samples.")
-    return wide
 
 
 def check_signs(signs: ArrayLike, samples: int) -> Signs:

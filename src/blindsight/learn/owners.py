@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from blindsight.errors import DataError, InputError
-from blindsight.learn.linearmodel import Floats, check_features
+from blindsight.learn.linearmodel import Floats
+from blindsight.validation import check_features
 
 Load = Callable[[], Any]
 Owner = Any | Load
@@ -66,23 +67,12 @@ def check_pair(data: Any, dimensions: int | None = None) -> tuple[Floats, NDArra
     """Return checked features, of so many dimensions, and one row of labels for each."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise InputError("data must be a pair (features, labels).")
-    features, labels = check_samples(data[0], dimensions), np.asarray(data[1])
+    features, labels = check_features(data[0], dimensions, precision="wide"), np.asarray(data[1])
     if labels.shape[:1] != (len(features),):
         raise InputError(f"there must be a label per sample; got labels of shape {labels.shape} for {len(features)}.")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InputError("labels must be finite; got NaN or infinity.")
     return features, labels
-
-
-def check_samples(X: ArrayLike, dimensions: int | None = None) -> Floats:
-    """Return checked features of so many dimensions."""
-    array = np.asarray(X)
-    if array.ndim >= 1 and len(array) == 0:
-        raise InputError("there are no samples. Leave this owner out.")
-    features = check_features(array)
-    if dimensions is not None and features.shape[1] != dimensions:
-        raise InputError(f"features must have {dimensions} columns as the public data; got {features.shape[1]}.")
-    return features
 
 
 def survey(loads: Mapping[str, Load], check: Callable[[Any], tuple[NDArray[Any], ...]]) -> tuple[int, list[str]]:

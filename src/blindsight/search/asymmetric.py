@@ -6,23 +6,11 @@ signs gets c - 2 times the Hamming distance: the same ranking. All codes are com
 
 import faiss
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from blindsight.errors import InputError
 from blindsight.search.codes import Codes, blocks, unpack
 
 _ROWS = 32_768  # codes that are spread out as floats at once
-
-
-def check_scores(scores: ArrayLike, width: int, what: str) -> NDArray[np.float32]:
-    """Return the queries' scores as float32 (queries, width), or say what is wrong with them."""
-    rows = np.asarray(scores)
-    if rows.dtype.kind not in "iuf" or rows.ndim != 2 or rows.shape[1] != width:
-        raise InputError(f"a query is one score for each of {width} {what}: (queries, {width}); got {rows.shape}.")
-    floats = np.ascontiguousarray(rows, dtype=np.float32)
-    if not np.isfinite(floats).all():
-        raise InputError("scores hold NaN or infinite values.")
-    return floats
 
 
 def best_by_score(

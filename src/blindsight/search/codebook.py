@@ -24,9 +24,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from blindsight.errors import InputError
 from blindsight.search.codes import blocks
-from blindsight.search.function import Floats, check_features
+from blindsight.search.function import Floats
 from blindsight.search.learner import Classes
 from blindsight.search.meaning import BRIDGE, closeness, meaning_of_neighbourhoods, nearest, unit_rows
+from blindsight.validation import check_features
 
 Doubles = NDArray[np.float64]
 
@@ -72,7 +73,7 @@ class Codebook:
 
     def meanings_of(self, X: Any) -> Floats:
         """Return the meanings of new pictures, (n, q) unit vectors."""
-        points = _project(check_features(X, self.dimension), self.mean, self.directions)
+        points = _project(check_features(X, self.dimension, least=0), self.mean, self.directions)
         return _votes(self.landmarks, self.reaches, self.meanings, points)
 
     def cells_of(self, X: Any) -> NDArray[np.int64]:

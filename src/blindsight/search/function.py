@@ -15,23 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError
 from blindsight.search.codes import Codes, blocks, pack
+from blindsight.validation import check_features
 
 Floats = NDArray[np.float32]
 _ROWS = 16384  # rows whose scores are in memory at once
-
-
-def check_features(X: ArrayLike, dimension: int | None = None, what: str = "features") -> Floats:
-    """Return features as float32 (n, d), or say what is wrong with them."""
-    rows = np.asarray(X)
-    if rows.dtype.kind not in "biuf" or rows.ndim != 2 or rows.shape[1] < 1:
-        raise InputError(f"{what} must be numbers of shape (n, d); got {rows.dtype} {rows.shape}.")
-    if dimension is not None and rows.shape[1] != dimension:
-        raise InputError(f"this hash function takes {dimension} features; got {rows.shape[1]}. Is it another pipeline?")
-    with np.errstate(over="ignore"):
-        floats = np.ascontiguousarray(rows, dtype=np.float32)
-    if not np.isfinite(floats).all():
-        raise InputError(f"{what} hold NaN or infinite values. Remove or repair those rows.")
-    return floats
 
 
 class HashFunction(ABC):
@@ -65,11 +52,11 @@ class HashFunction(ABC):
 
     def scores(self, X: ArrayLike) -> Floats:
         """Return the real values whose signs are the code, (n, bits): what an unquantised query is ranked by."""
-        return self._scores(check_features(X, self.dimension))
+        return self._scores(check_features(X, self.dimension, least=0))
 
     def __call__(self, X: ArrayLike) -> Codes:
         """Return the packed codes of features; memory beyond them stays bounded whatever n is."""
-        rows = check_features(X, self.dimension)
+        rows = check_features(X, self.dimension, least=0)
         if not len(rows):
             raise InputError("there are no features to hash.")
         return np.concatenate([pack(self._scores(rows[span]) >= 0) for span in blocks(len(rows), _ROWS)])

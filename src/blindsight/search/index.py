@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import write_arrays
-from blindsight.search.asymmetric import best_by_score, check_scores
+from blindsight.search.asymmetric import best_by_score
 from blindsight.search.codes import Codes, check_codes, code_bytes
 from blindsight.search.exact import nearest, neighbourhoods
 from blindsight.search.hits import Hits, IdArray, Neighbourhoods, ScoredHits, check_k, check_radius, check_recall
@@ -30,6 +30,7 @@ from blindsight.search.indexfile import pack_ids, read_index, unpack_ids
 from blindsight.search.lists import Lists
 from blindsight.search.rows import Rows
 from blindsight.search.tuning import Plan, Questions, TunedLists
+from blindsight.validation import check_features
 
 Kind = Literal["auto", "exact", "ivf"]
 
@@ -154,7 +155,7 @@ class HammingIndex:
 
         The scores are what a hash function gives before its sign is taken (`HashFunction.scores`).
         """
-        queries, k = check_scores(scores, self.bits, "bits"), check_k(k)
+        queries, k = check_features(scores, self.bits, what="scores of a query", least=0), check_k(k)
         wanted = min(k, len(self))
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         values = np.full((len(queries), k), -np.inf, dtype=np.float32)

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from blindsight.errors import InputError
 from blindsight.search.codes import Codes, check_bits
-from blindsight.search.function import Floats, HashFunction, check_features
+from blindsight.search.function import Floats, HashFunction
+from blindsight.validation import check_features
 
 Classes = NDArray[np.int64]
 """Class numbers 0 ... of the rows."""
@@ -38,7 +39,7 @@ class HashLearner(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the hash function from features (n, d) and, for a supervised learner, one label per row."""
         check_bits(self.bits)
-        rows = check_features(X)
+        rows = check_features(X, least=0)
         if len(rows) < 2:
             raise InputError(f"a hash function is learned from at least 2 rows; got {len(rows)}.")
         classes = self._check_labels(y, len(rows)) if self.supervised else None

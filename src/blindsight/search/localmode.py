@@ -31,9 +31,9 @@ from blindsight.files import read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.channels import Design, Doubles, Mechanism, best_design
 from blindsight.search.codebook import Codebook, learn_codebook, learn_labelled_codebook
-from blindsight.search.function import check_features
 from blindsight.search.symbols import KaryResponse, SubsetSelection
 from blindsight.statement import PrivacyStatement, randomness_of
+from blindsight.validation import check_features
 
 FEWEST_PUBLIC = 8
 MOST_CELLS = 64
@@ -83,7 +83,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from public features (n, d) and, where they have some, from one public label per row."""
-        symbols, rows = self._check_parameters(), check_features(X, what="public features")
+        symbols, rows = self._check_parameters(), check_features(X, what="public features", least=0)
         fewest = max(FEWEST_PUBLIC, symbols or 0)
         if len(rows) < fewest:
             raise InputError(f"a codebook is learned from at least {fewest} public rows; got {len(rows)}.")

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import write_arrays
-from blindsight.search.asymmetric import check_scores
 from blindsight.search.hits import IdArray, ScoredHits, check_k
 from blindsight.search.indexfile import pack_ids, read_index, unpack_ids
 from blindsight.search.rows import Rows
+from blindsight.validation import check_features
 
 _KIND = "blindsight/symbol-index.1"
 
@@ -73,7 +73,7 @@ class SymbolIndex:
 
         Records of one symbol come oldest first; of symbols that score the same, the lower comes first.
         """
-        queries, k = check_scores(scores, self.outputs, "symbols"), check_k(k)
+        queries, k = check_features(scores, self.outputs, what="scores of a query", least=0), check_k(k)
         positions = np.full((len(queries), k), -1, dtype=np.int64)
         values = np.full((len(queries), k), -np.inf, dtype=np.float32)
         records, bounds = self._posting_lists()

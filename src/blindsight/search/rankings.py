@@ -15,8 +15,9 @@ from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.search.codes import Codes, hamming
 from blindsight.search.evaluation import Ranking, evaluate_codes, evaluate_distances
-from blindsight.search.function import Floats, HashFunction, check_features
+from blindsight.search.function import Floats, HashFunction
 from blindsight.search.localmode import LocalHasher
+from blindsight.validation import check_features
 
 Distances = NDArray[Any]
 
@@ -43,7 +44,7 @@ class Searcher(ABC):
         self, queries: ArrayLike, query_labels: ArrayLike, labels: ArrayLike, *, progress: Progress = silent
     ) -> Ranking:
         """Say how well the ranking finds items with the query's label."""
-        rows = check_features(queries)
+        rows = check_features(queries, least=0)
         return evaluate_distances(lambda span: self.distances(rows[span]), query_labels, labels, progress=progress)
 
 
@@ -60,7 +61,7 @@ class FeatureSearcher(Searcher):
 
     def distances(self, queries: ArrayLike) -> Distances:
         """Return squared Euclidean distances, but for a term of the query's own that ranks nothing."""
-        rows = check_features(queries, self.features.shape[1], "queries")
+        rows = check_features(queries, self.features.shape[1], what="features", least=0)
         squares = np.einsum("ij,ij->i", self.features, self.features)
         return np.asarray(squares - 2 * rows @ self.features.T)
 

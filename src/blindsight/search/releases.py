@@ -47,11 +47,12 @@ from blindsight.dp.ledger import Ledger
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import exclusive_lock, read_arrays, write_arrays
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.search.function import Floats, check_features
+from blindsight.search.function import Floats
 from blindsight.search.hits import IdArray
 from blindsight.search.ids import check_ids, check_unique
 from blindsight.search.releasebook import Book, digests_of, plain_rows
 from blindsight.statement import Unit
+from blindsight.validation import check_features
 
 _KIND = "blindsight/releases.1"
 _ARRAYS = ("digests", "counts", "kept", "codes", "contents", "content_counts")
@@ -101,7 +102,7 @@ class Releases:
 
     def release(self, ids: ArrayLike, X: ArrayLike) -> NDArray[Any]:
         """Return one release per record: the stored one where its basis is the same, else a new one, paid for."""
-        rows, wanted = check_features(X), check_ids(ids)
+        rows, wanted = check_features(X, least=0), check_ids(ids)
         check_unique(wanted)
         if len(rows) != len(wanted):
             raise InputError(f"there must be one id per row; got {len(wanted)} ids and {len(rows)} rows.")

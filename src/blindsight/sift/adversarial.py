@@ -30,11 +30,12 @@ from blindsight.errors import InputError
 from blindsight.extras import require
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.sift.features import Features, check_shape, finite_blocks
+from blindsight.sift.features import Features, finite_blocks
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.layeredsift import LayeredSift
 from blindsight.sift.layers import Layers
 from blindsight.sift.sift import Floats
+from blindsight.validation import check_shape
 
 Tensor = Any
 """A torch.Tensor."""

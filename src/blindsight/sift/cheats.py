@@ -29,9 +29,9 @@ from scipy.linalg import lstsq
 
 from blindsight.errors import InputError
 from blindsight.sift.attackers import best_threshold
-from blindsight.sift.features import check_shape
 from blindsight.sift.labels import check_labels
 from blindsight.sift.sift import LinearSift, without_negligible
+from blindsight.validation import check_shape
 
 Floats = NDArray[np.float64]
 

@@ -20,7 +20,6 @@ from blindsight.metrics import Interval
 from blindsight.progress import Progress, silent
 from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.attackers import Attacker
-from blindsight.sift.features import check_shape
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labelled, label_columns
 from blindsight.sift.leace import LeacePLS
@@ -36,6 +35,7 @@ from blindsight.sift.trial import Trial
 from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
+from blindsight.validation import check_shape
 
 Method = Callable[[Trial], Sift]
 """Makes a sift from the developer's rows of a trial."""

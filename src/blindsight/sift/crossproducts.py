@@ -16,8 +16,9 @@ from scipy import sparse
 
 from blindsight.data.dataset import UNKNOWN
 from blindsight.errors import InputError
-from blindsight.sift.features import Features, blocks, check_shape
+from blindsight.sift.features import Features, blocks
 from blindsight.sift.labels import Labels, check_labels
+from blindsight.validation import check_shape
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from blindsight.errors import InputError
+from blindsight.validation import check_finite, check_shape
 
 Features: TypeAlias = ArrayLike | Any
 """Numbers of shape (n, d): an array, possibly memory-mapped, or a scipy.sparse matrix."""
@@ -15,16 +15,6 @@ Features: TypeAlias = ArrayLike | Any
 Floats = NDArray[np.float32]
 
 _CELLS = 1 << 20  # numbers in one dense block while a sift is applied
-
-
-def check_shape(X: Features, dimension: int | None = None) -> Any:
-    """Return features as an array or in compressed rows, without a copy; their values are not looked at."""
-    rows: Any = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X)
-    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "biuf":
-        raise InputError(f"features must be numbers of shape (n, d), one row or more; got {rows.dtype} {rows.shape}.")
-    if dimension is not None and rows.shape[1] != dimension:
-        raise InputError(f"{dimension} features are expected; got {rows.shape[1]}. Is it another feature pipeline?")
-    return rows
 
 
 def blocks(rows: Any, cells: int = _CELLS) -> Iterator[tuple[slice, Any]]:
@@ -45,6 +35,5 @@ def finite_blocks(X: Features, dimension: int) -> Iterator[Floats]:
         block = rows[start : start + step]
         with np.errstate(over="ignore"):
             floats = (block.toarray() if sparse.issparse(block) else block).astype(np.float32, copy=False)
-        if not np.isfinite(floats).all():
-            raise InputError("features hold NaN or infinite values. Remove or repair those rows.")
+        check_finite(floats, "features")
         yield floats

@@ -24,8 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from blindsight.errors import InputError
 from blindsight.sift.crossproducts import CrossProducts, covariance_times
-from blindsight.sift.features import Features, check_shape
+from blindsight.sift.features import Features
 from blindsight.sift.sift import LinearSift, without_negligible
+from blindsight.validation import check_shape
 
 Array = NDArray[np.float64]
 Batch = tuple[Features, ArrayLike, ArrayLike]

@@ -24,7 +24,7 @@ from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy, pub_loss
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import MODERN, Attacker, chosen_attackers
-from blindsight.sift.features import Features, check_shape
+from blindsight.sift.features import Features
 from blindsight.sift.labels import Labelled, Labels, label_columns
 from blindsight.sift.policy import Policy
 from blindsight.sift.publicclassifier import best_raw_accuracy
@@ -32,6 +32,7 @@ from blindsight.sift.sift import Sift
 from blindsight.sift.splits import check_persons, verification_halves
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verify import Verifier
+from blindsight.validation import check_shape
 
 DEVELOPER = 0.4
 """Share of the rows that sifts are fitted to."""

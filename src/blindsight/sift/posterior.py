@@ -21,10 +21,11 @@ from blindsight.data.partition import split
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.sift.features import Features, check_shape, finite_blocks
+from blindsight.sift.features import Features, finite_blocks
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.layers import Layers
 from blindsight.sift.sift import Floats
+from blindsight.validation import check_shape
 
 FOLDS = 4
 FEWEST = 20

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError
-from blindsight.sift.features import Features, check_shape
+from blindsight.sift.features import Features
 from blindsight.sift.grants import Grant
 from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.watch import Watch
+from blindsight.validation import check_shape
 
 
 @dataclass(frozen=True, eq=False)

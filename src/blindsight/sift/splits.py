@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.data.partition import train_test
 from blindsight.errors import InputError
 from blindsight.sift.labels import Labels, check_labels
+from blindsight.validation import check_features
 
 Indices = NDArray[np.int64]
 
@@ -50,11 +51,7 @@ def check_released(released: ArrayLike) -> NDArray[Any]:
     """Return released numbers as (n, K), finite; a flat list is one number per row."""
     array = np.asarray(released)
     array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biuf":
-        raise InputError(f"released numbers must have shape (n, K), K >= 1; got {array.dtype} {array.shape}.")
-    if not np.isfinite(array).all():
-        raise InputError("released numbers hold NaN or infinite values: the sift would not be released at all.")
-    return array
+    return check_features(array, what="released numbers", precision="given")
 
 
 def check_persons(persons: ArrayLike | None, rows: int) -> NDArray[Any] | None:

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy
-from blindsight.sift.features import Features, check_shape
+from blindsight.sift.features import Features
 from blindsight.sift.floor import check_leak_cap
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.layers import Layers
@@ -34,6 +34,7 @@ from blindsight.sift.posterior import Posteriors, check_both_kinds, fit_posterio
 from blindsight.sift.splits import check_persons
 from blindsight.sift.symbolrule import Array, SymbolRule, leak_of, symbol_rule
 from blindsight.sift.symbolsift import SymbolSift
+from blindsight.validation import check_shape
 
 _HALVINGS = 8
 _ROWS_TO_VERIFY = 1.5  # verification rows per row that a sift is made from: 60% and 40%

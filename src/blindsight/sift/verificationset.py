@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from blindsight.data.partition import split
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.sift.features import finite_blocks
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.splits import check_persons
 from blindsight.sift.stream import Windows, windows
+from blindsight.validation import check_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +32,7 @@ class VerificationSet:
     """Fingerprint of the feature pipeline."""
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.features)
-        if given.ndim != 2 or 0 in given.shape:
-            raise InputError(f"a verification set needs features of shape (n, d); got {given.shape}.")
-        features = np.concatenate(list(finite_blocks(given, given.shape[1])))
+        features = np.array(check_features(self.features))
         labels = {name: check_labels(column, len(features), name)[:, 0] for name, column in self.labels.items()}
         persons = check_persons(self.persons, len(features))
         for array in (features, *labels.values()):

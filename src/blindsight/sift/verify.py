@@ -36,12 +36,13 @@ from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
 from blindsight.sift.bench import Attack, Bench, in_order
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, Certificate, certify, certify_joint, fewest_rows
 from blindsight.sift.evidence import AttackResult, Confidence
-from blindsight.sift.features import Features, check_shape
+from blindsight.sift.features import Features
 from blindsight.sift.labels import Labels
 from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
 from blindsight.sift.sift import Sift
 from blindsight.sift.splits import Indices, check_persons, check_private, check_released, verification_halves
 from blindsight.sift.verdict import Ending, Setting, Verification
+from blindsight.validation import check_shape
 
 _ROWS_TO_CERTIFY = 100  # of either kind per symbol: then chance adds little to the estimate
 

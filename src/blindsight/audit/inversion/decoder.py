@@ -11,7 +11,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.data.dataset import check_images
 from blindsight.errors import InputError
+from blindsight.validation import check_features
 
 Pictures = NDArray[np.uint8]
 """(n, height, width, 3)."""
@@ -47,34 +49,17 @@ class Inversion(Protocol):
         ...
 
 
-def check_pictures(pictures: Pictures) -> None:
-    """Refuse anything but uint8 RGB pictures of one size, at least one."""
-    if pictures.dtype != np.uint8 or pictures.ndim != 4 or pictures.shape[3] != 3 or not pictures.size:
-        raise InputError(
-            f"pictures must be uint8 of shape (n, height, width, 3), one or more; got {pictures.dtype} "
-            f"{pictures.shape}."
-        )
-
-
 def check_rows(features: ArrayLike, dimension: int | None = None) -> Floats:
     """Return features as float32 (n, d); rows of another length and numbers that are not finite are refused."""
-    rows = np.asarray(features)
-    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "biuf":
-        raise InputError(f"features must be numbers of shape (n, d), one row or more; got {rows.dtype} {rows.shape}.")
-    if dimension is not None and rows.shape[1] != dimension:
-        raise InputError(
-            f"this decoder was trained on {dimension} features; got {rows.shape[1]}. Is it another feature pipeline?"
-        )
-    with np.errstate(over="ignore"):
-        floats = rows.astype(np.float32, copy=False)
+    floats: Floats = check_features(features, dimension)
     if not (np.abs(floats) <= LARGEST).all():
-        raise InputError(f"features must be finite and within +-{LARGEST:g}. Remove, repair or rescale those rows.")
+        raise InputError(f"features must be within +-{LARGEST:g}. Remove, repair or rescale those rows.")
     return floats
 
 
 def check_pairs(features: ArrayLike, images: Pictures) -> Floats:
     """Return the features to learn from, checked to belong to these pictures."""
-    check_pictures(images)
+    check_images(images, least=1)
     rows = check_rows(features)
     if len(rows) != len(images):
         raise InputError(f"every public picture needs its features; got {len(images)} pictures, {len(rows)} rows.")

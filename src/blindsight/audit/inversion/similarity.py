@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import correlate1d
 
-from blindsight.audit.inversion.decoder import Pictures, check_pictures
+from blindsight.audit.inversion.decoder import Pictures
+from blindsight.data.dataset import check_images
 from blindsight.errors import InputError
 
 WINDOW = 11
@@ -47,8 +48,8 @@ def ssim(pictures: Pictures, others: Pictures) -> Floats:
     >>> float(ssim(black, black)[0]), round(float(ssim(black, white)[0]), 6)
     (1.0, 0.0001)
     """
-    check_pictures(pictures)
-    check_pictures(others)
+    check_images(pictures, least=1)
+    check_images(others, least=1)
     if pictures.shape != others.shape:
         raise InputError(f"SSIM compares pictures one by one, of one size; got {pictures.shape} and {others.shape}.")
     if min(pictures.shape[1:3]) < WINDOW:
@@ -60,7 +61,7 @@ def ssim(pictures: Pictures, others: Pictures) -> Floats:
 
 def mean_picture(public: Pictures) -> NDArray[np.uint8]:
     """Return the average of public pictures, (height, width, 3): the best guess of somebody who saw nothing else."""
-    check_pictures(public)
+    check_images(public, least=1)
     total = np.zeros(public.shape[1:])
     for picture in public:
         total += picture

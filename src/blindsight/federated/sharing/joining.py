@@ -27,7 +27,7 @@ from blindsight.federated.sharing.messages import Instruction
 from blindsight.federated.sharing.participantside import step
 from blindsight.federated.sums.userdesk import SHARING, UserDesk
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
-from blindsight.learn.linearmodel import Standardiser, check_features
+from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.accounting import neighbouring, protected_unit
 from blindsight.learn.selective.noise import RecordGaussian, calibrate_record
 from blindsight.learn.selective.numbers import check_whole
@@ -36,6 +36,7 @@ from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.selective.terms import SelectiveTerms
 from blindsight.learn.selective.trainer import check_labels
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.validation import check_features
 
 JOIN = "sharing/join"
 """What a courier calls joining: one part goes, a `SharingLesson`, and nothing comes back."""
@@ -81,7 +82,9 @@ class SharingLesson:
         message = decode(data, _LessonMessage)
         try:
             arrays, document = unpack_arrays(message.arrays), json.loads(message.document)
-            standardiser = Standardiser(*(check_features(arrays[name][None])[0] for name in ("mean", "scale")))
+            standardiser = Standardiser(
+                *(check_features(arrays[name][None], precision="wide")[0] for name in ("mean", "scale"))
+            )
             lesson = cls(SelectiveTerms.from_bytes(message.terms), standardiser, **document)
             if lesson.trainer().layout.digest != lesson.terms.layout:
                 raise InputError("its terms are for another network")

@@ -10,6 +10,7 @@ from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.selective.numbers import check_whole
 from blindsight.learn.selective.sparseupdate import Vector
+from blindsight.validation import check_features
 
 
 class Trainer(Protocol):
@@ -47,14 +48,7 @@ def check_passes(epochs: int, batch: int) -> None:
 
 def check_photos(inputs: ArrayLike, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
     """Return photos as rows of finite numbers, each of this `shape` if one is given, or say what is wrong."""
-    try:
-        rows = np.asarray(inputs)
-    except ValueError:
-        raise InputError("photos must all have one shape; got different ones.") from None
-    if rows.ndim < 2 or rows.dtype.kind not in "biuf":
-        raise InputError(f"photos must be rows of numbers, one for each; got {rows.dtype} {rows.shape}.")
-    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        raise InputError("photos must be finite; got NaN or infinity.")
+    rows = check_features(inputs, what="photos", least=0, flat=False, precision="given")
     if shape is not None and len(rows) and rows.shape[1:] != shape:
         raise InputError(f"photos must have the shape {shape} as before; got {rows.shape[1:]}.")
     return rows
