@@ -59,7 +59,7 @@ def test_the_mean_picture_is_the_mean():
         (pictures(1, 10, 14), pictures(1, 10, 14), "at least 11x11 pixels; got 10x14"),
         (pictures(1), pictures(2), "one by one"),
         (pictures(1).astype(float), pictures(1), "must be uint8"),
-        (pictures(0), pictures(0), "one or more"),
+        (pictures(0), pictures(0), "at least 1 image"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(one, other, message):

@@ -233,7 +233,7 @@ class TestReadyFeatures:
     def test_not_a_number_is_refused(self, bad):
         features = np.zeros((4, 3))
         features[[1, 3], 2] = bad
-        with pytest.raises(DataError, match="'table' .* 2 of 4 rows, first in row 1"):
+        with pytest.raises(DataError, match=r"'table' .* 2 of 4 rows, first in row 1"):
             extract(table(features), Means())
 
     def test_not_a_table(self):
@@ -245,7 +245,7 @@ class TestBadPipelines:
     def test_nan_is_refused_and_not_kept(self, tmp_path):
         rows = np.zeros((5, 2), np.float32)
         rows[4] = np.nan
-        with pytest.raises(DataError, match="Returns .* 1 of 5 rows"):
+        with pytest.raises(DataError, match=r"Returns .* 1 of 5 rows"):
             extract(collection(), Returns(rows), cache=tmp_path)
         assert not list(tmp_path.iterdir())
 

@@ -73,7 +73,7 @@ def test_edges_that_do_not_rise_are_refused(edges):
 
 def test_wrong_features_get_a_sentence():
     sift = LinearSift(*parts())
-    with pytest.raises(InputError, match="6 .* got 5"):
+    with pytest.raises(InputError, match=r"6 .* got 5"):
         sift.apply(np.zeros((3, 5)))
     for bad in (math.nan, math.inf, 1e300):
         with pytest.raises(InputError, match="NaN or infinite"):
