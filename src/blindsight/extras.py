@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.errors import InputError, MissingExtraError
+from blindsight.errors import MissingExtraError
 from blindsight.validation import check_features, check_shape
 
 Module = Any

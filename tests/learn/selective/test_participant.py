@@ -477,7 +477,7 @@ def test_strangers_and_greedy_participants_are_refused(make_terms, make_trainer)
         (np.zeros((2, 5, 5)), ["cat", "dog"], "<U3"),
         (np.zeros((2, 5, 5)), [0.0, 1.0], "float64"),
         (np.zeros((2, 5, 5)), [0, -1], "negative"),
-        (np.zeros(4), [0] * 4, "rows"),
+        (np.zeros(4), [0] * 4, r"\(4,\)"),
         (np.full((2, 4), None), [0, 1], "object"),
         ([[1.0, 2.0], [1.0]], [0, 1], "one shape"),
         (np.full((1, 5, 5), np.nan), [0], "finite"),
