@@ -3,6 +3,7 @@
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
+from os import PathLike
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,6 +17,7 @@ from blindsight.audit.papers import PAPERS, glance
 from blindsight.data import Dataset, PixelFeatures, Thumbnails, extract, load
 from blindsight.data.partition import train_test
 from blindsight.dp import Census, Ledger, census
+from blindsight.files import as_path
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.contest import round_costs
 from blindsight.learn.study import Study, divide
@@ -38,11 +40,28 @@ SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
 EPSILON = 1.0
 """What the demo's census spends per person."""
 
-SEARCHED = (1.0, 2.0, 4.0, 8.0)
-"""The budgets per record at which the demo's search is measured."""
-
 LEARNED_COMPONENTS = 200
 """Standardised features need components that carry more than noise: only the first ones are learned from."""
+
+
+@dataclass(frozen=True)
+class DemoSize:
+    """How much is drawn, learned, shared, searched and attacked; what is smaller is faster and shows less."""
+
+    pictures: int = 4000
+    rounds: int = 8
+    key_bits: int = 3072
+    days: int = 14
+    epsilons: tuple[float, ...] = (1.0, 2.0, 8.0)
+    """Of the proven noise in selective sharing."""
+    queries: int = 200
+    searched: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0)
+    """The budgets per record at which searches are measured."""
+    effort: float = 0.5
+    """Of the audit, whose full effort is 1."""
+
+
+FULL = DemoSize()
 
 
 @dataclass(frozen=True)
@@ -54,11 +73,16 @@ class Demo:
 
 
 def run_demo(
-    out: Path, *, pictures: int = 4000, random_state: int = 0, cache: Path | None = None, progress: Progress = silent
+    out: str | PathLike[str],
+    size: DemoSize = FULL,
+    *,
+    random_state: int = 0,
+    cache: Path | None = None,
+    progress: Progress = silent,
 ) -> Demo:
-    """Run every chapter on `pictures` drawn faces and write `out`/report.html."""
+    """Run every chapter on drawn faces and bundled digits, and write `out`/report.html."""
     begun = perf_counter()
-    dataset = load("faces", count=pictures, random_state=random_state, pictures_per_person=5, progress=progress)
+    dataset = load("faces", count=size.pictures, random_state=random_state, pictures_per_person=5, progress=progress)
     train, test = train_test(dataset, test=0.3, random_state=random_state)
     assert dataset.images is not None
     pipeline = PixelFeatures(random_state=random_state)
@@ -68,11 +92,11 @@ def run_demo(
     readings = _read_attributes(raw, dataset, train, test, progress)
     ledger = Ledger()
     result, truth = _take_census(dataset, ledger)
-    learned = _learn_together(dataset, random_state, cache, progress)
-    shared = _share_selectively(dataset, random_state, cache, progress)
-    searched = _search_privately(random_state, progress)
+    learned = _learn_together(dataset, size, random_state, cache, progress)
+    shared = _share_selectively(dataset, size, random_state, cache, progress)
+    searched = _search_privately(size, random_state, progress)
     sifted = sift_demo(dataset, raw, pipeline=pipeline, random_state=random_state, progress=progress)
-    audited = _audit(dataset, random_state, progress)
+    audited = _audit(dataset, size, random_state, progress)
     chapters = [
         pictures_chapter(dataset, SHOWN),
         features_chapter(
@@ -103,7 +127,7 @@ def run_demo(
         "seconds": round(seconds, 1),
         "seed": random_state,
     }
-    return Demo(_write(out, chapters, random_state, seconds), findings)
+    return Demo(_write(as_path(out), chapters, random_state, seconds), findings)
 
 
 def _read_attributes(
@@ -141,65 +165,74 @@ def _take_census(dataset: Dataset, ledger: Ledger) -> tuple[Census, dict[str, fl
     return result, truth
 
 
-def _learn_together(dataset: Dataset, random_state: int, cache: Path | None, progress: Progress) -> LearningResult:
+def _learn_together(
+    dataset: Dataset, size: DemoSize, random_state: int, cache: Path | None, progress: Progress
+) -> LearningResult:
     """Let five owners learn all attributes under encryption, each person's pictures with one owner."""
     division = divide(dataset, owners=5, random_state=random_state)
     pipeline = PixelFeatures(max_components=LEARNED_COMPONENTS, random_state=random_state)
     study = Study.prepare(dataset, division, pipeline, cache=cache, progress=progress)
-    learner = FederatedClassifier(rounds=8, sparsity=0.7, multilabel=True, random_state=random_state, record=True)
+    learner = FederatedClassifier(
+        rounds=size.rounds,
+        sparsity=0.7,
+        key_bits=size.key_bits,
+        multilabel=True,
+        random_state=random_state,
+        record=True,
+    )
     learner.fit(
         study.owners,
         public=study.public,
         validation=study.test,
         on_round=lambda report: progress("learning together", report.round, learner.rounds),
     )
-    weights = learner.model_.weights.size
+    weights, sparsity = learner.model_.weights.size, learner.sparsity
     costs = round_costs(
-        weights,
-        5,
-        sparsity=learner.sparsity,
-        key_bits=learner.key_bits,
-        random_state=random_state,
-        progress=progress,
+        weights, 5, sparsity=sparsity, key_bits=size.key_bits, random_state=random_state, progress=progress
     )
     return LearningResult.of(learner, owners=5, costs=costs)
 
 
-def _share_selectively(dataset: Dataset, random_state: int, cache: Path | None, progress: Progress) -> SharingResult:
+def _share_selectively(
+    dataset: Dataset, size: DemoSize, random_state: int, cache: Path | None, progress: Progress
+) -> SharingResult:
     """Keep a smile detector up to date from ten people's photos for two weeks, with and without proven noise."""
     study = PhotoStudy.prepare(
         dataset,
         PixelFeatures(max_components=LEARNED_COMPONENTS, random_state=random_state),
         Training(),
         participants=10,
-        days=14,
+        days=size.days,
         initial=0.05,
         attribute="smiling",
         random_state=random_state,
         cache=cache,
         progress=progress,
     )
-    wish = SharingWish(share=0.1, epsilons=(1.0, 2.0, 8.0), delta=1e-5, clip=4.0, upload_clip=0.2)
-    timeline = study.play(wish.lines(study.plan, steps=1), delta=wish.stated_delta, progress=progress)
-    cost = wish.cost(study.plan, timeline, study.dimension, steps=1)
+    options = SharingWish(share=0.1, epsilons=size.epsilons, delta=1e-5, clip=4.0, upload_clip=0.2)
+    timeline = study.play(options.lines(study.plan, steps=1), delta=options.stated_delta, progress=progress)
+    cost = options.cost(study.plan, timeline, study.dimension, steps=1)
     return SharingResult(timeline, cost, len(study.plan.participants))
 
 
-def _search_privately(random_state: int, progress: Progress) -> SearchResult:
-    """Search handwritten digits by every method at four budgets."""
+def _search_privately(size: DemoSize, random_state: int, progress: Progress) -> SearchResult:
+    """Search handwritten digits by every method at every budget."""
+    middle = size.searched[len(size.searched) // 2]
     digits = load("digits")
-    division = divide_for_search(digits, queries=200, random_state=random_state)
+    division = divide_for_search(digits, queries=size.queries, random_state=random_state)
     study = SearchStudy.prepare(digits, division, Thumbnails())
-    rows = contest(study, epsilons=SEARCHED, delta=1e-6, random_state=random_state, progress=progress)
-    return SearchResult.of(digits, study, rows, "a grey thumbnail of unit length", epsilon=4.0)
+    rows = contest(study, epsilons=size.searched, delta=1e-6, random_state=random_state, progress=progress)
+    return SearchResult.of(digits, study, rows, "a grey thumbnail of unit length", epsilon=middle)
 
 
-def _audit(dataset: Dataset, random_state: int, progress: Progress) -> Audit:
+def _audit(dataset: Dataset, size: DemoSize, random_state: int, progress: Progress) -> Audit:
     """Attack what the papers claim, as far as that takes seconds; `blindsight audit papers` does the rest."""
     faces = dataset.take(range(min(len(dataset), 3000)))
     checks = glance(faces, random_state, progress)
     rest = "A glance; `blindsight audit papers` attacks encryption, coalitions and our own mechanisms as well."
-    return run_checks(PAPERS, checks, minutes=10, effort=0.5, seed=random_state, notes=(rest,), progress=progress)
+    return run_checks(
+        PAPERS, checks, minutes=10, effort=size.effort, seed=random_state, notes=(rest,), progress=progress
+    )
 
 
 def _spent_table(ledger: Ledger) -> Table:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blindsight.cli import run
-from blindsight.cli.terminal import LiveTable
+from blindsight.cli.options import LiveTable
 from blindsight.learn.model import LinearModel
 from blindsight.service.shelf import Shelf
 from blindsight.statement import PrivacyStatement

@@ -5,47 +5,128 @@ or one JSON document with --json), progress and errors to standard error. Errors
 they come from.
 """
 
+import math
 import sys
 import warnings
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import click
 import typer
+from rich.markup import escape
+from typer import Argument, Option
 
-from blindsight.cli import audit, data, demo, federation, learn, ledger, search, serve, sift
-from blindsight.cli.terminal import Settings, show_error, show_version, show_warning
-from blindsight.errors import BlindsightError, InputError
+from blindsight.cli import audit, data, federation, learn, options, search, serve, sift
+from blindsight.cli.options import Commands, Settings, show, show_error, show_warning, table, terminal_progress
+from blindsight.errors import BlindsightError, InputError, StorageError
 
 _INTERRUPTED = 130  # what typer makes of Ctrl-C
 
-app = typer.Typer(
+app = Commands(
     name="blindsight",
     help="Learn from, search through and share images that nobody may see.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.demo)
-app.add_typer(data.app, name="data")
-app.add_typer(learn.app, name="learn")
-app.add_typer(search.app, name="search")
-app.add_typer(sift.app, name="sift")
-app.command("audit")(audit.audit)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(federation.app, name="federation")
-app.command("serve")(serve.serve)
-app.command("verify-log")(serve.verify_log)
-app.add_typer(serve.tokens, name="token")
+ledgers = Commands(help="Read a privacy ledger.")
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"blindsight {version('blindsight-vision')}\n")
+        raise typer.Exit
 
 
 @app.callback()
 def blindsight(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=show_version, is_eager=True)
+        bool, Option("--version", help="Print the version and stop.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Learn from, search through and share images that nobody may see."""
+
+
+@app.command("demo")
+def run_demo(
+    out: Annotated[Path, Option(help="Folder of the report.")] = Path("out"),
+    pictures: Annotated[int, Option(help="How many faces to draw.", min=600)] = 4000,
+    seed: options.SeedOption = 0,
+) -> None:
+    """Run every part on bundled data and write one self-contained report."""
+    from blindsight import demo
+
+    size = replace(demo.FULL, pictures=pictures)
+    with terminal_progress() as progress:
+        result = demo.run_demo(out, size, random_state=seed, progress=progress)
+    page = result.report.resolve()
+    show(
+        {"report": str(result.report), **result.findings},
+        f"The report is in {result.report} ({page.stat().st_size / 1e6:.1f} MB, {result.findings['seconds']:.0f} s).",
+        f"Open it in a browser: {page.as_uri()}",
+        "To try it yourself, run `blindsight serve` and open http://127.0.0.1:8420 (needs the extra 'service').",
+    )
+
+
+@ledgers.command("show")
+def show_ledger(
+    path: Annotated[Path, Argument(help="The ledger's file.")],
+    delta: Annotated[float, Option(help="Delta at which to add up where no budget names one.", min=0.0, max=1.0)],
+) -> None:
+    """Show what was spent on every scope, in its unit, against its budget."""
+    from blindsight.dp import Ledger
+
+    if not path.is_file():
+        raise StorageError(f"there is no ledger at {path}.")
+    ledger = Ledger(path, readonly=True)
+    rows = ledger.table(delta=delta)
+    document = {
+        "ledger": str(path),
+        "recovered": ledger.recovered,
+        "scopes": [
+            {
+                "scope": row.scope,
+                "unit": row.unit,
+                "neighbours": row.neighbours,
+                "releases": row.releases,
+                "epsilon_basic": _plain(row.spent.basic),
+                "epsilon": _plain(row.spent.epsilon),
+                "budget": None if row.budget is None else row.budget.epsilon,
+            }
+            for row in rows
+        ],
+    }
+    cells = [
+        (
+            *(row.scope, row.unit, row.neighbours, str(row.releases)),
+            *(f"{row.spent.basic:.4g}", f"{row.spent.epsilon:.4g}"),
+            "none" if row.budget is None else f"{row.budget.epsilon:.4g}",
+        )
+        for row in rows
+    ]
+    columns = ("scope", "unit", "neighbours", "releases", "basic", "epsilon", "budget")
+    numbers = ("releases", "basic", "epsilon", "budget")
+    notice = [f"[yellow]{escape(ledger.recovered)}[/]"] if ledger.recovered else []
+    show(document, *notice, table(f"Ledger {escape(str(path))}", columns, cells, numbers=numbers))
+
+
+def _plain(epsilon: float) -> float | str:
+    """Return a number as strict JSON can hold it, as a `PrivacyStatement` does: infinity by its name."""
+    return "infinity" if epsilon == math.inf else epsilon
+
+
+app.add_typer(data.app, name="data")
+app.add_typer(learn.app, name="learn")
+app.add_typer(search.app, name="search")
+app.add_typer(sift.app, name="sift")
+app.command("audit")(audit.audit)
+app.add_typer(ledgers, name="ledger")
+app.add_typer(federation.app, name="federation")
+app.command("serve")(serve.serve)
+app.command("verify-log")(serve.verify_log)
+app.add_typer(serve.tokens, name="token")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,14 +1,14 @@
 """`blindsight audit`: attack a run, an index, a sift or the papers' claims, and say what is proven and measured."""
 
-import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
+from blindsight.cli import options
+from blindsight.cli.options import show, table, terminal_progress, write_json
 from blindsight.errors import InputError
-from blindsight.files import atomic_writer, check_writable
+from blindsight.files import as_path, check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from blindsight.audit.checks import Audit
-    from blindsight.audit.finding import Finding, Verdict
+    from blindsight.audit.finding import Finding
 
 PAPERS = "papers"
 """What an audit of the documents is called."""
@@ -24,23 +24,16 @@ PAPERS = "papers"
 
 def audit(
     what: Annotated[
-        str, typer.Argument(metavar="RUN|INDEX|SIFT|papers", help="A folder that Blindsight wrote, or `papers`.")
+        str, Argument(metavar="RUN|INDEX|SIFT|papers", help="A folder that Blindsight wrote, or `papers`.")
     ],
     data: Annotated[
-        str | None,
-        typer.Option("--data", help="Labelled collection to attack a sift with; see `blindsight data list`."),
+        str | None, Option(help="Labelled collection to attack a sift with; see `blindsight data list`.")
     ] = None,
-    path: Annotated[
-        Path | None, typer.Option("--path", help="Where that collection lies, if read from a path.")
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("-n", "--count", help="At most this many of its pictures.", min=1)
-    ] = None,
-    minutes: Annotated[float, typer.Option("--minutes", help="How long it may take, about: more finds more.")] = 3.0,
-    out: Annotated[Path, typer.Option("--out", help="Folder of audit.json and report.html.")] = Path("out/audit"),
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    path: options.PathOption = None,
+    count: options.CountOption = None,
+    minutes: Annotated[float, Option(help="How long it may take, about: more finds more.")] = 3.0,
+    out: Annotated[Path, Option(help="Folder of audit.json and report.html.")] = Path("out/audit"),
+    seed: options.SeedOption = 0,
 ) -> None:
     """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows."""
     from blindsight.audit.checks import check_minutes
@@ -62,7 +55,7 @@ def audit(
             from blindsight.audit.artefacts import audit_artefact
 
             judged = None if data is None else load(data, path=path, count=count, random_state=seed, progress=progress)
-            found = audit_artefact(Path(what), data=judged, minutes=minutes, random_state=seed, progress=progress)
+            found = audit_artefact(as_path(what), data=judged, minutes=minutes, random_state=seed, progress=progress)
     _write(found, out)
     tables = [
         _table(f"\n{name[:1].upper()}{name[1:]}", evidence.findings)
@@ -70,7 +63,8 @@ def audit(
         if evidence.findings
     ]
     counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in MEANINGS)
-    legend = [f"{verdict}: {meaning}." for verdict, meaning in MEANINGS.items() if _any(found, verdict)]
+    met = {finding.verdict for finding in found.findings}
+    legend = [f"{verdict}: {meaning}." for verdict, meaning in MEANINGS.items() if verdict in met]
     show(found.to_dict(), *tables, "", *legend, "", *found.notes, f"{counts}. Report: {out / 'report.html'}")
 
 
@@ -85,10 +79,6 @@ def _table(title: str, findings: "Sequence[Finding]") -> "Table":
 _WIDTHS = (None, 11, 18, None, 11)  # as wide as the longest words of these columns
 
 
-def _any(found: "Audit", verdict: "Verdict") -> bool:
-    return any(finding.verdict == verdict for finding in found.findings)
-
-
 def _cells(finding: "Finding") -> tuple[str, ...]:
     measured = f"{finding.measured.sure}: {finding.measure}; {finding.attack}"
     return (finding.claim, finding.source, finding.proven, measured, finding.verdict)
@@ -101,5 +91,4 @@ def _write(found: "Audit", out: Path) -> None:
     facts = {"Command": "blindsight audit", "Subject": found.subject, "Seed": str(found.seed)}
     title = "The papers' claims, attacked" if found.subject == PAPERS else f"Audit of {found.subject}"
     write_report(out / "report.html", title, [audit_chapter(found)], facts=facts, private=True)
-    with atomic_writer(out / "audit.json", private=True) as stream:
-        stream.write(json_module.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False).encode())
+    write_json(out / "audit.json", found.to_dict(), private=True)

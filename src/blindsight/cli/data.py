@@ -1,35 +1,35 @@
 """`blindsight data`: list, fetch, look at and measure collections of pictures."""
 
-import json as json_module
+import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import typer
+from typer import Argument, Option
 
-from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
-from blindsight.data import Dataset, attribute_sheet, catalogue, contact_sheet, extract, fetch, load, pipeline
+from blindsight.cli import options
+from blindsight.cli.options import Commands, show, split_names, table, terminal_progress
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder
 
-app = typer.Typer(help="List, fetch and look at collections of pictures.", no_args_is_help=True)
+if TYPE_CHECKING:  # what reads pictures brings scikit-learn, which other commands should not wait for
+    from blindsight.data import Dataset
 
-NameArgument = Annotated[str, typer.Argument(help="Name of the collection; `blindsight data list` shows them.")]
-PathOption = Annotated[
-    Path | None, typer.Option("--path", help="Where the collection lies, for those read from a folder or file.")
-]
-CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
+app = Commands(help="List, fetch and look at collections of pictures.")
+
+NameArgument = Annotated[str, Argument(help="Name of the collection; `blindsight data list` shows them.")]
 ReaderOption = Annotated[
     list[str] | None,
-    typer.Option("-o", "--option", help="Option of the collection's reader, e.g. split=test; may be repeated."),
+    Option("-o", "--option", help="Option of the collection's reader, e.g. split=test; may be repeated."),
 ]
-SizeOption = Annotated[int | None, typer.Option("--size", help="Side of the pictures in pixels.", min=1)]
+SizeOption = Annotated[int | None, Option(help="Side of the pictures in pixels.", min=1)]
 
 
 @app.command("list")
-def list_collections(json: JsonOption = False, debug: DebugOption = False) -> None:
+def list_collections() -> None:
     """Show every collection Blindsight can load, and whether it is here."""
+    from blindsight.data import catalogue
+
     entries = catalogue()
     document = {
         "cache": str(cache_folder()),
@@ -48,11 +48,11 @@ def list_collections(json: JsonOption = False, debug: DebugOption = False) -> No
 @app.command("fetch")
 def fetch_collection(
     name: NameArgument,
-    via: Annotated[str | None, typer.Option("--via", help="Use only this source.")] = None,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    via: Annotated[str | None, Option(help="Use only this source.")] = None,
 ) -> None:
     """Bring a collection into the cache: checked against its checksum, whole or not at all."""
+    from blindsight.data import fetch
+
     with terminal_progress() as progress:
         folder = fetch(name, via=via, progress=progress)
     show({"name": name, "folder": str(folder)}, f"{name} is in {folder}")
@@ -61,13 +61,11 @@ def fetch_collection(
 @app.command("info")
 def show_information(
     name: NameArgument,
-    path: PathOption = None,
-    count: CountOption = None,
+    path: options.PathOption = None,
+    count: options.CountOption = None,
     size: SizeOption = None,
     option: ReaderOption = None,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Say what a collection holds: pictures, labels, attributes, persons, what was skipped, and the terms."""
     dataset = _load(name, path, count, size, seed, option)
@@ -89,20 +87,18 @@ def show_information(
 @app.command("show")
 def show_pictures(
     name: NameArgument,
-    attributes: Annotated[
-        str | None, typer.Option("--attributes", help="With and without these, e.g. smiling,eyeglasses.")
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", help="The contact sheet to write (PNG).")] = Path("out/sheet.png"),
-    path: PathOption = None,
-    count: CountOption = None,
+    attributes: Annotated[str | None, Option(help="With and without these, e.g. smiling,eyeglasses.")] = None,
+    out: Annotated[Path, Option(help="The contact sheet to write (PNG).")] = Path("out/sheet.png"),
+    path: options.PathOption = None,
+    count: options.CountOption = None,
     size: SizeOption = None,
     option: ReaderOption = None,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Write a contact sheet of the pictures, or of those with and without some attributes."""
-    asked = [part.strip() for part in attributes.split(",") if part.strip()] if attributes else []
+    from blindsight.data import attribute_sheet, contact_sheet
+
+    asked = split_names(attributes or "")
     dataset = _load(name, path, count or (600 if asked else 48), size, seed, option)
     if dataset.images is None:
         raise InputError(f"{name} holds ready-made features and no pictures: there is nothing to show.")
@@ -116,33 +112,33 @@ def show_pictures(
 @app.command("features")
 def make_features(
     name: NameArgument,
-    kind: Annotated[
-        str, typer.Option("--features", help="pixels, embedding, or the path of an ONNX model.")
-    ] = "pixels",
-    out: Annotated[Path, typer.Option("--out", help="The file to write (npz: features, names).")] = Path(
-        "out/features.npz"
-    ),
-    path: PathOption = None,
-    count: CountOption = None,
+    features: options.FeaturesOption = "pixels",
+    out: Annotated[Path, Option(help="The file to write (npz: features, names).")] = Path("out/features.npz"),
+    path: options.PathOption = None,
+    count: options.CountOption = None,
     size: SizeOption = None,
     option: ReaderOption = None,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Turn pictures into features: SensorSift's pixel pipeline, a pretrained embedding, or your own ONNX model."""
+    import numpy as np
+
+    from blindsight.data import extract, pipeline
+
     dataset = _load(name, path, count, size, seed, option)
     with terminal_progress() as progress:
-        features = extract(dataset, pipeline(kind, random_state=seed), cache=cache_folder(), progress=progress)
+        found = extract(dataset, pipeline(features, random_state=seed), cache=cache_folder(), progress=progress)
     with atomic_writer(out, private=True) as stream:
-        np.savez_compressed(stream, features=features, names=np.array(dataset.names, dtype=np.str_))
-    document = {"features": str(out), "rows": features.shape[0], "dimensions": features.shape[1], "kind": kind}
-    show(document, f"{features.shape[0]} x {features.shape[1]} features of {dataset.name}: {out}")
+        np.savez_compressed(stream, features=found, names=np.array(dataset.names, dtype=np.str_))
+    document = {"features": str(out), "rows": found.shape[0], "dimensions": found.shape[1], "kind": features}
+    show(document, f"{found.shape[0]} x {found.shape[1]} features of {dataset.name}: {out}")
 
 
 def _load(
     name: str, path: Path | None, count: int | None, size: int | None, seed: int, options: list[str] | None
-) -> Dataset:
+) -> "Dataset":
+    from blindsight.data import load
+
     given = dict(_option(text) for text in options or ())
     for key in given.keys() & {"name", "path", "cache", "count", "size", "random_state", "progress"}:
         raise InputError(f"{key} is no option of a reader; the command has options of its own (see --help).")
@@ -156,11 +152,11 @@ def _option(text: str) -> tuple[str, Any]:
     if not equals:
         raise InputError(f"an option must look like KEY=VALUE; got {text!r}.")
     with suppress(ValueError):
-        return key, json_module.loads(value)
+        return key, json.loads(value)
     return key, value
 
 
-def _describe(dataset: Dataset) -> dict[str, Any]:
+def _describe(dataset: "Dataset") -> dict[str, Any]:
     known = (
         {}
         if dataset.attributes is None
@@ -172,7 +168,7 @@ def _describe(dataset: Dataset) -> dict[str, Any]:
         "size": list(dataset.images.shape[1:3]) if dataset.images is not None else None,
         "feature_dimensions": dataset.features.shape[1] if dataset.features is not None else None,
         "classes": len(dataset.label_names),
-        "persons": len(np.unique(dataset.persons)) if dataset.persons is not None else None,
+        "persons": len(set(dataset.persons.tolist())) if dataset.persons is not None else None,
         "duplicates_dropped": dataset.duplicates,
         "licence": dataset.licence,
         "source": dataset.source,

@@ -4,10 +4,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.markup import escape
+from typer import Argument, Option
 
-from blindsight.cli.terminal import DebugOption, JsonOption, Settings, show, table
+from blindsight.cli import options
+from blindsight.cli.options import Commands, Settings, show, table
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer
 
@@ -15,19 +16,13 @@ if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
     from blindsight.federated.keptruns import KeptRun
 
-app = typer.Typer(
-    help="Keys, fingerprints, certificates and kept runs for learning across machines.", no_args_is_help=True
-)
-
-HomeOption = Annotated[Path, typer.Option("--home", help="The party's own folder, which nobody else may read.")]
+app = Commands(help="Keys, fingerprints, certificates and kept runs for learning across machines.")
 
 
 @app.command("identity")
 def make_identity(
-    home: HomeOption,
-    name: Annotated[str, typer.Option("--name", help='A user\'s name, or "aggregator", or "key generator".')],
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    home: options.HomeOption,
+    name: Annotated[str, Option(help='A user\'s name, or "aggregator", or "key generator".')],
 ) -> None:
     """Make a party's keys, or show those that are there; nothing is ever overwritten."""
     from blindsight.federated.identity import IDENTITY_FILE, Identity
@@ -41,7 +36,7 @@ def make_identity(
 
 
 @app.command("show")
-def show_identity(home: HomeOption, json: JsonOption = False, debug: DebugOption = False) -> None:
+def show_identity(home: options.HomeOption) -> None:
     """Show the name and the fingerprint of a party; its secrets are never shown."""
     from blindsight.federated.identity import IDENTITY_FILE, Identity
 
@@ -52,11 +47,9 @@ def show_identity(home: HomeOption, json: JsonOption = False, debug: DebugOption
 @app.command("members")
 def list_members(
     members: Annotated[
-        list[str], typer.Argument(metavar="NAME=FINGERPRINT...", help="Everybody, as each has told you in person.")
+        list[str], Argument(metavar="NAME=FINGERPRINT...", help="Everybody, as each has told you in person.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", help="Write the file here instead of printing it.")] = None,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    out: Annotated[Path | None, Option(help="Write the file here instead of printing it.")] = None,
 ) -> None:
     """Print or write the members file, which says who takes part."""
     from blindsight.federated.members import Members
@@ -74,11 +67,9 @@ def list_members(
 
 @app.command("certificates")
 def certificates(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the four files.")],
-    host: Annotated[list[str], typer.Option("--host", help="Name or address of the server; may be given repeatedly.")],
-    days: Annotated[int, typer.Option("--days", help="How long they are valid.", min=1, max=3650)] = 365,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    out: Annotated[Path, Option(help="Folder for the four files.")],
+    host: Annotated[list[str], Option(help="Name or address of the server; may be given repeatedly.")],
+    days: Annotated[int, Option(help="How long they are valid.", min=1, max=3650)] = 365,
 ) -> None:
     """Make a certificate authority of one's own and the server's TLS certificate; nothing is ever overwritten."""
     from blindsight.federated.certificates import make_certificates
@@ -96,9 +87,7 @@ def certificates(
 
 @app.command("node-key")
 def node_key(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the two files, such as the node's home.")],
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    out: Annotated[Path, Option(help="Folder for the two files, such as the node's home.")],
 ) -> None:
     """Make the key by which the server knows one node; nothing is ever overwritten."""
     from blindsight.federated.certificates import make_node_key
@@ -114,7 +103,7 @@ def node_key(
 
 
 @app.command("runs")
-def list_runs(home: HomeOption, json: JsonOption = False, debug: DebugOption = False) -> None:
+def list_runs(home: options.HomeOption) -> None:
     """List the runs a party takes part in or took part in; for the key generator also every sum that it has opened."""
     from blindsight.federated.home import Home
     from blindsight.federated.keptruns import kept_runs
@@ -133,10 +122,8 @@ def list_runs(home: HomeOption, json: JsonOption = False, debug: DebugOption = F
 
 @app.command("forget")
 def forget(
-    home: HomeOption,
-    run: Annotated[str, typer.Option("--run", help='The run, as "blindsight federation runs" calls it.')],
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    home: options.HomeOption,
+    run: Annotated[str, Option(help='The run, as "blindsight federation runs" calls it.')],
 ) -> None:
     """Delete a party's keys and state of a run that has finished, for good; the ledger of privacy budgets is kept."""
     from blindsight.federated.home import Home

@@ -1,78 +1,67 @@
 """`blindsight learn`: owners train together, and nobody sees their data or their updates."""
 
-import json as json_module
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option
 
-from blindsight.cli.selective import learn_selective
-from blindsight.cli.terminal import DebugOption, JsonOption, LiveTable, SeedOption, show, table, terminal_progress
+from blindsight.cli import options
+from blindsight.cli.options import (
+    Commands,
+    LiveTable,
+    show,
+    split_names,
+    split_numbers,
+    table,
+    terminal_progress,
+    write_json,
+)
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.files import atomic_writer, cache_folder, check_writable
+from blindsight.files import cache_folder, check_writable
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from blindsight.data.partition import Sharing
     from blindsight.learn.classifier import FederatedClassifier
-    from blindsight.learn.contest import ContestRow
     from blindsight.learn.rounds import RoundReport
     from blindsight.learn.runs import OnRound
+    from blindsight.learn.selective.accounting import SharingCost
     from blindsight.learn.study import Study
-    from blindsight.statement import PrivacyStatement
+    from blindsight.learn.timeline.photostudy import PhotoStudy
+    from blindsight.learn.timeline.wishes import SharingWish
+    from blindsight.report.learning import SharingResult
 
-app = typer.Typer(help="Train together without seeing each other's data or updates.", no_args_is_help=True)
+app = Commands(help="Train together without seeing each other's data or updates.")
 
-app.command("selective")(learn_selective)
-
-DataOption = Annotated[str, typer.Option("--data", help="Name of the collection; see `blindsight data list`.")]
-PathOption = Annotated[
-    Path | None, typer.Option("--path", help="Where the collection lies, if it is read from a path.")
-]
-CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
-FeaturesOption = Annotated[str, typer.Option("--features", help="pixels, embedding, or the path of an ONNX model.")]
-ComponentsOption = Annotated[int, typer.Option("--components", help="Principal components of pixels at most.", min=1)]
-AttributesOption = Annotated[str, typer.Option("--attributes", help="Learn these attributes instead of the classes.")]
-OwnersOption = Annotated[int, typer.Option("--owners", help="How many owners share the data out.", min=1)]
-SharingOption = Annotated[
-    Literal["equal", "by-class", "by-person"] | None,
-    typer.Option("--sharing", help="How; by default by person where persons are known, else equally."),
-]
-RoundsOption = Annotated[int, typer.Option("--rounds", help="How many rounds.", min=1)]
-SchemeOption = Annotated[str, typer.Option("--scheme", help="block-dphe, dphe, bfv, masks or plain.")]
-KeyOption = Annotated[int, typer.Option("--key-bits", help="Length of the Paillier key: 2048, 3072 or 4096.")]
-SparsityOption = Annotated[float, typer.Option("--sparsity", help="Share of weights an owner does not send.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of model, statement and report.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Keep checkpoints there, and go on from the last one.")]
-
+_SHOWN = ("centralised", "never updated", "local only", "selective sharing", "FedAvg, equal uploads")
 _COLUMNS = ("round", "score", "sparsity", "kB/owner", "training s", "owners s", "aggregator s", "key generator s")
 
 
 @app.command("encrypted")
 def learn_encrypted(
-    data: DataOption = "digits",
-    path: PathOption = None,
-    count: CountOption = None,
-    features: FeaturesOption = "pixels",
-    components: ComponentsOption = 200,
-    attributes: AttributesOption = "",
-    owners: OwnersOption = 5,
-    sharing: SharingOption = None,
-    rounds: RoundsOption = 10,
-    scheme: SchemeOption = "block-dphe",
-    key_bits: KeyOption = 3072,
-    sparsity: SparsityOption = 0.9,
-    minimum_per_position: Annotated[
-        int, typer.Option("--minimum-per-position", help="Withhold weights that fewer owners changed.", min=1)
-    ] = 1,
-    out: OutOption = Path("out/learn"),
-    resume: ResumeOption = False,
+    data: options.DataOption = "digits",
+    path: options.PathOption = None,
+    count: options.CountOption = None,
+    features: options.FeaturesOption = "pixels",
+    components: options.ComponentsOption = 200,
+    attributes: options.AttributesOption = "",
+    owners: options.OwnersOption = 5,
+    sharing: Annotated[
+        Literal["equal", "by-class", "by-person"] | None,
+        Option(help="How; by default by person where persons are known, else equally."),
+    ] = None,
+    rounds: options.RoundsOption = 10,
+    scheme: options.SchemeOption = "block-dphe",
+    key_bits: options.KeyOption = 3072,
+    sparsity: options.SparsityOption = 0.9,
+    minimum_per_position: Annotated[int, Option(help="Withhold weights that fewer owners changed.", min=1)] = 1,
+    out: options.ModelOutOption = Path("out/learn"),
+    resume: options.ResumeOption = False,
     record: Annotated[
-        bool, typer.Option("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
+        bool, Option("--record", help="Keep one round with every update in the clear, for `blindsight audit`.")
     ] = False,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
     from blindsight.learn.classifier import FederatedClassifier
@@ -81,7 +70,7 @@ def learn_encrypted(
     study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
     described = {"data": data, "path": None if path is None else str(path.absolute()), "count": count, "seed": seed}
     described |= {"features": features, "components": components, "attributes": attributes, "owners": owners}
-    _write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described | {"sharing": sharing})
+    write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described | {"sharing": sharing})
     learner = FederatedClassifier(
         scheme,
         rounds=rounds,
@@ -102,7 +91,7 @@ def learn_encrypted(
     )
     _write_history(out, learner.history_)
     learner.model_.save(out / "model.npz")
-    _write_statement(out, learner.statement_)
+    write_json(out / "statement.json", learner.statement_.to_dict())
     if record and learner.recorded_ is not None:
         learner.recorded_.save(out / "recorded-round.npz")
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
@@ -126,22 +115,20 @@ def learn_encrypted(
 
 @app.command("cluster")
 def learn_clusters(
-    data: DataOption = "digits",
-    path: PathOption = None,
-    count: CountOption = None,
-    features: FeaturesOption = "pixels",
-    components: ComponentsOption = 200,
-    clusters: Annotated[int | None, typer.Option("--clusters", help="How many; default: the classes.", min=2)] = None,
-    owners: OwnersOption = 5,
-    rounds: RoundsOption = 10,
-    scheme: SchemeOption = "block-dphe",
-    key_bits: KeyOption = 3072,
-    sparsity: SparsityOption = 0.9,
-    out: OutOption = Path("out/cluster"),
-    resume: ResumeOption = False,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    data: options.DataOption = "digits",
+    path: options.PathOption = None,
+    count: options.CountOption = None,
+    features: options.FeaturesOption = "pixels",
+    components: options.ComponentsOption = 200,
+    clusters: Annotated[int | None, Option(help="How many; default: the classes.", min=2)] = None,
+    owners: options.OwnersOption = 5,
+    rounds: options.RoundsOption = 10,
+    scheme: options.SchemeOption = "block-dphe",
+    key_bits: options.KeyOption = 3072,
+    sparsity: options.SparsityOption = 0.9,
+    out: options.ModelOutOption = Path("out/cluster"),
+    resume: options.ResumeOption = False,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.kmeans import FederatedKMeans
@@ -167,7 +154,7 @@ def learn_clusters(
         on_round=lambda report: live.row(_cells(report)),
     )
     learner.model_.save(out / "model.npz")
-    _write_statement(out, learner.statement_)
+    write_json(out / "statement.json", learner.statement_.to_dict())
     final = learner.history_[-1]
     document = {
         "model": str(out / "model.npz"),
@@ -181,21 +168,19 @@ def learn_clusters(
 
 @app.command("compare")
 def learn_compare(
-    epsilon: Annotated[float, typer.Option("--epsilon", help="What PRR10 and RA12 claim to spend.")],
-    delta: Annotated[float, typer.Option("--delta", help="Their delta.")],
-    data: DataOption = "digits",
-    path: PathOption = None,
-    count: CountOption = None,
-    features: FeaturesOption = "pixels",
-    components: ComponentsOption = 200,
-    attributes: AttributesOption = "",
-    owners: OwnersOption = 5,
-    rounds: RoundsOption = 10,
-    key_bits: KeyOption = 3072,
-    sparsity: SparsityOption = 0.9,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    epsilon: Annotated[float, Option(help="What PRR10 and RA12 claim to spend.")],
+    delta: Annotated[float, Option(help="Their delta.")],
+    data: options.DataOption = "digits",
+    path: options.PathOption = None,
+    count: options.CountOption = None,
+    features: options.FeaturesOption = "pixels",
+    components: options.ComponentsOption = 200,
+    attributes: options.AttributesOption = "",
+    owners: options.OwnersOption = 5,
+    rounds: options.RoundsOption = 10,
+    key_bits: options.KeyOption = 3072,
+    sparsity: options.SparsityOption = 0.9,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
     from blindsight.dp.accounting import check_positive
@@ -204,7 +189,7 @@ def learn_compare(
     check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1); got {delta}.")
-    _check_wishes("block-dphe", key_bits, sparsity)
+    _check_options("block-dphe", key_bits, sparsity)
     study = _study(data, path, count, (features, components), attributes, owners, None, seed)
     with terminal_progress() as progress:
         rows = contest(
@@ -218,31 +203,128 @@ def learn_compare(
             progress=progress,
         )
     columns = ("method", "accuracy", "CPU s", "MB/owner", "privacy")
-    cells = [(row.method, f"{row.score:.3f}", f"{row.seconds:.1f}", _megabytes(row), _privacy(row)) for row in rows]
-    document = {"methods": [_contest_document(row) for row in rows]}
-    show(document, table(f"Learning {data}", columns, cells, numbers=columns[1:4]))
+    cells = [
+        (
+            *(row.method, f"{row.score:.3f}", f"{row.seconds:.1f}"),
+            "-" if row.megabytes is None else f"{row.megabytes:.2f}",
+            "-" if row.statement is None else row.statement.headline(),
+        )
+        for row in rows
+    ]
+    show({"methods": [row.to_dict() for row in rows]}, table(f"Learning {data}", columns, cells, numbers=columns[1:4]))
+
+
+@app.command("selective")
+def learn_selective(
+    data: options.DataOption = "digits",
+    path: options.PathOption = None,
+    count: options.CountOption = None,
+    classes: Annotated[str, Option(help="Learn only these classes, by commas.")] = "",
+    attribute: Annotated[str | None, Option(help="Learn this attribute's yes and no.")] = None,
+    model: Annotated[
+        Literal["head", "cnn"], Option(help="A new head on features, or a network from scratch.")
+    ] = "head",
+    features: Annotated[
+        str,
+        Option("--features", help="Of a head: pixels, embedding, thumbnail, a path of an ONNX model or vgg16:WEIGHTS."),
+    ] = "pixels",
+    components: options.ComponentsOption = 64,
+    optimiser: Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")] = "sgd",
+    learning_rate: Annotated[float | None, Option(help="Default: by the optimiser.")] = None,
+    participants: Annotated[int, Option(help="How many people take photos.", min=1)] = 10,
+    days: Annotated[int, Option(help="For how many days.", min=1)] = 28,
+    initial: Annotated[float, Option(help="Fraction of the photos that are public, day 0.")] = 0.1,
+    skew: Annotated[float | None, Option(help="Unequal classes: Dirichlet concentration.")] = None,
+    share: Annotated[float, Option(help="theta_u: fraction of parameters uploaded.")] = 0.1,
+    download: Annotated[float, Option(help="theta_d: fraction downloaded.")] = 1.0,
+    select: Annotated[
+        Literal["largest", "random", "threshold"], Option(help="Which parameters are uploaded.")
+    ] = "largest",
+    threshold: Annotated[float | None, Option(help="tau, for --select threshold.")] = None,
+    bound: Annotated[float | None, Option(help="gamma: values are cut to +- this.")] = None,
+    residual: Annotated[bool, Option("--residual", help="Send later what was not sent.")] = False,
+    half: Annotated[bool, Option("--half", help="Send float16.")] = False,
+    order: Annotated[Literal["round-robin", "random", "asynchronous"], Option(help="Who comes when.")] = "round-robin",
+    scheme: Annotated[str | None, Option(help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")] = None,
+    noise: Annotated[
+        Literal["none", "published", "laplace", "participant", "record"],
+        Option(help="published or laplace: per parameter; participant or record: with a proof."),
+    ] = "none",
+    epsilon: Annotated[
+        float | None,
+        Option(help="Of the noise: per parameter and upload, or (with a proof) of all days."),
+    ] = None,
+    delta: Annotated[float | None, Option(help="Of all proven epsilons.")] = None,
+    clip: Annotated[float | None, Option(help="Longest gradient of a photo, for record noise.")] = None,
+    upload_clip: Annotated[float | None, Option(help="Longest upload, for participant noise.")] = None,
+    epsilons: Annotated[str, Option(help="Also simulate methods with proven noise at these.")] = "",
+    out: Annotated[Path, Option(help="Folder of statement and report.")] = Path("out/selective"),
+    seed: options.SeedOption = 0,
+) -> None:
+    """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
+    from blindsight.data import load
+    from blindsight.learn.timeline.photostudy import PhotoStudy, Training, backbone
+    from blindsight.learn.timeline.wishes import SharingWish
+
+    training = Training(model=model, optimiser=optimiser, learning_rate=learning_rate)
+    asked = SharingWish(
+        share=share,
+        download=download,
+        select=select,
+        threshold=threshold,
+        bound=bound,
+        residual=residual,
+        half=half,
+        order=order,
+        scheme=scheme,
+        noise=noise,
+        epsilon=epsilon,
+        delta=delta,
+        clip=clip,
+        upload_clip=upload_clip,
+        epsilons=tuple(split_numbers(epsilons)),
+    )
+    asked.check_participants(participants)
+    extractor = backbone(features, components=components, random_state=seed)
+    check_writable(out)
+    with terminal_progress() as progress:
+        study = PhotoStudy.prepare(
+            load(data, path=path, count=count, random_state=seed, progress=progress),
+            extractor,
+            training,
+            participants=participants,
+            days=days,
+            initial=initial,
+            skew=skew,
+            classes=split_names(classes),
+            attribute=attribute,
+            random_state=seed,
+            cache=cache_folder(),
+            progress=progress,
+        )
+    _show_sharing(_simulate(study, asked, data), out, data, seed)
 
 
 def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
-    """Return what shows every round and keeps it for whoever watches the folder."""
-    played: list[RoundReport] = []
+    """Return what shows every round and keeps it for a service that watches the folder."""
+    reports: list[RoundReport] = []
 
     def after_round(report: "RoundReport") -> None:
-        played.append(report)
-        if len(played) == report.round:  # of a resumed run the rounds before are known only when it ends
-            _write_history(out, played)
+        reports.append(report)
+        if len(reports) == report.round:  # of a resumed run the rounds before are known only when it ends
+            _write_history(out, reports)
         live.row(_cells(report))
 
     return after_round
 
 
 def _prepare(out: Path, scheme: str, key_bits: int, sparsity: float) -> None:
-    """Refuse wishes that cannot be met, and a folder that cannot be written, before anything is computed."""
-    _check_wishes(scheme, key_bits, sparsity)
+    """Refuse options that cannot be met, and a folder that cannot be written, before anything is computed."""
+    _check_options(scheme, key_bits, sparsity)
     check_writable(out)
 
 
-def _check_wishes(scheme: str, key_bits: int, sparsity: float) -> None:
+def _check_options(scheme: str, key_bits: int, sparsity: float) -> None:
     from blindsight.crypto.paillier import check_key_bits
     from blindsight.learn.aggregation import SCHEMES
 
@@ -266,11 +348,12 @@ def _study(
     from blindsight.data import load, pipeline
     from blindsight.learn.study import Study, divide
 
-    asked = [name.strip() for name in attributes.split(",") if name.strip()]
     kind, components = features
     with terminal_progress() as progress:
         dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
-        division = divide(dataset, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
+        division = divide(
+            dataset, owners=owners, attributes=split_names(attributes), sharing=sharing, random_state=seed
+        )
         made = pipeline(kind, components=components, random_state=seed)
         return Study.prepare(dataset, division, made, cache=cache_folder(), progress=progress)
 
@@ -283,25 +366,6 @@ def _cells(report: "RoundReport") -> tuple[str, ...]:
         f"{report.sent['users'] / max(len(report.contributors), 1) / 1e3:.1f}",
         *(f"{report.seconds[role]:.2f}" for role in ("training", "users", "aggregator", "key generator")),
     )
-
-
-def _megabytes(row: "ContestRow") -> str:
-    return "-" if row.megabytes is None else f"{row.megabytes:.2f}"
-
-
-def _privacy(row: "ContestRow") -> str:
-    return "-" if row.statement is None else row.statement.headline()
-
-
-def _contest_document(row: "ContestRow") -> dict[str, Any]:
-    statement = None if row.statement is None else row.statement.to_dict()
-    return {
-        "method": row.method,
-        "score": row.score,
-        "cpu_seconds": row.seconds,
-        "megabytes_per_owner": row.megabytes,
-        "statement": statement,
-    }
 
 
 def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: int) -> None:
@@ -318,15 +382,81 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
     write_report(out / "report.html", f"Learning {data} together", [chapter], facts=facts, private=True)
 
 
-def _write_statement(out: Path, statement: "PrivacyStatement") -> None:
-    _write_json(out / "statement.json", statement.to_dict())
-
-
 def _write_history(out: Path, history: "Sequence[RoundReport]") -> None:
     """Keep the rounds so far, whole at any time, where a service that shows the run looks for them."""
-    _write_json(out / "history.json", [report.to_dict() for report in history])
+    write_json(out / "history.json", [report.to_dict() for report in history])
 
 
-def _write_json(path: Path, document: dict[str, Any] | list[dict[str, Any]]) -> None:
-    with atomic_writer(path) as stream:
-        stream.write(json_module.dumps(document, indent=2, ensure_ascii=False).encode())
+def _simulate(study: "PhotoStudy", asked: "SharingWish", data: str) -> "SharingResult":
+    from blindsight.report.learning import SharingResult
+
+    methods = asked.lines(study.plan, steps=1)
+    names = [method.name for method in methods if method.name in _SHOWN]
+    live = LiveTable(
+        f"Learning {data} from {len(study.plan.participants)} participants, {study.dimension:,} parameters",
+        ("day", *names),
+    )
+    timeline = study.play(
+        methods,
+        delta=asked.stated_delta,
+        on_day=lambda day, found: live.row((str(day), *(f"{found[name]:.3f}" for name in names))),
+    )
+    cost = asked.cost(study.plan, timeline, study.dimension, steps=1)
+    return SharingResult(timeline, cost, len(study.plan.participants))
+
+
+def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> None:
+    from blindsight.learn.selective.accounting import figure
+    from blindsight.learn.timeline.figurelines import OURS
+    from blindsight.report import write_report
+    from blindsight.report.learning import sharing_chapter
+
+    statement = result.timeline.line(OURS).statement
+    facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}
+    write_report(out / "report.html", f"Sharing what was learned from {data}", [sharing_chapter(result)], facts=facts)
+    write_json(out / "statement.json", statement.to_dict())
+    rows = [
+        (
+            row.name,
+            f"{row.mean:.3f}",
+            f"{row.accuracy[0]:.3f}",
+            f"{row.uploads:,}",
+            f"{row.megabytes_up:.3f}",
+            "-" if row.epsilon is None else figure(row.epsilon),
+            row.against,
+        )
+        for row in result.timeline.rows((result.days,))
+    ]
+    columns = ("method", "all days", "last day", "uploads", "MB up", "proven epsilon", "against whom")
+    costs = [(row.what, figure(row.basic), figure(row.composed)) for row in result.cost.rows()]
+    counted = ("what is counted", "added up", f"at delta = {result.cost.delta:g}")
+    document = result.timeline.to_dict() | {
+        "report": str(out / "report.html"),
+        "composition": _composition(result.cost),
+        "sentence": result.cost.sentence(),
+    }
+    show(
+        document,
+        "",
+        table("Over all days", columns, rows, numbers=columns[1:-1]),
+        "",
+        table("What is shared costs", counted, costs, numbers=counted[1:]),
+        "",
+        result.cost.sentence(),
+        statement.headline(),
+        f"Report and statement are in {out}.",
+    )
+
+
+def _composition(cost: "SharingCost") -> list[dict[str, str | float | None]]:
+    """Return the rows of the cost as plain data; an infinite epsilon is None, as JSON has none."""
+    return [
+        {
+            "what": row.what,
+            "basic": row.basic if math.isfinite(row.basic) else None,
+            "composed": row.composed if math.isfinite(row.composed) else None,
+            "delta": cost.delta,
+            "accountant": row.accountant,
+        }
+        for row in cost.rows()
+    ]

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
-from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
-from blindsight.errors import InputError
-from blindsight.files import cache_folder, storage_errors
+from blindsight.cli import options
+from blindsight.cli.options import Commands, show, split_names, split_numbers, table, terminal_progress
+from blindsight.files import as_path, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands should not wait for
     from blindsight.data import Dataset
@@ -16,46 +16,33 @@ if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands 
     from blindsight.search.gallery import Found, Gallery
     from blindsight.search.origin import Source
 
-app = typer.Typer(help="Search pictures by codes that do not give them away.", no_args_is_help=True)
-
-ImagesArgument = Annotated[str, typer.Argument(help="A folder of pictures, or the name of a collection.")]
-IndexArgument = Annotated[Path, typer.Argument(help="Folder that `search build` wrote.")]
-CountOption = Annotated[int | None, typer.Option("-n", "--count", help="At most this many pictures.", min=1)]
-FeaturesOption = Annotated[str, typer.Option("--features", help="thumbnail, embedding, or the path of an ONNX model.")]
-BitsOption = Annotated[int, typer.Option("--bits", help="Length of a code; local mode releases symbols.", min=1)]
-DeltaOption = Annotated[float, typer.Option("--delta", help="Delta of the central mode.")]
+app = Commands(help="Search pictures by codes that do not give them away.")
 
 
 @app.command("build")
 def build(
-    images: ImagesArgument,
+    images: Annotated[str, Argument(help="A folder of pictures, or the name of a collection.")],
     mode: Annotated[
         Literal["local", "central", "open"],
-        typer.Option("--mode", help="local: noise on every record; central: codes stay at home; open: no privacy."),
+        Option(help="local: noise on every record; central: codes stay at home; open: no privacy."),
     ] = "local",
-    epsilon: Annotated[float | None, typer.Option("--epsilon", help="What a record may lose.")] = None,
-    delta: DeltaOption = 1e-6,
-    bits: BitsOption = 64,
+    epsilon: Annotated[float | None, Option(help="What a record may lose.")] = None,
+    delta: options.CentralDeltaOption = 1e-6,
+    bits: options.BitsOption = 64,
     public: Annotated[
-        str | None, typer.Option("--public", help="Public pictures to learn from (local mode): folder or collection.")
+        str | None, Option(help="Public pictures to learn from (local mode): folder or collection.")
     ] = None,
-    public_share: Annotated[
-        float | None, typer.Option("--public-share", help="Or declare so large a share of IMAGES public.")
-    ] = None,
-    hold_out: Annotated[int, typer.Option("--hold-out", help="Leave so many out, to ask with later.", min=0)] = 0,
-    features: FeaturesOption = "thumbnail",
-    count: CountOption = None,
-    budget: Annotated[float | None, typer.Option("--budget", help="Most that a record may ever lose.")] = None,
-    ledger: Annotated[
-        Path | None, typer.Option("--ledger", help="What counts; one for all indexes of the same pictures.")
-    ] = None,
+    public_share: Annotated[float | None, Option(help="Or declare so large a share of IMAGES public.")] = None,
+    hold_out: Annotated[int, Option(help="Leave so many out, to ask with later.", min=0)] = 0,
+    features: Annotated[str, Option(help="thumbnail, embedding, or the path of an ONNX model.")] = "thumbnail",
+    count: options.CountOption = None,
+    budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
+    ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
     relearn: Annotated[
-        bool, typer.Option("--relearn", help="Learn and release anew, which costs every record once more.")
+        bool, Option("--relearn", help="Learn and release anew, which costs every record once more.")
     ] = False,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the index.")] = Path("out/index"),
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    out: Annotated[Path, Option(help="Folder of the index.")] = Path("out/index"),
+    seed: options.SeedOption = 0,
 ) -> None:
     """Make an index of pictures, or bring it up to date: releases in local mode, the owner's codes in the others."""
     from blindsight.search.building import Wish, build_gallery
@@ -91,12 +78,10 @@ def build(
 
 @app.command("query")
 def query(
-    index: IndexArgument,
-    image: Annotated[Path, typer.Argument(help="The picture to ask with.")],
-    k: Annotated[int, typer.Option("-k", help="How many answers.", min=1)] = 10,
-    sheet: Annotated[Path, typer.Option("--sheet", help="Where the answers are drawn.")] = Path("out/answers.png"),
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    index: options.IndexArgument,
+    image: Annotated[Path, Argument(help="The picture to ask with.")],
+    k: Annotated[int, Option("-k", help="How many answers.", min=1)] = 10,
+    sheet: Annotated[Path, Option(help="Where the answers are drawn.")] = Path("out/answers.png"),
 ) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
     from blindsight.data.images import decode
@@ -130,12 +115,10 @@ def query(
 
 @app.command("evaluate")
 def evaluate(
-    index: IndexArgument,
-    queries: Annotated[str | None, typer.Argument(help="Pictures to ask with; default: those held out.")] = None,
-    count: Annotated[int, typer.Option("-n", "--count", help="At most this many queries.", min=1)] = 500,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    index: options.IndexArgument,
+    queries: Annotated[str | None, Argument(help="Pictures to ask with; default: those held out.")] = None,
+    count: Annotated[int, Option("-n", "--count", help="At most this many queries.", min=1)] = 500,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Measure how well an index finds pictures of the query's class (or person): mAP, precision and recall."""
     from blindsight.search.building import evaluate_gallery
@@ -167,23 +150,17 @@ def evaluate(
 
 @app.command("compare")
 def compare(
-    data: Annotated[
-        str, typer.Option("--data", help="A folder with a subfolder per class, or a collection.")
-    ] = "digits",
-    epsilons: Annotated[str, typer.Option("--epsilons", help="Budgets to compare, separated by commas.")] = "1,2,4,8",
-    delta: DeltaOption = 1e-6,
-    bits: BitsOption = 48,
-    methods: Annotated[str, typer.Option("--methods", help="Only these, separated by semicolons.")] = "",
-    features: Annotated[
-        str, typer.Option("--features", help="thumbnail, embedding, pixels, or the path of an ONNX model.")
-    ] = "thumbnail",
-    queries: Annotated[int, typer.Option("--queries", help="How many pictures to ask with.", min=1)] = 200,
-    public_share: Annotated[float, typer.Option("--public-share", help="How much of the data is public.")] = 0.5,
-    count: CountOption = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("out/search"),
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    data: Annotated[str, Option(help="A folder with a subfolder per class, or a collection.")] = "digits",
+    epsilons: Annotated[str, Option(help="Budgets to compare, separated by commas.")] = "1,2,4,8",
+    delta: options.CentralDeltaOption = 1e-6,
+    bits: options.BitsOption = 48,
+    methods: options.OnlyMethodsOption = "",
+    features: options.FeaturesOption = "thumbnail",
+    queries: Annotated[int, Option(help="How many pictures to ask with.", min=1)] = 200,
+    public_share: Annotated[float, Option(help="How much of the data is public.")] = 0.5,
+    count: options.CountOption = None,
+    out: Annotated[Path, Option(help="Folder of the report.")] = Path("out/search"),
+    seed: options.SeedOption = 0,
 ) -> None:
     """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
     from blindsight.data import pipeline
@@ -193,10 +170,10 @@ def compare(
     from blindsight.search.contest import SearchResult, contest
     from blindsight.search.study import SearchStudy, divide
 
-    budgets = _numbers(epsilons)
+    budgets = split_numbers(epsilons)
     for budget in budgets:
         check_positive("epsilon", budget)
-    asked = [name.strip() for name in methods.split(";") if name.strip()] or None
+    asked = split_names(methods, ";") or None
     with terminal_progress() as progress:
         dataset = _load(_source(data, count, seed), progress)
         division = divide(dataset, queries=queries, public=public_share, random_state=seed)
@@ -208,7 +185,7 @@ def compare(
     report = write_report(out / "report.html", f"Searching {data}", [search_chapter(result)], facts={"Seed": str(seed)})
     columns = ("method", "protects", "epsilon", "proven per record", "mAP")
     cells = [_compared(row) for row in rows]
-    document = {"report": str(report), "chance": study.chance, "methods": [_document(row) for row in rows]}
+    document = {"report": str(report), "chance": study.chance, "methods": [row.to_dict() for row in rows]}
     show(
         document,
         table(f"Searching {data}; chance is {study.chance:.3f}", columns, cells, numbers=("epsilon", "mAP")),
@@ -219,8 +196,8 @@ def compare(
 def _source(images: str, count: int | None, seed: int) -> "Source":
     from blindsight.search.origin import Source
 
-    if Path(images).is_dir():
-        return Source("folder", str(Path(images)), count, seed)
+    if as_path(images).is_dir():
+        return Source("folder", str(as_path(images)), count, seed)
     return Source(images, None, count, seed)
 
 
@@ -242,13 +219,6 @@ def _draw_answers(gallery: "Gallery", index: Path, picture: Any, found: list["Fo
     return True
 
 
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise InputError(f"epsilons are numbers separated by commas, such as 1,2,4; got {text!r}.") from None
-
-
 def _middle(budgets: list[float]) -> float:
     """Return the budget shown in pictures: 4 if it was asked for, else the middle one."""
     return 4.0 if 4.0 in budgets else sorted(budgets)[len(budgets) // 2]
@@ -268,13 +238,3 @@ def _compared(row: "ContestRow") -> tuple[str, ...]:
     if row.at_best is not None:
         promise += f", {row.at_best:.0f} at best"
     return row.method, row.group, "-" if row.epsilon is None else f"{row.epsilon:g}", promise, f"{row.score:.3f}"
-
-
-def _document(row: "ContestRow") -> dict[str, Any]:
-    return {
-        "method": row.method,
-        "protects": row.group,
-        "epsilon": row.epsilon,
-        "mean_average_precision": row.score,
-        "statement": None if row.statement is None else row.statement.to_dict(),
-    }

@@ -10,80 +10,56 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
+from typer import Argument, Option
 
-from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, table, terminal_progress
+from blindsight.cli import options
+from blindsight.cli.options import Commands, show, table, terminal_progress
 from blindsight.errors import StorageError, UnknownNameError
 from blindsight.extras import require
 
 if TYPE_CHECKING:  # the service brings libraries of its own extra
-    from blindsight.data import Dataset, FeaturePipeline
-    from blindsight.progress import Progress
     from blindsight.service.database import Database
     from blindsight.service.principals import Principal, Principals
-    from blindsight.sift.verify import Verifier
 
-tokens = typer.Typer(
-    help="Who may ask a service, for the operator on its machine; it may run meanwhile.", no_args_is_help=True
-)
+tokens = Commands(help="Who may ask a service, for the operator on its machine; it may run meanwhile.")
 
-Attackers = Literal["paper", "modern", "quick"]
-
+NameArgument = Annotated[str, Argument(help="Name or id, as `token list` shows them.")]
 FOLDER = Path("out/service")
-FolderOption = Annotated[Path, typer.Option("--folder", help="Folder of everything the service keeps.")]
-DatabaseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--database", help="URL of its database; default: SQLite in the folder.", envvar="BLINDSIGHT_DATABASE"
-    ),
-]
-NameArgument = Annotated[str, typer.Argument(help="Name or id, as `token list` shows them.")]
-DaysOption = Annotated[
-    int | None, typer.Option("--days", help="How long the token opens anything; default: for ever.", min=1, max=3650)
-]
 
 
 def serve(
-    folder: FolderOption = FOLDER,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", help="Port to listen on; 0 takes a free one.", min=0, max=65535)
-    ] = 8420,
-    database: DatabaseOption = None,
-    data: Annotated[str, typer.Option("--data", help="Labelled collection that sifts are judged on.")] = "faces",
-    path: Annotated[
-        Path | None, typer.Option("--path", help="Where the collection lies, if it is read from a path.")
-    ] = None,
+    folder: options.FolderOption = FOLDER,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8420,
+    database: options.DatabaseOption = None,
+    data: Annotated[str, Option(help="Labelled collection that sifts are judged on.")] = "faces",
+    path: options.PathOption = None,
     count: Annotated[
-        int | None, typer.Option("-n", "--count", help="At most this many of its pictures; of faces 5,000.", min=1)
+        int | None, Option("-n", "--count", help="At most this many of its pictures; of faces 5,000.", min=1)
     ] = None,
-    features: Annotated[
-        str, typer.Option("--features", help="pixels, embedding, or the path of an ONNX model.")
-    ] = "pixels",
+    features: options.FeaturesOption = "pixels",
     attackers: Annotated[
-        Attackers,
-        typer.Option("--attackers", help="Who judges at first: the paper's five, thirteen, or a quick three."),
+        options.Attackers, Option(help="Who judges at first: the paper's five, thirteen, or a quick three.")
     ] = "modern",
-    certificate: Annotated[Path | None, typer.Option("--certificate", help="TLS certificate, a PEM file.")] = None,
-    key: Annotated[Path | None, typer.Option("--key", help="Its key, a PEM file without a password.")] = None,
+    certificate: Annotated[Path | None, Option(help="TLS certificate, a PEM file.")] = None,
+    key: Annotated[Path | None, Option(help="Its key, a PEM file without a password.")] = None,
     insecure_without_tls: Annotated[
         bool,
-        typer.Option(
-            "--insecure-without-tls", help="Listen in a network without TLS: tokens and pictures are readable."
-        ),
+        Option("--insecure-without-tls", help="Listen in a network without TLS: tokens and pictures are readable."),
     ] = False,
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Show the page, or answer the API alone.")] = True,
-    requests_per_minute: Annotated[
-        int, typer.Option("--requests-per-minute", help="Of one principal, and of one address.", min=1)
-    ] = 600,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    page: Annotated[bool, Option("--page/--no-page", help="Show the page, or answer the API alone.")] = True,
+    requests_per_minute: Annotated[int, Option(help="Of one principal, and of one address.", min=1)] = 600,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Start the service; Ctrl-C stops it, and unfinished work goes on at the next start."""
     _need_extra()
+    from blindsight.data import load, pipeline
+    from blindsight.service.foundation import PER_PERSON
     from blindsight.service.gateway import Gateway
     from blindsight.service.running import run_service
     from blindsight.service.settings import ServiceSettings
+    from blindsight.sift.lossbench import QUICK
+    from blindsight.sift.verify import Verifier
 
     settings = ServiceSettings(
         folder,
@@ -98,13 +74,15 @@ def serve(
 
     def open_gateway() -> Gateway:
         with terminal_progress() as progress:
+            own_choice = data == "faces" and count is None  # then, and of pixels, the service chooses for itself
+            drawn: dict[str, Any] = {"pictures_per_person": PER_PERSON} if data == "faces" else {}
+            shared: dict[str, Any] = {"random_state": seed, "progress": progress}
             return Gateway.open(
                 settings,
-                _collection(data, path, count, seed, progress),
-                _pipeline(features, seed),
-                verifier=_verifier(attackers, seed),
-                random_state=seed,
-                progress=progress,
+                None if own_choice else load(data, path=path, count=count, **shared, **drawn),
+                None if features == "pixels" else pipeline(features, random_state=seed),
+                verifier=Verifier(QUICK if attackers == "quick" else attackers, random_state=seed),
+                **shared,
             )
 
     run_service(settings, open_gateway, _announce, page=page)
@@ -112,16 +90,10 @@ def serve(
 
 
 def verify_log(
-    export: Annotated[
-        Path | None, typer.Argument(help="A log that was exported; without it the service's own.")
-    ] = None,
-    folder: FolderOption = FOLDER,
-    database: DatabaseOption = None,
-    head: Annotated[
-        str | None, typer.Option("--head", help="A head noted earlier, which the log must still include.")
-    ] = None,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    export: Annotated[Path | None, Argument(help="A log that was exported; without it the service's own.")] = None,
+    folder: options.FolderOption = FOLDER,
+    database: options.DatabaseOption = None,
+    head: Annotated[str | None, Option(help="A head noted earlier, which the log must still include.")] = None,
 ) -> None:
     """Follow the chain of a service's audit log. Exit code 0: nothing was altered; 1: something was, and where."""
     _need_extra()
@@ -142,13 +114,11 @@ def verify_log(
 
 @tokens.command("create")
 def create_token(
-    name: Annotated[str, typer.Argument(help="Name of a new person, app or operator.")],
-    role: Annotated[Literal["owner", "app", "operator"], typer.Argument(help="What the token is for.")],
-    days: DaysOption = None,
-    folder: FolderOption = FOLDER,
-    database: DatabaseOption = None,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    name: Annotated[str, Argument(help="Name of a new person, app or operator.")],
+    role: Annotated[Literal["owner", "app", "operator"], Argument(help="What the token is for.")],
+    days: options.TokenDaysOption = None,
+    folder: options.FolderOption = FOLDER,
+    database: options.DatabaseOption = None,
 ) -> None:
     """Add somebody and print their token, this once."""
     with _principals(folder, database) as (principals, note):
@@ -160,11 +130,9 @@ def create_token(
 @tokens.command("rotate")
 def rotate_token(
     name: NameArgument,
-    days: DaysOption = None,
-    folder: FolderOption = FOLDER,
-    database: DatabaseOption = None,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    days: options.TokenDaysOption = None,
+    folder: options.FolderOption = FOLDER,
+    database: options.DatabaseOption = None,
 ) -> None:
     """Replace a token that was lost or seen by others; the old one opens nothing any more."""
     with _principals(folder, database) as (principals, note):
@@ -177,10 +145,8 @@ def rotate_token(
 @tokens.command("revoke")
 def revoke_token(
     name: NameArgument,
-    folder: FolderOption = FOLDER,
-    database: DatabaseOption = None,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    folder: options.FolderOption = FOLDER,
+    database: options.DatabaseOption = None,
 ) -> None:
     """Make a token worthless, for ever."""
     with _principals(folder, database) as (principals, note):
@@ -191,9 +157,7 @@ def revoke_token(
 
 
 @tokens.command("list")
-def list_tokens(
-    folder: FolderOption = FOLDER, database: DatabaseOption = None, json: JsonOption = False, debug: DebugOption = False
-) -> None:
+def list_tokens(folder: options.FolderOption = FOLDER, database: options.DatabaseOption = None) -> None:
     """Show everybody; tokens themselves are kept nowhere."""
     _need_extra()
     from blindsight.service.principals import Principals
@@ -211,31 +175,6 @@ def _need_extra() -> None:
         require(library, extra="service", purpose="a service")
 
 
-def _collection(data: str, path: Path | None, count: int | None, seed: int, progress: "Progress") -> "Dataset | None":
-    """Load the collection; None is the service's own choice of drawn faces."""
-    from blindsight.data import load
-    from blindsight.service.foundation import PER_PERSON
-
-    if data == "faces" and count is None:
-        return None
-    options: dict[str, Any] = {"pictures_per_person": PER_PERSON} if data == "faces" else {}
-    return load(data, path=path, count=count, random_state=seed, progress=progress, **options)
-
-
-def _pipeline(features: str, seed: int) -> "FeaturePipeline | None":
-    """Return what makes features; None is the service's own choice of principal components."""
-    from blindsight.data import pipeline
-
-    return None if features == "pixels" else pipeline(features, random_state=seed)
-
-
-def _verifier(attackers: Attackers, seed: int) -> "Verifier":
-    from blindsight.sift.lossbench import QUICK
-    from blindsight.sift.verify import Verifier
-
-    return Verifier(QUICK if attackers == "quick" else attackers, random_state=seed)
-
-
 def _announce(address: str, token: str | None) -> None:
     """Say where the service is and, this once, which token opens it."""
     lines = [f"The service answers at {address} (Ctrl-C stops it)."]
@@ -243,8 +182,8 @@ def _announce(address: str, token: str | None) -> None:
         lines += [
             "This is its first start. The operator's token, shown this once only:",
             f"\n    {token}\n",
+            "It makes tokens for people and apps, and opens the page: open the address, and log in with it.",
         ]
-        lines += ["It makes tokens for people and apps, and opens the page: open the address, and log in with it."]
     document = {"url": address} | ({"token": str(token)} if token else {})
     show(document, *lines)
     sys.stdout.flush()

@@ -3,93 +3,66 @@
 import csv
 import io
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Option
 
-from blindsight.cli.siftshow import show_comparison, show_fit, show_matrix, show_verification
-from blindsight.cli.terminal import DebugOption, JsonOption, SeedOption, show, terminal_progress
+from blindsight.cli import options
+from blindsight.cli.options import Commands, show, split_names, table, terminal_progress
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder, check_writable, storage_errors
 
 if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should not wait for
     from numpy.typing import NDArray
+    from rich.table import Table
 
     from blindsight.data import Dataset, FeaturePipeline
     from blindsight.progress import Progress
+    from blindsight.sift.compare import SiftRow
     from blindsight.sift.lossbench import SiftLearner
     from blindsight.sift.policy import Policy
+    from blindsight.sift.policymatrix import PolicyMatrix
     from blindsight.sift.study import SiftResult
-    from blindsight.sift.trial import Sifted, Trial
+    from blindsight.sift.verdict import Verification
     from blindsight.sift.verify import Verifier
 
-app = typer.Typer(help="Show an app one thing and hide another, verified before it goes out.", no_args_is_help=True)
+app = Commands(help="Show an app one thing and hide another, verified before it goes out.")
 
 Method = Literal["ppls", "leace", "symbol", "adversarial"]
-Attackers = Literal["paper", "modern", "quick"]
-
-SiftArgument = Annotated[Path, typer.Argument(help="Folder that `sift fit` wrote, or a sift's file inside it.")]
-DataOption = Annotated[str, typer.Option("--data", help="Name of the collection; see `blindsight data list`.")]
-PathOption = Annotated[
-    Path | None, typer.Option("--path", help="Where the collection lies, if it is read from a path.")
-]
-CountOption = Annotated[
-    int | None, typer.Option("-n", "--count", help="At most this many pictures; of faces 4,000.", min=1)
-]
-FeaturesOption = Annotated[str, typer.Option("--features", help="pixels, embedding, or the path of an ONNX model.")]
-DimensionsOption = Annotated[int, typer.Option("--dimensions", help="Principal components of pixels at most.", min=1)]
-PublicOption = Annotated[str, typer.Option("--public", help="What the app may know: attributes, by commas.")]
-PrivateOption = Annotated[str, typer.Option("--private", help="What it must not know: attributes, by commas.")]
-PolicyOption = Annotated[Path | None, typer.Option("--policy", help="Both, as a YAML or JSON file instead.")]
-MethodOption = Annotated[Method, typer.Option("--method", help="Who makes the sift.")]
-ComponentsOption = Annotated[int, typer.Option("--components", help="Numbers let out; the paper's K.", min=1)]
-PrivacyOption = Annotated[
-    float | None, typer.Option("--privacy", help="Weight of hiding, the paper's lambda; default 1, or inf.")
-]
-ThresholdOption = Annotated[
-    float, typer.Option("--threshold", help="What a guess of the private may gain over a blind one.")
-]
-AttackersOption = Annotated[
-    Attackers,
-    typer.Option("--attackers", help="Who tries to read what is private: the paper's five, thirteen, or three."),
-]
-ConfidenceOption = Annotated[float, typer.Option("--confidence", help="How sure a verdict must be.")]
+DimensionsOption = Annotated[int, Option("--dimensions", help="Principal components of pixels at most.", min=1)]
 
 FACES = 4000
 """Pictures drawn where nobody says how many, each of another person: verdicts count persons."""
 
-_MOST_EVEN = 6  # attributes of a matrix where nobody names them
 _NAMES = {"ppls": "PPLS", "leace": "LEACE and PLS", "symbol": "Symbols", "adversarial": "Adversarial network"}
 
 
 @app.command("fit")
 def fit(
-    data: DataOption = "faces",
-    path: PathOption = None,
-    count: CountOption = None,
-    public: PublicOption = "",
-    private: PrivateOption = "",
-    policy: PolicyOption = None,
-    method: MethodOption = "ppls",
-    components: ComponentsOption = 5,
-    privacy: PrivacyOption = None,
-    features: FeaturesOption = "pixels",
+    data: options.DataOption = "faces",
+    path: options.PathOption = None,
+    count: options.SiftCountOption = None,
+    public: options.PublicOption = "",
+    private: options.PrivateOption = "",
+    policy: options.PolicyOption = None,
+    method: Annotated[Method, Option(help="Who makes the sift.")] = "ppls",
+    components: options.NumbersOption = 5,
+    privacy: options.PrivacyOption = None,
+    features: options.FeaturesOption = "pixels",
     dimensions: DimensionsOption = 200,
-    threshold: ThresholdOption = 0.10,
-    confidence: ConfidenceOption = 0.95,
-    out: Annotated[Path, typer.Option("--out", help="Folder of sift, policy, statement and report.")] = Path(
-        "out/sift"
-    ),
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    threshold: options.ThresholdOption = 0.10,
+    confidence: options.ConfidenceOption = 0.95,
+    out: Annotated[Path, Option(help="Folder of sift, policy, statement and report.")] = Path("out/sift"),
+    seed: options.SeedOption = 0,
 ) -> None:
     """Make a sift for a policy from two fifths of the pictures, and have a quick look at it on the others."""
     from blindsight.report import write_report
     from blindsight.report.sifting import sift_chapter
     from blindsight.sift.fitted import FittedSift, picture_digests
+    from blindsight.sift.study import study_sift
     from blindsight.sift.trial import Trial, divide_rows, prepare_data
 
     asked = _policy(public, private, policy)
@@ -108,29 +81,27 @@ def fit(
         FittedSift(found.sift, asked, features, made_by, picture_digests(dataset)[develop]).save(out)
         with atomic_writer(out / "statement.json") as stream:
             stream.write(found.losses.verification.statement.to_json().encode())
-        result = _sift_result(dataset, trial, found, made_by, learner, progress)
+        result = study_sift(dataset, trial, found, learner, made_by, progress=progress)
     facts = {"Command": "blindsight sift fit", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"{asked}: a sift for {data}", [sift_chapter(result)], facts=facts, private=True)
-    show_fit(result, out)
+    _show_fit(result, out)
 
 
 @app.command("verify")
 def verify(
-    sift: SiftArgument,
-    data: DataOption = "faces",
-    path: PathOption = None,
-    count: CountOption = None,
-    private: Annotated[str, typer.Option("--private", help="Private attributes, instead of the policy's.")] = "",
-    attackers: AttackersOption = "modern",
-    threshold: ThresholdOption = 0.10,
-    confidence: ConfidenceOption = 0.95,
-    as_is: Annotated[bool, typer.Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = (
+    sift: options.SiftArgument,
+    data: options.DataOption = "faces",
+    path: options.PathOption = None,
+    count: options.SiftCountOption = None,
+    private: Annotated[str, Option(help="Private attributes, instead of the policy's.")] = "",
+    attackers: options.AttackersOption = "modern",
+    threshold: options.ThresholdOption = 0.10,
+    confidence: options.ConfidenceOption = 0.95,
+    as_is: Annotated[bool, Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = (
         False
     ),
-    jobs: Annotated[int, typer.Option("--jobs", help="Attackers at work at the same time.", min=1)] = 1,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    jobs: Annotated[int, Option(help="Attackers at work at the same time.", min=1)] = 1,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Attack a sift on pictures it was not made from, and decide. Exit code 0: accepted; 1: rejected or inconclusive.
 
@@ -145,7 +116,7 @@ def verify(
 
     verifier = replace(_verifier(attackers, threshold, confidence, seed), jobs=jobs, stop_early=True)
     given = FittedSift.load(sift)
-    hidden = tuple(_names(private)) or given.policy.private
+    hidden = tuple(split_names(private)) or given.policy.private
     with terminal_progress() as progress:
         dataset = _collection(data, path, count, seed, progress)
         label_columns(dataset, hidden)  # an unknown attribute is named before any work is done
@@ -161,21 +132,19 @@ def verify(
     written = None
     if not as_is and set(given.policy.private) <= set(hidden):
         written = keep_verified(sift, judged, found)
-    show_verification(found, written)
+    _show_verification(found, written)
     if found.verdict != "accept":
         raise typer.Exit(1)
 
 
 @app.command("apply")
 def apply(
-    sift: SiftArgument,
-    data: DataOption = "faces",
-    path: PathOption = None,
-    count: CountOption = None,
-    out: Annotated[Path, typer.Option("--out", help="The file to write, .npz or .csv.")] = Path("out/released.npz"),
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    sift: options.SiftArgument,
+    data: options.DataOption = "faces",
+    path: options.PathOption = None,
+    count: options.SiftCountOption = None,
+    out: Annotated[Path, Option(help="The file to write, .npz or .csv.")] = Path("out/released.npz"),
+    seed: options.SeedOption = 0,
 ) -> None:
     """Write what an app receives of pictures: the verified version of a sift if there is one, else the sift itself."""
     from blindsight.sift.fitted import VERIFIED, FittedSift
@@ -206,29 +175,26 @@ def apply(
 
 @app.command("matrix")
 def matrix(
-    data: DataOption = "faces",
-    path: PathOption = None,
-    count: CountOption = None,
-    attributes: Annotated[
-        str, typer.Option("--attributes", help="By commas; default: the six whose labels are most even.")
-    ] = "",
-    method: Annotated[Literal["ppls", "leace"], typer.Option("--method", help="Who makes the sifts.")] = "ppls",
-    components: ComponentsOption = 5,
-    privacy: PrivacyOption = None,
-    features: FeaturesOption = "pixels",
+    data: options.DataOption = "faces",
+    path: options.PathOption = None,
+    count: options.SiftCountOption = None,
+    attributes: Annotated[str, Option(help="By commas; default: the six whose labels are most even.")] = "",
+    method: Annotated[Literal["ppls", "leace"], Option(help="Who makes the sifts.")] = "ppls",
+    components: options.NumbersOption = 5,
+    privacy: options.PrivacyOption = None,
+    features: options.FeaturesOption = "pixels",
     dimensions: DimensionsOption = 200,
-    threshold: ThresholdOption = 0.10,
-    confidence: ConfidenceOption = 0.95,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the report.")] = Path("out/sift-matrix"),
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    threshold: options.ThresholdOption = 0.10,
+    confidence: options.ConfidenceOption = 0.95,
+    out: Annotated[Path, Option(help="Folder of the report.")] = Path("out/sift-matrix"),
+    seed: options.SeedOption = 0,
 ) -> None:
     """Try every attribute against every other: correlation, overlap, what the app loses, what an attacker gains."""
     from blindsight.report import write_report
     from blindsight.report.sifting import matrix_chapter
     from blindsight.sift.labels import label_columns
     from blindsight.sift.policymatrix import policy_matrix
+    from blindsight.sift.study import most_even
     from blindsight.sift.trial import prepare_data
 
     verifier = _verifier("quick", threshold, confidence, seed)
@@ -236,7 +202,7 @@ def matrix(
     learner = _learner(method, components, privacy, made_by, (threshold, confidence), seed)
     with terminal_progress() as progress:
         dataset = _collection(data, path, count, seed, progress)
-        names = tuple(_names(attributes)) or _most_even(dataset)
+        names = tuple(split_names(attributes)) or most_even(dataset)
         label_columns(dataset, names)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         found = policy_matrix(
@@ -252,26 +218,24 @@ def matrix(
         raise InputError(f"no two of these attributes have a sift: {found.cells[0].problem}")
     chapter = matrix_chapter(found, threshold=threshold)
     report = write_report(out / "report.html", f"Attributes of {data}", [chapter], facts={"Seed": str(seed)})
-    show_matrix(found, report)
+    _show_matrix(found, report)
 
 
 @app.command("compare")
 def compare(
-    data: DataOption = "faces",
-    path: PathOption = None,
-    count: CountOption = None,
-    public: PublicOption = "",
-    private: PrivateOption = "",
-    policy: PolicyOption = None,
-    methods: Annotated[str, typer.Option("--methods", help="Only these, separated by semicolons.")] = "",
-    attackers: AttackersOption = "quick",
-    features: FeaturesOption = "pixels",
+    data: options.DataOption = "faces",
+    path: options.PathOption = None,
+    count: options.SiftCountOption = None,
+    public: options.PublicOption = "",
+    private: options.PrivateOption = "",
+    policy: options.PolicyOption = None,
+    methods: options.OnlyMethodsOption = "",
+    attackers: options.AttackersOption = "quick",
+    features: options.FeaturesOption = "pixels",
     dimensions: DimensionsOption = 200,
-    threshold: ThresholdOption = 0.10,
-    confidence: ConfidenceOption = 0.95,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-    debug: DebugOption = False,
+    threshold: options.ThresholdOption = 0.10,
+    confidence: options.ConfidenceOption = 0.95,
+    seed: options.SeedOption = 0,
 ) -> None:
     """Make sifts for one policy by every method, and name the accepted one that costs the app least."""
     from blindsight.data import PixelFeatures
@@ -289,7 +253,7 @@ def compare(
             rows.features,
             rows.labels,
             asked,
-            methods=[name.strip() for name in methods.split(";") if name.strip()] or None,
+            methods=split_names(methods, ";") or None,
             threshold=threshold,
             confidence=confidence,
             attackers=_attackers(attackers),
@@ -298,7 +262,7 @@ def compare(
             random_state=seed,
             progress=progress,
         )
-    show_comparison(asked, found)
+    _show_comparison(asked, found)
 
 
 def _collection(
@@ -308,9 +272,9 @@ def _collection(
     from blindsight.data import load
 
     drawn = data == "faces"
-    options: dict[str, Any] = {"pictures_per_person": 1} if drawn else {}
+    single: dict[str, Any] = {"pictures_per_person": 1} if drawn else {}
     asked = FACES if drawn and count is None else count
-    dataset = load(data, path=path, count=asked, random_state=seed, progress=progress, **options)
+    dataset = load(data, path=path, count=asked, random_state=seed, progress=progress, **single)
     if labelled and dataset.attributes is None:
         raise InputError(f"{data} has no attributes: there is nothing to show or to hide.")
     return dataset
@@ -320,11 +284,11 @@ def _policy(public: str, private: str, file: Path | None) -> "Policy":
     from blindsight.sift.policy import Policy
 
     if file is None:
-        if not _names(public) or not _names(private):
+        if not split_names(public) or not split_names(private):
             raise InputError(
                 "say what an app may know (--public) and what it must not (--private), or give a --policy."
             )
-        return Policy(tuple(_names(public)), tuple(_names(private)))
+        return Policy(tuple(split_names(public)), tuple(split_names(private)))
     if public or private:
         raise InputError("give either a policy file or --public and --private, not both.")
     with storage_errors("read", file):
@@ -332,13 +296,13 @@ def _policy(public: str, private: str, file: Path | None) -> "Policy":
     return Policy.from_json(text) if file.suffix == ".json" else Policy.from_yaml(text)
 
 
-def _attackers(name: Attackers) -> Any:
+def _attackers(name: options.Attackers) -> Any:
     from blindsight.sift.lossbench import QUICK
 
     return QUICK if name == "quick" else name
 
 
-def _verifier(attackers: Attackers, threshold: float, confidence: float, seed: int) -> "Verifier":
+def _verifier(attackers: options.Attackers, threshold: float, confidence: float, seed: int) -> "Verifier":
     """Return a verifier that lets every attacker have its turn."""
     from blindsight.sift.verify import Verifier
 
@@ -389,51 +353,6 @@ def _learner(
     return AdversarialSift(components, 1.0 if privacy is None else privacy, random_state=seed)
 
 
-def _sift_result(
-    dataset: "Dataset",
-    trial: "Trial",
-    found: "Sifted",
-    made_by: "FeaturePipeline",
-    learner: "SiftLearner",
-    progress: "Progress",
-) -> "SiftResult":
-    """Measure what the report shows besides: the trade-off of PPLS, and where in a picture attributes are seen."""
-    from blindsight.data import PixelFeatures
-    from blindsight.sift.ppls import PPLS
-    from blindsight.sift.regions import attribute_regions, sift_regions
-    from blindsight.sift.sift import LinearSift
-    from blindsight.sift.study import SiftResult
-    from blindsight.sift.tradeoff import trade_off
-
-    data, policy, curves, regions = trial.data, trial.policy, None, {}
-    if isinstance(learner, PPLS):
-        curves = trade_off(
-            data.features,
-            data.labels,
-            policy,
-            components=sorted({1, 2, 5, learner.n_components, 2 * learner.n_components}),
-            privacies=sorted({0.0, learner.privacy, math.inf}),
-            method=learner,
-            verifier=trial.verifier,
-            persons=data.persons,
-            progress=progress,
-        )
-    if dataset.images is not None and isinstance(made_by, PixelFeatures):
-        regions = attribute_regions(data.features, data.labels, policy.public + policy.private, made_by)
-        if isinstance(found.sift, LinearSift):
-            regions["where the sift looks"] = sift_regions(found.sift, made_by)
-    return SiftResult.of(trial, [found], dataset, regions=regions, trade_off=curves)
-
-
-def _most_even(dataset: "Dataset") -> tuple[str, ...]:
-    """Return the attributes with most pictures on their rarer side, in the order of the collection."""
-    counts = {
-        name: min(int((dataset.attribute(name) == value).sum()) for value in (0, 1)) for name in dataset.attribute_names
-    }
-    chosen = sorted(counts, key=lambda name: -counts[name])[:_MOST_EVEN]
-    return tuple(name for name in dataset.attribute_names if name in chosen)
-
-
 def _write_released(out: Path, dataset: "Dataset", released: "NDArray[Any]", sift: str) -> None:
     import numpy as np
 
@@ -449,5 +368,145 @@ def _write_released(out: Path, dataset: "Dataset", released: "NDArray[Any]", sif
         stream.write(text.getvalue().encode())
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _show_fit(result: "SiftResult", out: Path) -> None:
+    """Show the policy's ceiling, what the sift costs and leaks at a quick look, and where everything lies."""
+    (found,) = result.sifted
+    seen = found.losses.verification
+    document = {
+        "sift": str(out / "sift.npz"),
+        "report": str(out / "report.html"),
+        "digest": found.sift.digest,
+        "policy": {"public": list(result.policy.public), "private": list(result.policy.private)},
+        "ceilings": dict(result.check.ceilings),
+        "raw_accuracy": dict(result.raw),
+        "raw_guess": result.before.best.balanced_accuracy,
+        "accuracy": dict(found.losses.accuracies),
+        "pub_loss": found.losses.pub_loss,
+        "priv_loss": seen.priv_loss,
+        "bound": seen.bound,
+        "verdict": seen.verdict,
+        "certificates": [one.to_dict() for one in seen.certificates],
+        "statement": seen.statement.to_dict(),
+    }
+    rows = [
+        (f"told: {name}", f"{result.raw[name]:.3f}", f"{accuracy:.3f}", f"{result.check.ceilings[name]:.3f}")
+        for name, accuracy in found.losses.accuracies.items()
+    ]
+    for name in result.policy.private:
+        raw, left = (f"{_best(verification, name):.3f}" for verification in (result.before, seen))
+        rows.append((f"hidden: {name}", raw, left, f"{0.5 + result.threshold:.3f}"))
+    columns = ("balanced accuracy", "raw features", "sifted", "at most")
+    show(
+        document,
+        table(f"{result.policy} by {found.name}", columns, rows, numbers=columns[1:]),
+        f"PubLoss {found.losses.pub_loss:.3f}, PrivLoss {seen.priv_loss:.3f}. {seen.sentence}",
+        *(f"Certificate: {one.sentence}." for one in seen.certificates),
+        f"A quick look; `blindsight sift verify {out}` decides. Sift, policy, statement and report are in {out}.",
+    )
+
+
+def _show_verification(found: "Verification", written: Path | None) -> None:
+    """Show every attacker with its interval, the certificates, and the verdict."""
+    columns = ("attacker", "accuracy", "interval", "PrivLoss", "Eq. 5")
+    several = len({result.attribute for result in found.results}) > 1
+    rows = [
+        (
+            f"{result.attribute}: {result.attacker}" if several else result.attacker,
+            f"{result.balanced_accuracy:.3f}",
+            f"{result.interval.low:.3f} to {result.interval.high:.3f}",
+            f"{result.priv_loss:.3f}",
+            f"{result.mean_precision:.3f}",
+        )
+        for result in found.results
+    ]
+    setting = found.setting
+    title = f"Balanced accuracies; {setting.train:,} rows to learn from, {setting.test:,} to be judged by"
+    show(
+        found.to_dict() | {"accepted": None if written is None else str(written)},
+        table(title, columns, rows, numbers=columns[1:]),
+        *(f"Certificate: {one.sentence}." for one in found.certificates),
+        *(_pub_loss(name, one.summary()) for name, one in (found.public or {}).items()),
+        found.sentence,
+        "" if written is None else f"Apply this version of the sift: {written}",
+    )
+
+
+def _show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
+    """Show the four matrices, their averages, and what explains the losses."""
+    from blindsight.report.sifting import FEWEST_POLICIES
+
+    tied = matrix.entanglement
+    figures = {
+        "Correlation of labels": tied.correlation,
+        "Overlap of features (the largest is 1)": tied.overlap,
+        "PubLoss (rows told, columns hidden)": matrix.figures("pub_loss"),
+        "PrivLoss (rows told, columns hidden)": matrix.figures("priv_loss"),
+    }
+    averages = {"pub_loss": matrix.average("pub_loss"), "priv_loss": matrix.average("priv_loss")}
+    sifts = sum(not cell.problem for cell in matrix.cells)
+    explained = asdict(matrix.regression()) if sifts >= FEWEST_POLICIES else None
+    document = {"report": str(report), "accepted": matrix.accepted, "average": averages, "regression": explained}
+    lines = [
+        f"{matrix.accepted} of {len(matrix.cells)} policies pass; on average PubLoss is {averages['pub_loss']:.3f} "
+        f"and PrivLoss {averages['priv_loss']:.3f}."
+    ]
+    if explained is not None:
+        lines.append(
+            f"Correlation and overlap explain {explained['r_squared']:.0%} of the variance of PrivLoss, correlation "
+            f"{explained['correlation_share']:.0%} of that."
+        )
+    drawn = [_square(title, values, matrix.names) for title, values in figures.items()]
+    show(document | matrix.to_dict(), *drawn, *lines, f"The report is in {report}.")
+
+
+def _show_comparison(policy: "Policy", rows: "list[SiftRow]") -> None:
+    """Show what every method costs and leaks, and which accepted one costs least."""
+    from blindsight.sift.compare import best
+    from blindsight.sift.study import lets_out
+
+    columns = ("sift", "lets out", "PubLoss", "PrivLoss", "at most", "verdict")
+    cells = [
+        (
+            row.method,
+            ("-" if row.problem else "everything") if row.sift is None else lets_out(row.sift),
+            _cell(row.pub_loss, 3),
+            _cell(row.priv_loss, 3),
+            _cell(row.bound, 3),
+            row.problem or f"{row.verdict}{', certified' * row.certified}",
+        )
+        for row in rows
+    ]
+    winner = best(rows)
+    line = (
+        "No sift is accepted."
+        if winner is None
+        else f"Of the accepted ones, {winner.method} costs the app least: PubLoss {winner.pub_loss:.3f} at PrivLoss "
+        f"{winner.priv_loss:.3f}."
+    )
+    document = {"rows": [row.to_dict() for row in rows], "best": None if winner is None else winner.method}
+    show(document, table(str(policy), columns, cells, numbers=columns[2:5]), line)
+
+
+def _square(title: str, values: Any, names: tuple[str, ...]) -> "Table":
+    rows = [
+        (name, *("" if i == j else _cell(float(values[i, j])) for j in range(len(names))))
+        for i, name in enumerate(names)
+    ]
+    return table(title, ("", *names), rows, numbers=names)
+
+
+def _cell(value: float, digits: int = 2) -> str:
+    return "none" if math.isnan(value) else f"{value:z.{digits}f}"
+
+
+def _best(found: "Verification", attribute: str) -> float:
+    """Return the best guess of one attribute: of those that were tried, or of anybody where it is certified."""
+    tried = [one.balanced_accuracy for one in found.results if one.attribute == attribute]
+    return max([*tried, *(0.5 + one.estimate for one in found.certificates if one.attribute == attribute)])
+
+
+def _pub_loss(name: str, summary: dict[str, Any]) -> str:
+    return (
+        f"The app reads {name} with {summary['balanced_accuracy']:.3f} (raw features "
+        f"{summary['raw_balanced_accuracy']:.3f}): PubLoss {summary['pub_loss']:.3f}."
+    )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,16 @@ class ContestRow:
     seconds: float
     megabytes: float | None
     statement: PrivacyStatement | None  # None where nothing is hidden and nothing claimed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as plain data for JSON."""
+        return {
+            "method": self.method,
+            "score": self.score,
+            "cpu_seconds": self.seconds,
+            "megabytes_per_owner": self.megabytes,
+            "statement": None if self.statement is None else self.statement.to_dict(),
+        }
 
 
 def contest(

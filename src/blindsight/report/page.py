@@ -34,7 +34,7 @@ _MARKS = (
     | dict.fromkeys(("undecided", "as stated", "inconclusive"), "warn")
 )
 _NO_NUMBER = ("-", "none", "infinite")
-_NUMBER = re.compile(r"[+\-−]?[\d.,]+(e[+-]?\d+)?( ?(%|s|ms|MB|kB|points))?")
+_NUMBER = re.compile(r"[+\-−]?[\d.,]+(e[+-]?\d+)?( ?(%|s|ms|MB|kB|points|of \d+))?")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,247 @@
+"""What all commands share: options that are defined once, and how results, progress and errors are shown.
+
+Every command has --json and --debug. A path may begin with ``~``; an option that holds one value is given once.
+"""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, TextIO
+
+import click
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from typer import Argument, Option
+from typer.core import TyperCommand, TyperOption
+from typer.models import CommandFunctionType
+
+from blindsight.errors import InputError
+from blindsight.files import as_path
+from blindsight.progress import Progress
+
+# Which pictures, and what a method sees of them
+DataOption = Annotated[str, Option(help="Name of the collection; see `blindsight data list`.")]
+PathOption = Annotated[Path | None, Option(help="Where the collection lies, if it is read from a path.")]
+CountOption = Annotated[int | None, Option("-n", "--count", help="At most this many pictures.", min=1)]
+SeedOption = Annotated[int, Option(help="Seed of splits, pictures and initial weights.", min=0)]
+FeaturesOption = Annotated[str, Option(help="pixels, embedding, thumbnail, or the path of an ONNX model.")]
+ComponentsOption = Annotated[int, Option(help="Principal components of pixels at most.", min=1)]
+AttributesOption = Annotated[str, Option(help="Learn these attributes instead of the classes.")]
+OnlyMethodsOption = Annotated[str, Option("--methods", help="Only these, separated by semicolons.")]
+
+# Learning together
+OwnersOption = Annotated[int, Option(help="How many owners share the data out.", min=1)]
+RoundsOption = Annotated[int, Option(help="How many rounds.", min=1)]
+SchemeOption = Annotated[str, Option(help="block-dphe, dphe, bfv, masks or plain.")]
+KeyOption = Annotated[int, Option("--key-bits", help="Length of the Paillier key: 2048, 3072 or 4096.")]
+SparsityOption = Annotated[float, Option(help="Share of weights an owner does not send.")]
+ModelOutOption = Annotated[Path, Option("--out", help="Folder of model, statement and report.")]
+ResumeOption = Annotated[bool, Option("--resume", help="Keep checkpoints there, and go on from the last one.")]
+
+# Searching
+IndexArgument = Annotated[Path, Argument(help="Folder that `search build` wrote.")]
+BitsOption = Annotated[int, Option(help="Length of a code; local mode releases symbols.", min=1)]
+CentralDeltaOption = Annotated[float, Option("--delta", help="Delta of the central mode.")]
+
+# Sifting
+Attackers = Literal["paper", "modern", "quick"]
+SiftArgument = Annotated[Path, Argument(help="Folder that `sift fit` wrote, or a sift's file inside it.")]
+SiftCountOption = Annotated[
+    int | None, Option("-n", "--count", help="At most this many pictures; of faces 4,000.", min=1)
+]
+PublicOption = Annotated[str, Option(help="What the app may know: attributes, by commas.")]
+PrivateOption = Annotated[str, Option(help="What it must not know: attributes, by commas.")]
+PolicyOption = Annotated[Path | None, Option(help="Both, as a YAML or JSON file instead.")]
+NumbersOption = Annotated[int, Option("--components", help="Numbers let out; the paper's K.", min=1)]
+PrivacyOption = Annotated[float | None, Option(help="Weight of hiding, the paper's lambda; default 1, or inf.")]
+ThresholdOption = Annotated[float, Option(help="What a guess of the private may gain over a blind one.")]
+ConfidenceOption = Annotated[float, Option(help="How sure a verdict must be.")]
+AttackersOption = Annotated[
+    Attackers, Option(help="Who tries to read what is private: the paper's five, thirteen, or a quick three.")
+]
+
+# Parties and services
+HomeOption = Annotated[Path, Option(help="The party's own folder, which nobody else may read.")]
+FolderOption = Annotated[Path, Option(help="Folder of everything the service keeps.")]
+DatabaseOption = Annotated[
+    str | None, Option(help="URL of its database; default: SQLite in the folder.", envvar="BLINDSIGHT_DATABASE")
+]
+TokenDaysOption = Annotated[
+    int | None, Option("--days", help="How long the token opens anything; default: for ever.", min=1, max=3650)
+]
+
+
+class Settings:
+    """What --json and --debug asked for in this run."""
+
+    json = False
+    debug = False
+
+    @classmethod
+    def reset(cls) -> None:
+        """Forget the last run's options (several runs in one process: tests, notebooks)."""
+        cls.json = cls.debug = False
+
+    @classmethod
+    def take(cls, context: click.Context, option: click.Parameter, value: bool) -> None:
+        """Note one of the two; they are read before the others, so that errors in these are shown as asked for."""
+        if value and option.name:
+            setattr(cls, option.name, True)
+
+
+class Command(TyperCommand):
+    """A command with --json and --debug; it expands ~ in paths and refuses a second value where one is meant."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        for flag, text in (
+            ("--json", "One JSON document on standard output."),
+            ("--debug", "Show where an error comes from."),
+        ):
+            eager: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+            self.params.append(TyperOption(param_decls=[flag], help=text, callback=Settings.take, **eager))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = self.make_parser(ctx).parse_args(list(args))[2]
+        rest = super().parse_args(ctx, args)
+        for option in given:
+            if isinstance(option, click.Option) and given.count(option) > 1 and not (option.is_flag or option.multiple):
+                raise click.UsageError(f"{max(option.opts, key=len)} takes one value; it was given twice.", ctx)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name or "")
+            if isinstance(parameter.type, click.Path) and isinstance(value, str):
+                ctx.params[parameter.name or ""] = str(as_path(value))
+        return rest
+
+
+class Commands(typer.Typer):
+    """A group of commands; without one of them it shows its help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(no_args_is_help=True, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        return super().command(name, cls=Command, **settings)
+
+
+def split_names(text: str, separator: str = ",") -> list[str]:
+    """Return the names that an option lists."""
+    return [name.strip() for name in text.split(separator) if name.strip()]
+
+
+def split_numbers(text: str) -> list[float]:
+    """Return the epsilons that an option lists."""
+    try:
+        return [float(part) for part in split_names(text)]
+    except ValueError:
+        raise InputError(f"epsilons are numbers separated by commas, such as 1,2,4; got {text!r}.") from None
+
+
+def write_json(path: Path, document: Any, *, private: bool = False) -> None:
+    """Write plain data as JSON, whole or not at all."""
+    from blindsight.files import atomic_writer
+
+    with atomic_writer(path, private=private) as stream:
+        stream.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False).encode())
+
+
+def show_error(error: BaseException | None, sentence: str, *, code: int) -> int:
+    """Print one sentence (with --json one document), with --debug the traceback, and return the exit code."""
+    if Settings.debug and error is not None:
+        sys.stderr.write("".join(traceback.format_exception(error)))
+    if Settings.json:
+        sys.stdout.write(json.dumps({"error": sentence, "exit_code": code}, ensure_ascii=False) + "\n")
+    else:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(sentence)}", highlight=False)
+    return code
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as one sentence: takes the place of `warnings.showwarning` while a command runs."""
+    Console(stderr=True, soft_wrap=True).print(f"[bold yellow]warning:[/] {escape(str(message))}", highlight=False)
+
+
+def show(document: Mapping[str, Any], *parts: str | Table) -> None:
+    """Show a result: the JSON document to a program, or the parts (lines, tables) to a person."""
+    if Settings.json:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+        return
+    console = Console(soft_wrap=True)
+    for part in parts:
+        console.print(part, highlight=False)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> Table:
+    """Return a table for the terminal; the columns named in `numbers` are set right."""
+    drawn = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    for name in columns:
+        drawn.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(escape(cell) for cell in row))
+    return drawn
+
+
+class LiveTable:
+    """A table whose rows appear as they are found: on standard output, or with --json on standard error."""
+
+    def __init__(self, title: str, columns: Sequence[str]) -> None:
+        """Print the title; the heading comes with the first row."""
+        self._columns = columns
+        self._begun = False
+        self._print(f"[bold]{escape(title)}[/]")
+
+    def row(self, cells: Sequence[str]) -> None:
+        """Print one row, each cell set right under its heading."""
+        if not self._begun:
+            self._begun = True
+            self._print(f"[bold]{'  '.join(self._columns)}[/]")
+        self._print("  ".join(cell.rjust(len(name)) for name, cell in zip(self._columns, cells, strict=True)))
+
+    def _print(self, line: str) -> None:
+        Console(stderr=Settings.json, soft_wrap=True).print(line, highlight=False)
+
+
+@contextmanager
+def terminal_progress() -> Iterator[Progress]:
+    """Show progress bars on standard error while a block runs; off a terminal, one line when each step begins."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_progress()
+        return
+    from rich import progress
+
+    parts = (progress.SpinnerColumn(), progress.TextColumn("{task.description}"), progress.BarColumn())
+    with progress.Progress(
+        *parts, progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), console=console, transient=True
+    ) as bars:
+        tasks: dict[str, progress.TaskID] = {}
+
+        def report(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(escape(what), total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield report
+
+
+def _line_progress() -> Progress:
+    begun: set[str] = set()
+
+    def report(what: str, done: int, total: int | None) -> None:
+        if what not in begun:
+            begun.add(what)
+            sys.stderr.write(f"{what} ...\n")
+
+    return report
