@@ -1,27 +1,29 @@
-"""The demo runs end to end on few pictures and its report says what was found."""
+"""The demo runs end to end on few pictures, and its report has every chapter."""
 
-import json
 from pathlib import Path
 
-import pytest
+from blindsight import demo
+from blindsight.audit import portraits
+from blindsight.demo import DemoSize
 
-from blindsight.cli import run
 
-
-def test_demo_writes_its_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["demo", "--pictures", "600", "--out", str(tmp_path / "out"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_demo_writes_its_report(tmp_path: Path, blindsight, monkeypatch) -> None:
+    small = DemoSize(rounds=2, key_bits=2048, days=6, epsilons=(8.0,), queries=40, searched=(4.0,), effort=0.05)
+    monkeypatch.setattr(demo, "FULL", small)
+    monkeypatch.setattr(portraits, "_PROBES", 12)
+    found = blindsight("demo", "--pictures", 600, "--out", tmp_path / "out", "--json").document
     page = Path(found["report"]).read_text()
     for chapter in (
-        "The pictures",
-        "What raw features give away",
-        "A census that protects people",
-        "Searching without showing",
-        "Showing one thing",
+        *("The pictures", "What raw features give away", "A census that protects people", "Learning together, unseen"),
+        *("Sharing a little of what was learned", "Searching without showing", "Showing one thing and hiding another"),
+        "Attacked by ourselves",
     ):
-        assert chapter in page
+        assert f"</span> {chapter}</h2>" in page
     assert found["pictures"] == 600
-    assert found["statement"]["unit"] == "person"
-    assert found["statement"]["epsilon"] == 1.0
-    assert found["statement"]["status"] == "proven"
+    statement = found["statement"]
+    assert (statement["unit"], statement["epsilon"], statement["status"]) == ("person", 1.0, "proven")
     assert found["balanced_accuracy"]["outdoors"] > 0.6  # readable even from few pictures
+    assert found["learned"]["rounds"][-1] > found["learned"]["public"]
+    assert {"selective sharing", "noise per photo, eps 8"} <= set(found["shared"])
+    assert {"codebook", "central"} <= {row["method"] for row in found["searched"]}
+    assert "refuted" in found["audited"].values()

@@ -1,6 +1,5 @@
 """The service as an operator starts it: a real process, its token, its end, its next start, and what checks its log."""
 
-import json
 import os
 import re
 import signal
@@ -11,12 +10,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from blindsight.cli import run
 
 httpx = pytest.importorskip("httpx")
 pytest.importorskip("fastapi")
@@ -25,15 +22,14 @@ from blindsight.client import Client  # noqa: E402
 from blindsight.errors import PrivacyError  # noqa: E402
 from blindsight.service.foundation import drawn_frames  # noqa: E402
 
-Capture = pytest.CaptureFixture[str]
 TOKEN = re.compile(r"blindsight_[A-Za-z0-9_-]{43}")
 
 
 class Process:
-    """`blindsight serve` on few pictures, without the page's exhibits."""
+    """`blindsight serve` on few pictures, over TLS, without the page."""
 
     def __init__(self, folder: Path, *words: str) -> None:
-        small = ("--port", "0", "-n", "500", "--attackers", "quick", "--no-page")
+        small = ("--port", "0", "-n", "360", "--no-page")
         command = [Path(sys.executable).with_name("blindsight"), "serve", "--folder", folder, *small, *words]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -70,85 +66,66 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Process]]:
         one.process.stderr.close()
 
 
-def document(capsys: Capture) -> dict[str, Any]:
-    return json.loads(capsys.readouterr().out)
-
-
-def token_command(folder: Path, *words: str) -> int:
-    return run(["token", *words, "--folder", str(folder), "--json"])
+@pytest.fixture
+def token_command(blindsight, tmp_path: Path):
+    """`token ...` of the service in the test's folder."""
+    return lambda *words, **keys: (
+        blindsight("token", *words, "--folder", tmp_path / "service", "--json", **keys).document
+    )
 
 
 def test_it_starts_shows_its_token_once_stops_and_goes_on(
-    serve: Callable[..., Process], tmp_path: Path, capsys: Capture
+    serve: Callable[..., Process], tmp_path: Path, blindsight, token_command
 ) -> None:
-    folder = tmp_path / "service"
-    first = serve()
-    assert httpx.get(f"{first.url}/v1/health").json()["status"] == "ok"
-    assert httpx.get(f"{first.url}/v1/me").status_code == 401
+    """Two starts over TLS: tokens made meanwhile, one service per folder and port, unfinished work done later."""
+    certificate, key = certified(tmp_path)
+    trust, tls = ssl.create_default_context(cafile=certificate), ("--certificate", str(certificate), "--key", str(key))
+    client, folder, tokens = partial(Client, verify=trust), tmp_path / "service", {}
+    first = serve(*tls, "--attackers", "modern")
+    assert first.url.startswith("https://127.0.0.1:")
+    answer = httpx.get(f"{first.url}/v1/health", verify=trust)
+    assert answer.json()["status"] == "ok"
+    assert "strict-transport-security" in answer.headers
+    assert httpx.get(f"{first.url}/v1/me", verify=trust).status_code == 401
 
-    assert token_command(folder, "create", "ann", "owner", "--days", "2") == 0  # while it runs
-    with Client(first.url, document(capsys)["token"]) as ann:
+    for name, role in (("ann", "owner"), ("weather", "app")):  # while it runs
+        tokens[name] = token_command("create", name, role, "--days", 2)["token"]
+    with client(first.url, tokens["ann"]) as ann, client(first.url, tokens["weather"]) as weather:
         ann.set_private(["male"])
         ann.add_frame(drawn_frames(1, random_state=9)[0])
-    code, said = first.stop()
+        weather.register_app(["smiling"])
+        job = weather.propose("ann").id
+
+    port = first.url.rpartition(":")[2]
+    said = blindsight("serve", "--folder", folder, "--port", 0, "-n", 360, "--no-page", code=1).err
+    assert "another service uses" in said
+    said = blindsight("serve", "--folder", tmp_path / "other", "--port", port, code=1).err
+    assert f"cannot listen on 127.0.0.1 port {port}" in said
+    assert not (tmp_path / "other").exists()
+    with socket.create_connection(("127.0.0.1", int(port))):
+        code, said = first.stop()  # a connection that says nothing does not keep it
     assert code == 0
     (token,) = TOKEN.findall(said)
     assert "Traceback" not in first.errors
     assert folder.stat().st_mode & 0o777 == 0o700
     assert all(token.encode() not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
-    second = serve("--json")
-    assert token_command(folder, "rotate", "ann") == 0
-    with Client(second.url, document(capsys)["token"]) as ann:
+    second = serve(*tls, "--attackers", "quick", "--json")
+    with client(second.url, tokens["weather"]) as weather:
+        assert weather.wait(job, pause=0.1).state == "done"
+    with client(second.url, token_command("rotate", "ann")["token"]) as ann:
         assert len(ann.frames()) == 1
-        assert token_command(folder, "revoke", "ann") == 0
+        token_command("revoke", "ann")
         with pytest.raises(PrivacyError):
             ann.frames()
-    with Client(second.url, token) as operator:
+    with client(second.url, token) as operator:
         assert operator.me.role == "operator"
         assert (operator.person("ann").private, operator.person("ann").frames) == (("male",), 1)
-        assert [entry.action for entry in operator.log()][:3] == ["create principal", "create principal", "person"]
+        assert [entry.action for entry in operator.log()][:4] == ["create principal"] * 3 + ["person"]
         assert operator.check_log().ok
     code, said = second.stop(signal.SIGINT)
     assert code == 0
     assert TOKEN.search(said + second.errors) is None
-
-
-def test_an_unfinished_verification_is_done_after_the_next_start(
-    serve: Callable[..., Process], tmp_path: Path, capsys: Capture
-) -> None:
-    folder, tokens = tmp_path / "service", {}
-    service = serve("--attackers", "modern")
-    for name, role in (("ann", "owner"), ("weather", "app")):
-        assert token_command(folder, "create", name, role) == 0
-        tokens[name] = document(capsys)["token"]
-    with Client(service.url, tokens["ann"]) as ann, Client(service.url, tokens["weather"]) as weather:
-        ann.set_private(["male"])
-        weather.register_app(["smiling"])
-        job = weather.propose("ann").id
-    assert service.stop()[0] == 0
-    with Client(serve("--attackers", "quick").url, tokens["weather"]) as weather:
-        assert weather.wait(job, pause=0.1).state == "done"
-
-
-def test_tls_by_a_certificate_and_nobody_else_in_the_folder_or_on_the_port(
-    serve: Callable[..., Process], tmp_path: Path, capsys: Capture
-) -> None:
-    certificate, key = certified(tmp_path)
-    service = serve("--certificate", str(certificate), "--key", str(key))
-    assert service.url.startswith("https://127.0.0.1:")
-    answer = httpx.get(f"{service.url}/v1/health", verify=ssl.create_default_context(cafile=str(certificate)))
-    assert answer.json()["status"] == "ok"
-    assert "strict-transport-security" in answer.headers
-
-    port = service.url.rpartition(":")[2]
-    assert run(["serve", "--folder", str(tmp_path / "service"), "--port", "0", "-n", "500", "--no-page"]) == 1
-    assert "another service uses" in capsys.readouterr().err
-    assert run(["serve", "--folder", str(tmp_path / "other"), "--port", port]) == 1
-    assert f"cannot listen on 127.0.0.1 port {port}" in capsys.readouterr().err
-    assert not (tmp_path / "other").exists()
-    with socket.create_connection(("127.0.0.1", int(port))):
-        assert service.stop()[0] == 0  # a connection that says nothing does not keep it
 
 
 @pytest.mark.parametrize(
@@ -158,45 +135,39 @@ def test_tls_by_a_certificate_and_nobody_else_in_the_folder_or_on_the_port(
         (["--host", "no such host", "--insecure-without-tls"], "no address of this machine"),
         (["--certificate", "none.pem"], "without a key"),
         (["--certificate", "none.pem", "--key", "none.pem"], "there is none at"),
+        (["--certificate", "bad.pem", "--key", "bad.pem"], "must be PEM files"),
         (["--database", "mysql://user:secret@host/name"], "the database must be a URL"),
         (["--data", "face"], "Did you mean 'faces'?"),
         (["--data", "digits", "-n", "100"], "no labels"),
-        (["--features", "pixel", "-n", "500"], "Did you mean 'pixels'?"),
+        (["--features", "pixel", "-n", "300"], "Did you mean 'pixels'?"),
         (["--port", "70000"], "70000"),
         (["--requests-per-minute", "0"], "0"),
     ],
 )
-def test_bad_options_get_one_sentence(words: list[str], sentence: str, tmp_path: Path, capsys: Capture) -> None:
-    assert run(["serve", "--folder", str(tmp_path / "service"), "--port", "0", *words]) == 2
-    error = [line for line in capsys.readouterr().err.splitlines() if not line.endswith(" ...")]
-    assert len(error) == 1
-    assert error[0].startswith("error: ")
-    assert sentence in error[0]
-    assert "secret" not in error[0]
-    assert not (tmp_path / "service" / "service.db").exists() or words[0] in ("--data", "--features")
-
-
-def test_a_certificate_that_is_none_gets_a_sentence(tmp_path: Path, capsys: Capture) -> None:
-    certificate, key = certified(tmp_path)
-    certificate.write_text("not a certificate")
-    asked = ["serve", "--folder", str(tmp_path / "service"), "--certificate", str(certificate), "--key", str(key)]
-    assert run(asked) == 2
-    assert "must be PEM files that belong together" in capsys.readouterr().err
+def test_bad_options_get_one_sentence(
+    words: list[str], sentence: str, tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.pem").write_text("not a certificate")
+    free = [] if "--port" in words else ["--port", 0]
+    said = blindsight("serve", "--folder", "service", *free, *words, code=2).err
+    (error,) = [line for line in said.splitlines() if not line.endswith(" ...")]
+    assert error.startswith("error: ")
+    assert sentence in error
+    assert "secret" not in error
+    assert not Path("service/service.db").exists() or words[0] in ("--data", "--features")
 
 
 def test_a_network_without_tls_only_if_said_so(tmp_path: Path) -> None:
-    from blindsight.errors import InputError
     from blindsight.service.settings import ServiceSettings
 
     assert not ServiceSettings(tmp_path, host="0.0.0.0", without_tls=True).encrypted
-    with pytest.raises(InputError, match="tokens would travel readable"):
-        ServiceSettings(tmp_path, host="0.0.0.0")
 
 
-def test_missing_extra_is_named(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert run(["serve", "--folder", str(tmp_path / "service")]) == 1
-    assert "pip install 'blindsight-vision[service]'" in capsys.readouterr().err
+    said = blindsight("serve", "--folder", tmp_path / "service", code=1).err
+    assert "pip install 'blindsight-vision[service]'" in said
 
 
 @pytest.fixture
@@ -205,100 +176,81 @@ def known(tmp_path: Path) -> Path:
     from blindsight.service.database import open_database
     from blindsight.service.principals import Principals
 
-    database = open_database(f"sqlite:///{tmp_path / 'service' / 'service.db'}")
-    Principals(database).first_run()
-    database.close()
+    with closing(open_database(f"sqlite:///{tmp_path / 'service' / 'service.db'}")) as database:
+        Principals(database).first_run()
     return tmp_path / "service"
 
 
-def test_tokens_are_made_listed_replaced_and_revoked(known: Path, capsys: Capture) -> None:
-    assert token_command(known, "create", "ann", "owner", "--days", "30") == 0
-    made = document(capsys)
+def test_tokens_are_made_listed_replaced_and_revoked(known: Path, blindsight, token_command) -> None:
+    made = token_command("create", "ann", "owner", "--days", 30)
     assert (made["name"], made["role"]) == ("ann", "owner")
     assert TOKEN.fullmatch(made["token"])
-
-    assert token_command(known, "rotate", "ann") == 0
-    assert document(capsys)["token"] != made["token"]
-    assert token_command(known, "revoke", made["id"]) == 0
-    capsys.readouterr()
-    assert token_command(known, "list") == 0
-    shown = document(capsys)["principals"]
-    assert [(one["name"], bool(one["expires"]), bool(one["revoked"])) for one in shown] == [
-        ("operator", False, False),
-        ("ann", True, True),
-    ]
-    assert "token" not in shown[1]
-    assert run(["verify-log", "--folder", str(known), "--json"]) == 0
-    assert document(capsys)["entries"] == 3
+    assert token_command("rotate", "ann")["token"] != made["token"]
+    token_command("revoke", made["id"])
+    operator, ann = token_command("list")["principals"]
+    assert (operator["name"], operator["expires"], operator["revoked"]) == ("operator", "", "")
+    assert (ann["name"], bool(ann["expires"]), bool(ann["revoked"])) == ("ann", True, True)
+    assert "token" not in ann
+    assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 3
 
 
-def test_a_change_that_is_refused_leaves_no_entry(known: Path, capsys: Capture) -> None:
-    assert token_command(known, "revoke", "operator") == 2
-    assert "last operator" in document(capsys)["error"]
-    assert token_command(known, "create", "operator", "app") == 2
-    assert "is taken" in document(capsys)["error"]
-    assert token_command(known, "rotate", "operater") == 2
-    assert "Did you mean 'operator'?" in document(capsys)["error"]
-    assert run(["verify-log", "--folder", str(known), "--json"]) == 0
-    assert document(capsys)["entries"] == 0
+def test_a_change_that_is_refused_leaves_no_entry(known: Path, blindsight, token_command) -> None:
+    assert "last operator" in token_command("revoke", "operator", code=2)["error"]
+    assert "is taken" in token_command("create", "operator", "app", code=2)["error"]
+    assert "Did you mean 'operator'?" in token_command("rotate", "operater", code=2)["error"]
+    assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 0
 
 
 @pytest.mark.parametrize("words", [["token", "list"], ["token", "create", "ann", "owner"], ["verify-log"]])
-def test_a_folder_without_a_service_is_left_alone(words: list[str], tmp_path: Path, capsys: Capture) -> None:
-    assert run([*words, "--folder", str(tmp_path / "none")]) == 1
-    assert "there is no service" in capsys.readouterr().err
+def test_a_folder_without_a_service_is_left_alone(words: list[str], tmp_path: Path, blindsight) -> None:
+    assert "there is no service" in blindsight(*words, "--folder", tmp_path / "none", code=1).err
     assert not (tmp_path / "none").exists()
 
 
-def logged(folder: Path, names: str = "abcd") -> None:
-    for name in names:
-        assert token_command(folder, "create", name, "app") == 0
+@pytest.fixture
+def logged(known: Path, token_command) -> Path:
+    """The folder of a service whose log has four entries."""
+    for name in "abcd":
+        token_command("create", name, "app")
+    return known
 
 
-def test_verify_log_finds_an_edited_row(known: Path, capsys: Capture) -> None:
-    logged(known)
-    capsys.readouterr()
-    asked = ["verify-log", "--folder", str(known)]
-    assert run([*asked, "--json"]) == 0
-    head = document(capsys)["head"]
-    with closing(sqlite3.connect(known / "service.db", isolation_level=None)) as database:
-        database.execute("DROP TRIGGER log_keeps_content")
-        database.execute("UPDATE log SET details = replace(details, '\"b\"', '\"x\"') WHERE position = 2")
-    assert run(asked) == 1
-    said = capsys.readouterr().out
+def tamper(folder: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def test_verify_log_finds_an_edited_row(logged: Path, blindsight) -> None:
+    asked = ["verify-log", "--folder", logged]
+    head = blindsight(*asked, "--json").document["head"]
+    edit = "UPDATE log SET details = replace(details, '\"b\"', '\"x\"') WHERE position = 2"
+    tamper(logged, "DROP TRIGGER log_keeps_content", edit)
+    said = blindsight(*asked, code=1).out
     assert "entry 2 was altered" in said
-    assert "The 1 entries before hold" in said
-    assert run([*asked, "--json", "--head", head]) == 1
-    assert document(capsys)["broken_at"] == 2
+    assert "1 entries before hold" in said
+    assert blindsight(*asked, "--json", "--head", head, code=1).document["broken_at"] == 2
 
 
-def test_verify_log_finds_entries_cut_off_by_a_noted_head(known: Path, capsys: Capture) -> None:
-    logged(known)
-    capsys.readouterr()
-    asked = ["verify-log", "--folder", str(known), "--json"]
-    assert run(asked) == 0
-    head = document(capsys)["head"]
-    with closing(sqlite3.connect(known / "service.db", isolation_level=None)) as database:
-        database.execute("DROP TRIGGER log_keeps_rows")
-        database.execute("DELETE FROM log WHERE position = 4")
-    assert run(asked) == 0  # a shorter history is whole in itself
-    assert run([*asked, "--head", head]) == 1
+def test_verify_log_finds_entries_cut_off_by_a_noted_head(logged: Path, blindsight) -> None:
+    asked = ["verify-log", "--folder", logged, "--json"]
+    head = blindsight(*asked).document["head"]
+    tamper(logged, "DROP TRIGGER log_keeps_rows", "DELETE FROM log WHERE position = 4")
+    blindsight(*asked)  # a shorter history is whole in itself
+    blindsight(*asked, "--head", head, code=1)
 
 
-def test_verify_log_checks_an_export(known: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_verify_log_checks_an_export(logged: Path, tmp_path: Path, blindsight) -> None:
     from blindsight.service.database import open_database
     from blindsight.service.log import AuditLog
 
-    logged(known)
     export = tmp_path / "log.jsonl"
-    with closing(open_database(f"sqlite:///{known / 'service.db'}")) as database, export.open("w") as stream:
+    with closing(open_database(f"sqlite:///{logged / 'service.db'}")) as database, export.open("w") as stream:
         AuditLog(database).export(stream)
-    assert run(["verify-log", str(export)]) == 0
-    capsys.readouterr()
+    blindsight("verify-log", export)
     export.write_text(export.read_text().replace('"name": "c"', '"name": "z"'))
-    assert run(["verify-log", str(export), "--json"]) == 1
-    assert document(capsys)["broken_at"] == 3
-    assert run(["verify-log", str(tmp_path / "none.jsonl")]) == 1
+    assert blindsight("verify-log", export, "--json", code=1).document["broken_at"] == 3
+    blindsight("verify-log", tmp_path / "none.jsonl", code=1)
 
 
 def certified(folder: Path) -> tuple[Path, Path]:
