@@ -25,7 +25,9 @@ QUICK = ["-n", "500", "--attackers", "quick"]
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that `sift fit` wrote; tests copy what they change."""
     folder = tmp_path_factory.mktemp("sift") / "fitted"
-    assert run(["sift", "fit", *FEW, *POLICY, "--privacy", "inf", "--components", "2", "--out", str(folder)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BLINDSIGHT_CACHE", str(folder.parent / "cache"))
+        assert run(["sift", "fit", *FEW, *POLICY, "--privacy", "inf", "--components", "2", "--out", str(folder)]) == 0
     return folder
 
 
