@@ -6,10 +6,9 @@ from pkgutil import resolve_name
 import numpy as np
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.methods import python_paillier_round
 from benchmarks.methods.rounds import Measured, RoundAnswer
-from benchmarks.results import Result, check_name
+from benchmarks.results import Result
 from benchmarks.suites.dphe_round import BENCHMARK
 from benchmarks.suites.dphe_round.cases import (
     CROWD,
@@ -191,14 +190,3 @@ def test_costs_name_what_was_extrapolated():
     assert found[f"{line}, all places"] == ((4,), (0.5,), (2,), (3,), (9,), (9,), "0.15%")
     assert found[f"{line}, touched places"] == ((4,), (0.5,), (2,), (1,), (7,), (9,), "0.15%")
     assert found["90% zero, own supports: block-dphe"][-1] == "-"
-
-
-def test_every_case_is_measured_under_a_name_of_its_own():
-    cases = {*full_cases(), *quick_cases()}
-    assert len({case.dataset for case in cases}) == len(cases)
-    measured = [(case.setting, method) for case in cases for method in case.methods]
-    assert len(set(measured)) == len(measured)
-    for case in cases:
-        check_name(case.dataset)
-    asked = {name for task in BENCHMARK.tasks(Settings()) for name in task.methods}
-    assert asked == {method.name for method in BENCHMARK.methods}

@@ -119,24 +119,16 @@ def test_a_failed_method_is_recorded_stops_nobody_and_is_tried_again(tmp_path):
 
 
 def test_a_method_cannot_score_itself_nor_spoil_the_problem_for_others(tmp_path):
-    boaster, spoiler, honest = run(
-        benchmark(method("boast"), method("vandal"), method("answer")), Settings(), tmp_path, seeds=[3]
-    )
-    assert not boaster.ok
-    assert "y_pred must have 1 dimension(s)" in boaster.error
-    assert boaster.score == {}
-    assert spoiler.score == {"accuracy": 0}
-    assert honest.score == {"accuracy": 1}
+    toy = benchmark(method("boast"), method("vandal"), method("answer"))
+    boaster, spoiler, honest = run(toy, Settings(), tmp_path, seeds=[3])
+    assert "InputError" in boaster.error
+    assert [boaster.score, spoiler.score, honest.score] == [{}, {"accuracy": 0}, {"accuracy": 1}]
 
-
-def test_a_score_that_is_no_number_is_a_failure(tmp_path):
     def unscored(settings):
-        return [
-            Task("bits-1", "", lambda seed: Problem({"hint": np.zeros(1, int)}, lambda guess: {"f1": float("nan")}))
-        ]
+        return [Task("b", "", lambda seed: Problem({"hint": np.zeros(1, int)}, lambda guess: {"f1": float("nan")}))]
 
     (result,) = run(replace(benchmark(), tasks=unscored), Settings(), tmp_path, seeds=[0])
-    assert result.error == "InputError: the score 'f1' is nan, not a number that can be compared."
+    assert "'f1' is nan" in result.error
 
 
 def test_an_interrupt_keeps_what_was_written(tmp_path):
@@ -155,48 +147,37 @@ def test_a_result_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="the disk is full"):
+    with pytest.raises(OSError, match="disk is full"):
         write_result(path, Result("toy", "d", "m", {}, 0, score={"accuracy": 0.9}))
     assert read_result(path).score == {"accuracy": 0.5}
     assert list(tmp_path.iterdir()) == [path]
+    path.write_text("{}")
+    with pytest.raises(CorruptFileError, match="--force"):
+        read_result(path)
 
 
-def test_quick_results_never_mix_with_real_ones(tmp_path):
-    run(benchmark(), Settings(), tmp_path, seeds=[0])
-    run(benchmark(), Settings(quick=True), tmp_path, seeds=[0])
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy", "toy-quick"]
-    assert [r.dataset for r in recorded(benchmark(), Settings(), tmp_path)] == ["bits-10"]
-
-
-def test_recorded_takes_every_seed_of_exactly_these_arguments(tmp_path):
+def test_recorded_takes_every_seed_of_exactly_these_arguments_and_no_quick_ones(tmp_path):
     many = benchmark(method("answer", flips=1), method("answer", flips=10), method("answer"))
     run(many, Settings(), tmp_path, seeds=[0, 2, 10])
     found = list(recorded(benchmark(method("answer", flips=1)), Settings(), tmp_path))
     assert [(r.arguments, r.seed) for r in found] == [({"flips": 1}, 0), ({"flips": 1}, 2), ({"flips": 1}, 10)]
+    run(benchmark(), Settings(quick=True), tmp_path, seeds=[0])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy", "toy-quick"]
+    assert {r.dataset for r in recorded(many, Settings(), tmp_path)} == {"bits-10"}
 
 
-def test_only_one_method_is_run_when_only_one_is_asked_for(tmp_path):
-    toy = benchmark(method("answer"), method("broken"))
-    assert [r.method for r in run(toy, Settings(), tmp_path, seeds=[0], only="answer")] == ["answer"]
-    with pytest.raises(UnknownNameError, match=r"unknown method 'anser'\. Did you mean 'answer'"):
-        run(toy, Settings(), tmp_path, seeds=[0], only="anser")
-
-
-def test_a_task_may_ask_some_methods_only(tmp_path):
+def test_a_task_or_a_person_may_ask_some_methods_only(tmp_path):
     def picky(settings):
         return [replace(task, methods=("answer",)) for task in tasks(settings)]
 
-    toy = replace(benchmark(method("answer"), method("broken")), tasks=picky)
+    everyone = benchmark(method("answer"), method("broken"))
+    toy = replace(everyone, tasks=picky)
     assert [r.method for r in run(toy, Settings(), tmp_path, seeds=[0])] == ["answer"]
     assert [r.method for r in recorded(toy, Settings(), tmp_path)] == ["answer"]
     assert run(toy, Settings(), tmp_path, seeds=[0], only="broken") == []
-
-
-def test_a_file_that_is_no_result_is_refused(tmp_path):
-    (path,) = [result_path(tmp_path, r) for r in run(benchmark(), Settings(), tmp_path, seeds=[0])]
-    path.write_text("{}")
-    with pytest.raises(CorruptFileError, match="measure again with --force"):
-        run(benchmark(), Settings(), tmp_path, seeds=[0])
+    assert [r.method for r in run(everyone, Settings(), tmp_path, seeds=[0], only="answer")] == ["answer"]
+    with pytest.raises(UnknownNameError, match="'answer'"):
+        run(everyone, Settings(), tmp_path, seeds=[0], only="anser")
 
 
 values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -204,7 +185,7 @@ names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
 argument_sets = st.dictionaries(names, values, max_size=4)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(argument_sets)
 @example({"a": "1"})
 @example({"a": 1})
@@ -218,7 +199,7 @@ def test_arguments_in_a_path_can_be_read_back(arguments):
     assert len(text) <= 150
     assert "/" not in text
     if text.startswith("sha256-"):
-        with pytest.raises(InputError, match="Read them in the file itself"):
+        with pytest.raises(InputError, match="file"):
             parse_arguments(text)
     else:
         back = parse_arguments(text)
@@ -226,24 +207,17 @@ def test_arguments_in_a_path_can_be_read_back(arguments):
         assert {name: type(value) for name, value in back.items()} == {n: type(v) for n, v in arguments.items()}
 
 
-def test_long_arguments_that_differ_have_different_names():
+def test_names_are_different_and_stay_in_their_folder(tmp_path):
     texts = {argument_text({"note": "x" * 200 + end}) for end in "ab"}
     assert len(texts) == 2
     assert all(text.startswith("sha256-") for text in texts)
     assert argument_text({"b": 1, "a": 2}) == argument_text({"a": 2, "b": 1})
-
-
-@pytest.mark.parametrize("name", ["..", "", "a/b", ".hidden", "a b"])
-def test_names_cannot_leave_their_folder(name, tmp_path):
-    with pytest.raises(InputError, match="names must be letters"):
-        result_path(tmp_path, Result("toy", name, "m", {}, 0))
-
-
-def test_arguments_must_be_finite_and_named_like_parameters():
-    with pytest.raises(InputError, match="name of a Python parameter"):
-        argument_text({"../x": 1})
-    with pytest.raises(InputError, match="Pass it as the string 'inf'"):
-        argument_text({"privacy": float("inf")})
+    for arguments in ({"../x": 1}, {"privacy": float("inf")}):
+        with pytest.raises(InputError):
+            argument_text(arguments)
+    for name in ("..", "", "a/b", ".hidden", "a b"):
+        with pytest.raises(InputError):
+            result_path(tmp_path, Result("toy", name, "m", {}, 0))
 
 
 def test_the_table_says_everything():
@@ -280,19 +254,15 @@ def test_the_table_warns_of_results_from_different_machines():
     assert "different" not in render(benchmark(), tasks(Settings()), [blank, same])
     page = render(benchmark(), tasks(Settings()), [blank, replace(blank, seed=1, machine={"cpu": "Rule"})])
     assert "- machine: cpu Abacus\n- machine: cpu Rule\n- commit: unknown\n" in page
-    assert "- These results come from different machines, commits or versions" in page
+    assert "different machines" in page
 
 
-def test_a_section_without_figures_of_a_paper_has_no_columns_for_them():
+def test_columns_without_figures_of_a_paper_and_grids_of_three_significant_digits():
     plain = Section("Speed", (Row("fast", (1.0,)), Row("never ran", ())), digits=0)
-    page = render(replace(benchmark(), sections=lambda results: [plain]), tasks(Settings()), [])
-    assert "|  | measured |\n| --- | ---: |\n| fast | 1 |\n| never ran | - |\n" in page
-    assert "No results yet.\n\n## Notes\n\n- Nothing is hidden." in page
-
-
-def test_a_grid_shows_several_figures_with_three_significant_digits():
     cells = ("big", (12345.6,)), ("small", (0.00123, 0.00126)), ("none", ()), ("zero", (0.0,)), ("text", "yes")
-    page = render(replace(benchmark(), sections=lambda results: [Grid("Costs", ("", "s"), cells)]), [], [])
+    page = render(replace(benchmark(), sections=lambda _: [plain, Grid("Costs", ("", "s"), cells)]), [], [])
+    assert "|  | measured |\n| --- | ---: |\n| fast | 1 |\n| never ran | - |\n" in page
+    assert "No results yet." in page
     lines = "| big | 12346 |", "| small | 0.00125 ± 0.00002 |", "| none | - |", "| zero | 0 |", "| text | yes |"
     assert "## Costs\n\n|  | s |\n| --- | ---: |\n" + "\n".join(lines) + "\n" in page
 
@@ -327,31 +297,25 @@ def test_the_command_explains_itself(tmp_path, monkeypatch, capsys):
 
 def test_the_script_starts_from_any_folder(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    script = [sys.executable, "-W", "error", str(ROOT / "benchmarks" / "run.py"), "--list"]
+    script = [sys.executable, "-W", "error", str(ROOT / "benchmarks" / "run.py"), "noise", "--runs", "0"]
     done = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "attributes" in done.stdout
+    assert done.returncode == 2
+    assert "--runs" in done.stderr
 
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system cannot forget a memory peak")
-def test_the_cost_is_that_of_the_block_alone():
+def test_the_cost_is_that_of_the_block_alone(tmp_path, monkeypatch):
     np.ones(10**7).sum()  # 80 MB, held and released before
     with measured() as little:
         pass
     with measured() as much:
         np.ones(10**7).sum()
-        subprocess.run([sys.executable, "-c", "sum(range(10**6))"], check=True)
+        subprocess.run([sys.executable, "-S", "-c", "sum(range(10**6))"], check=True)
     assert much.peak_memory_bytes - little.peak_memory_bytes >= 70_000_000
     assert much.cpu_seconds > little.cpu_seconds
     assert much.wall_seconds > little.wall_seconds > 0
-
-
-def test_cost_is_known_even_if_the_block_fails():
     with pytest.raises(ValueError, match="no"), measured() as cost:
         raise ValueError("no")
-    assert cost.wall_seconds > 0
-
-
-def test_code_outside_git_has_no_commit(tmp_path, monkeypatch):
+    assert cost.wall_seconds > 0  # known even if the block fails
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert commit(tmp_path) is None
+    assert commit(tmp_path) is None  # code outside git

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import record_level
 from benchmarks.results import Result
@@ -19,14 +18,6 @@ def posed(name):
     return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(0)
 
 
-def test_it_runs_to_the_end_without_data(tmp_path):
-    assert main(["hash-private", "--quick", "--output", str(tmp_path)]) == 0
-    page = (tmp_path / "tables" / "hash-private-quick.md").read_text()
-    assert "## Failed" not in page
-    assert "not measured" not in page
-    assert "| PHashing's true epsilon per record, were its function public | 26.0 | 89.0 | 191.1 |" in page
-
-
 @pytest.mark.parametrize("half", [False, True])
 def test_no_row_is_in_two_parts_and_half_of_the_classes_may_be_kept_from_the_public(half):
     labels = np.random.default_rng(0).integers(0, 10, 2000)
@@ -36,11 +27,6 @@ def test_no_row_is_in_two_parts_and_half_of_the_classes_may_be_kept_from_the_pub
     public, private, queries = (np.unique(labels[part]) for part in parts)
     assert len(public) == (5 if half else 10)
     assert len(private) == len(queries) == 10
-    counts = np.bincount(labels[parts[1]])
-    assert counts.min() > 30  # 70 are expected; below 31 with probability under 1e-6 for all ten
-
-
-def test_rows_have_unit_length():
     given = posed("fashion-mnist").given
     for rows in (given.public, given.private, given.queries):
         assert np.allclose(np.linalg.norm(rows, axis=1), 1)
@@ -60,18 +46,16 @@ def test_noise_grows_with_the_number_of_bits_and_shrinks_with_epsilon():
     assert kept("ball/8") > kept("ball/1") + 0.3
 
 
-@pytest.mark.parametrize("labelled", [False, True])
-def test_local_mode_answers_as_the_librarys_own_search(labelled, monkeypatch):
+def test_local_mode_answers_as_the_librarys_own_search(monkeypatch):
     monkeypatch.setattr(record_level, "RECORD_EPSILONS", (8,))
     problem = posed("fashion-mnist")
     given, (wanted, offered) = problem.given, problem.score.args
-    name = "local-labels/8" if labelled else "local/8"
-    answer = record_level.local(given, seed=0, labelled=labelled)[name]
-    hasher = LocalHasher(8.0, random_state=0).fit(given.public, given.labels if labelled else None)
+    answer = record_level.local(given, seed=0, labelled=True)["local-labels/8"]
+    hasher = LocalHasher(8.0, random_state=0).fit(given.public, given.labels)
     assert np.allclose(answer["scores"], hasher.symbol_scores(given.queries))
     search = SymbolSearcher(hasher, answer["symbols"])
     found = search.evaluate(given.queries, wanted, offered).mean_average_precision
-    assert problem.score({name: answer}) == {name: pytest.approx(found, abs=1e-9)}
+    assert problem.score({"x": answer}) == {"x": pytest.approx(found, abs=1e-9)}
     assert found > 0.3  # chance is 0.1
 
 

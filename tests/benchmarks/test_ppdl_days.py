@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import daylines
 from benchmarks.results import Result
@@ -19,14 +18,6 @@ QUICK = Settings(quick=True)
 
 def posed(name, seed=0):
     return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(seed)
-
-
-@pytest.mark.slow
-def test_it_runs_to_the_end_without_data(tmp_path):
-    assert main(["ppdl-days", "--quick", "--output", str(tmp_path)]) == 0
-    page = (tmp_path / "tables" / "ppdl-days-quick.md").read_text()
-    assert "## Failed" not in page
-    assert "not measured" not in page
 
 
 def test_days_of_a_seed_are_not_those_of_tuning_and_public_photos_are_nobodys():
@@ -53,7 +44,7 @@ def test_a_curve_is_scored_by_day_and_week():
         cases.score(plan, {**curve, "accuracy": accuracy + 0.2})
 
 
-@pytest.mark.parametrize("kind", ["photo", "participant", "dp-fedavg", "masks"])
+@pytest.mark.parametrize("kind", ["photo", "participant", "dp-fedavg"])
 def test_lines_with_a_proof_spend_what_they_may_over_all_days(kind):
     problem = posed("head")
     figures = problem.score(daylines.run(problem.given, seed=0, kind=kind, epsilon=2.0, clip=0.001))
@@ -76,21 +67,17 @@ def test_lines_are_what_their_arguments_say():
         lines("gossip")
 
 
-def test_what_was_chosen_was_tried():
-    for kind, chosen in linelist.CLIPS.items():
-        assert set(chosen) <= set(linelist.TRIED_CLIPS[kind])
-    for model, rates in linelist.SERVER_RATES.items():
-        assert set(rates.values()) <= set(linelist.TRIED_RATES[model])
-
-
 def test_initial_models_answer_without_having_seen_the_classes_of_validation():
     problem = posed("head-initial")
     truth = problem.score.args[0]
     assert problem.score(truth) == {"training": 1, "validation": 1}
-    wrong = {**truth, "validation": 3 - truth["validation"]}
-    assert problem.score(wrong) == {"training": 1, "validation": 0}
-    with pytest.raises(InputError, match="an answer for each of 40 photos"):
+    assert problem.score({**truth, "validation": 3 - truth["validation"]}) == {"training": 1, "validation": 0}
+    with pytest.raises(InputError, match="40 photos"):
         problem.score({**truth, "validation": truth["training"]})
+    for kind, chosen in linelist.CLIPS.items():  # what was chosen was tried
+        assert set(chosen) <= set(linelist.TRIED_CLIPS[kind])
+    for model, rates in linelist.SERVER_RATES.items():
+        assert set(rates.values()) <= set(linelist.TRIED_RATES[model])
 
 
 def result(arguments, week, *, dataset="head", seed=0):

@@ -5,15 +5,12 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from pkgutil import resolve_name
 
 import numpy as np
 import pytest
 
-from benchmarks.harness import Settings
 from benchmarks.methods import process_watch
-from benchmarks.results import Result, check_name
-from benchmarks.suites.scale_loopback import BENCHMARK
+from benchmarks.results import Result
 from benchmarks.suites.scale_loopback.cases import (
     MEGABYTES,
     OWNERS,
@@ -23,7 +20,6 @@ from benchmarks.suites.scale_loopback.cases import (
     in_one_process,
     quick_cases,
     score,
-    tasks,
 )
 from benchmarks.suites.scale_loopback.tables import sections
 from blindsight.errors import InputError, ServiceError
@@ -146,15 +142,6 @@ def test_predictions_are_fitted_to_the_fewest_owners_and_need_two_sizes():
     assert found[many.name][2][0] > 1.5
     assert found[few.name][5][0] == pytest.approx((3.75 + 5.5 / (2 - 0.25 - 0.5)) / 10)
     assert found[few.name][6][0] == pytest.approx(3.75 + 5.5 / 1.75)
-
-
-def test_every_case_is_measured_under_a_name_of_its_own():
-    names = [task.dataset for task in tasks(Settings())]
-    assert len(set(names)) == len(names) == 10
-    for task in (*tasks(Settings()), *tasks(Settings(quick=True))):
-        check_name(task.dataset)
-        assert task.methods[0] in {method.name for method in BENCHMARK.methods}
-    assert all(resolve_name(method.adapter) for method in BENCHMARK.methods)
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """The load on the service: it runs to the end; its scorer counts from when a request was due and forgives nothing."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,9 @@ from blindsight.errors import InputError
 
 pytest.importorskip("fastapi")
 
+from benchmarks.methods import release_service
+from blindsight.service.settings import ServiceSettings
+
 
 def answer(count: int = 100, **changed: np.ndarray) -> dict[str, np.ndarray]:
     due = np.arange(count) / 200
@@ -18,6 +23,7 @@ def answer(count: int = 100, **changed: np.ndarray) -> dict[str, np.ndarray]:
     return given | {"cpu": np.array([0.3])} | changed
 
 
+@pytest.mark.slow
 def test_a_service_answers_every_release():
     (task,) = serve_load.tasks(Settings(quick=True))
     problem = task.pose(0)
@@ -26,6 +32,16 @@ def test_a_service_answers_every_release():
     assert figures["releases"] == 30
     assert (found["answered"] > found["due"]).all()
     assert len(np.unique(found["rows"], axis=0)) == 30  # of another person each
+
+
+def test_everything_that_is_asked_for_may_be_released(tmp_path):
+    settings = ServiceSettings(tmp_path, port=0, requests_per_minute=10**9)
+    gateway, asks = release_service.open_gateway(settings, dimension=12, width=5, people=3)
+    app, _ = gateway.principals.create(release_service.APP, "app")
+    with closing(gateway):
+        rows = [np.asarray(gateway.release(app, ask["person"], frames=ask["frames"]).rows) for ask in asks]
+    assert [row.shape for row in rows] == [(1, 5)] * 3
+    assert len({row.tobytes() for row in rows}) == 3
 
 
 def test_latency_counts_from_when_a_request_was_due():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.command import main
 from benchmarks.harness import Settings
 from benchmarks.methods import sift_correlation_remover, sift_inlp
 from benchmarks.results import Result, argument_text
@@ -17,25 +16,13 @@ from blindsight.errors import InputError
 KINDS = {"kinds": "label capped parity"}
 
 
-def test_it_runs_to_the_end_without_data(tmp_path, monkeypatch):
-    monkeypatch.setattr("blindsight.sift.posterior._STEPS", 40)
-    assert main(["sift-peers", "--quick", "--output", str(tmp_path)]) == 0
-    page = (tmp_path / "tables" / "sift-peers-quick.md").read_text()
-    assert "## Failed" not in page
-    measured = [line for line in page.splitlines() if line.startswith("| CorrelationRemover")]
-    assert len(measured) == 2
-
-
-def test_photographs_are_needed_otherwise():
-    with pytest.raises(InputError, match=r"needs a folder with utkface64.npz"):
-        cases.tasks(Settings())
-
-
 def test_every_method_has_a_row():
     rows = {(peer.method, peer.arguments) for peer in PEERS}
     assert rows == {(method.name, argument_text(method.arguments)) for method in BENCHMARK.methods}
     asked = {name for task in cases.tasks(Settings(quick=True)) for name in task.methods}
     assert asked == {method.name for method in BENCHMARK.methods} - {"adversarial"}  # which needs torch
+    with pytest.raises(InputError, match="utkface64"):  # photographs are needed otherwise
+        cases.tasks(Settings())
 
 
 def test_what_inlp_leaves_is_not_linearly_read():

@@ -8,14 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 from blindsight.errors import InputError, MissingExtraError, UnknownNameError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift import attackers as module
-from blindsight.sift.attackers import (
-    LOOKUP,
-    MODERN,
-    PAPER,
-    Attacker,
-    best_threshold,
-    chosen_attackers,
-)
+from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker, best_threshold, chosen_attackers
 from blindsight.sift.views import VIEWS, fit_view
 
 CURVED = {attacker.name for attacker in MODERN} - {"linear SVM", "linear SVM, balanced and tuned"}
