@@ -9,6 +9,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture
+def few_cells(monkeypatch):
+    """Local hashers tell fewer regions of meaning apart than they would: choosing among them costs their cube."""
+    monkeypatch.setattr("blindsight.search.localmode.MOST_CELLS", 8)
+
+
+@pytest.fixture
 def dsn(postgres):
     """The connection string of a database without any trace of Blindsight."""
     import psycopg

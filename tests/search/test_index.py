@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from indexconformance import BITS, RECALL, IndexConformance, IndexMachine, clustered
 
-from blindsight.errors import CorruptFileError, InputError, StorageError, UnknownNameError
+from blindsight.errors import CorruptFileError, InputError, StorageError
 from blindsight.files import write_arrays
 from blindsight.search import index as index_module
 from blindsight.search.codes import hamming, pack, unpack
@@ -20,24 +20,11 @@ from blindsight.search.index import HammingIndex
 from blindsight.search.postings import SymbolIndex
 
 
-class TestExact(IndexConformance):
+@pytest.mark.parametrize("exact", [True, False])
+class TestIndex(IndexConformance):
     @pytest.fixture
-    def exact(self):
-        return True
-
-    @pytest.fixture
-    def index(self):
-        return HammingIndex(BITS)
-
-
-class TestLists(IndexConformance):
-    @pytest.fixture
-    def exact(self):
-        return False
-
-    @pytest.fixture
-    def index(self):
-        return HammingIndex(BITS, kind="ivf", recall=RECALL)
+    def index(self, exact):
+        return HammingIndex(BITS) if exact else HammingIndex(BITS, kind="ivf", recall=RECALL)
 
 
 class Machine(IndexMachine):
@@ -47,7 +34,7 @@ class Machine(IndexMachine):
 
 
 TestAnySequenceOfChanges = Machine.TestCase
-TestAnySequenceOfChanges.settings = settings(deadline=None, max_examples=40, stateful_step_count=20)
+TestAnySequenceOfChanges.settings = settings(deadline=None, max_examples=20, stateful_step_count=15)
 
 
 @settings(deadline=None, max_examples=40)
@@ -101,8 +88,8 @@ def recall_of(index, queries, k):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Lists are made beyond 3,000 codes instead of a million."""
-    monkeypatch.setattr(index_module, "_EXACT_ROWS", 3_000)
+    """Lists are made beyond 2,000 codes instead of a million."""
+    monkeypatch.setattr(index_module, "_EXACT_ROWS", 2_000)
 
 
 def clean(seed, rows):
@@ -111,51 +98,40 @@ def clean(seed, rows):
 
 def test_lists_appear_when_there_are_many_codes_and_reach_the_recall_on_other_queries(small):
     index = HammingIndex(64, recall=0.95)
-    index.add(np.arange(3_000), clean(0, 3_000))
+    index.add(np.arange(2_000), clean(0, 2_000))
     index.build()
-    assert index.plan == "exact: all 3,000 codes are compared."
-    index.add(np.arange(3_000, 6_000), clean(1, 3_000))
+    assert index.plan.startswith("exact: ")
+    index.add(np.arange(2_000, 4_000), clean(1, 2_000))
     assert "at the first search" in index.plan
-    # 200 queries x 100 hits; the measured recall exceeds .95 by two standard errors, so .93 is six or more away
-    assert recall_of(index, clean(2, 200), 100) >= 0.93
-    assert "of 77 lists are opened, recall@100 0.9" in index.plan
-    assert "up to 100 hits" in index.plan
-    opened = int(index.plan.split(": ")[1].split()[0])
-    assert opened <= 20
-
-
-def test_many_hits_are_measured_apart(small):
-    index = HammingIndex(64, recall=0.95)
-    index.add(np.arange(6_000), clean(0, 6_000))
-    assert recall_of(index, clean(2, 50), 900) >= 0.93
+    # 100 queries x 100 hits; the measured recall exceeds .95 by two standard errors, so .93 is four or more away
+    assert recall_of(index, clean(2, 100), 100) >= 0.93
+    assert "recall@100 0.9" in index.plan
+    assert opened(index) <= 20
+    assert recall_of(index, clean(2, 50), 900) >= 0.93  # many hits are measured apart
     assert "up to 1,600 hits" in index.plan
+
+
+def opened(index):
+    return int(index.plan.split(": ")[1].split()[0])
 
 
 def test_codes_without_structure_are_compared_one_by_one(small):
     rng = np.random.default_rng(0)
     index = HammingIndex(64)
-    index.add(np.arange(4_000), rng.integers(0, 256, (4_000, 8), dtype=np.uint8))
-    queries = rng.integers(0, 256, (20, 8), dtype=np.uint8)
-    assert recall_of(index, queries, 50) == 1.0
-    assert "all codes are compared: 63 lists gave only recall@100 0." in index.plan
+    index.add(np.arange(2_500), rng.integers(0, 256, (2_500, 8), dtype=np.uint8))
+    assert recall_of(index, rng.integers(0, 256, (20, 8), dtype=np.uint8), 50) == 1.0
+    assert "all codes are compared: 50 lists gave only recall@100 0." in index.plan
 
 
 def test_noise_in_the_queries_needs_more_lists(small):
     index = HammingIndex(64, recall=0.9)
     index.add(np.arange(6_000), clean(0, 6_000))
-
-    def opened():
-        return int(index.plan.split(": ")[1].split()[0])
-
-    index.build()
-    quiet = opened()
-    index.build(flips=0.2)
-    noisy = opened()
     noise = pack(np.random.default_rng(3).random((200, 64)) < 0.2)
-    index.build(clean(5, 200) ^ noise)
-    told = opened()
-    assert quiet < noisy
-    assert quiet < told
+    counts = []
+    for asked in ({}, {"flips": 0.2}, {"queries": clean(5, 200) ^ noise}):
+        index.build(**asked)
+        counts.append(opened(index))
+    assert counts[0] < min(counts[1:])
     assert recall_of(index, clean(6, 200) ^ noise, 100) >= 0.88  # measured above .9 by two standard errors
 
 
@@ -183,53 +159,43 @@ def test_lists_follow_every_change():
     assert index._tuned is None  # half are gone
 
 
-def test_searches_of_several_threads_agree():
-    index = HammingIndex(64, kind="ivf", recall=0.9, threads=1)
-    index.add(np.arange(3_000), clean(0, 3_000))
+def test_searches_of_several_threads_agree_and_threads_are_given_back():
+    index, before = HammingIndex(64, kind="ivf", recall=0.9, threads=1), faiss.omp_get_max_threads()
+    index.add(np.arange(1_000), clean(0, 1_000))
     queries = clean(2, 30)
     expected = {k: HammingIndex.search(index, queries, k).distances for k in (5, 600)}
     results = []
     threads = [
         threading.Thread(target=lambda k=k: results.append((k, index.search(queries, k).distances)))
-        for k in (5, 600) * 6
+        for k in (5, 600) * 4
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(results) == 12
+    assert len(results) == 8
     assert all(np.array_equal(found, expected[k]) for k, found in results)
-
-
-def test_threads_are_given_back():
-    before = faiss.omp_get_max_threads()
-    index = HammingIndex(8, threads=before + 1)
-    index.add([1], pack(np.ones((1, 8))))
-    index.search(pack(np.ones((1, 8))), 1)
+    tiny = HammingIndex(8, threads=before + 1)
+    tiny.add([1], pack(np.ones((1, 8))))
+    tiny.search(pack(np.ones((1, 8))), 1)
     assert faiss.omp_get_max_threads() == before
 
 
 @pytest.mark.parametrize(
-    ("arguments", "match"),
+    ("call", "named"),
     [
-        ({"bits": 0}, "whole number of bits"),
-        ({"bits": 8, "recall": 0}, r"recall to reach must lie in \(0, 1\]"),
-        ({"bits": 8, "recall": 1.1}, "recall"),
-        ({"bits": 8, "threads": 0}, "threads must be"),
-        ({"bits": 8, "kind": "hnsw"}, "unknown kind of index 'hnsw'"),
+        (lambda: HammingIndex(0), "bits"),
+        (lambda: HammingIndex(8, recall=0), "recall"),
+        (lambda: HammingIndex(8, recall=1.1), "recall"),
+        (lambda: HammingIndex(8, threads=0), "threads"),
+        (lambda: HammingIndex(8, kind="exat"), "'exact'"),
+        (lambda: HammingIndex(8).build(flips=0.6), "flips"),
+        (lambda: HammingIndex(8).build(np.empty((0, 1), dtype=np.uint8)), "queries"),
     ],
 )
-def test_an_impossible_index_is_refused(arguments, match):
-    with pytest.raises(InputError, match=match):
-        HammingIndex(**arguments)
-
-
-def test_impossible_measurements_are_refused():
-    index = HammingIndex(8)
-    with pytest.raises(InputError, match="flips"):
-        index.build(flips=0.6)
-    with pytest.raises(InputError, match="no queries"):
-        index.build(np.empty((0, 1), dtype=np.uint8))
+def test_an_impossible_index_is_refused(call, named):
+    with pytest.raises(InputError, match=named):
+        call()
 
 
 # --- real-valued queries and symbols -----------------------------------------------------------------------------
@@ -238,34 +204,22 @@ def test_impossible_measurements_are_refused():
 def test_real_valued_queries_rank_by_inner_product(monkeypatch):
     monkeypatch.setattr("blindsight.search.asymmetric._ROWS", 100)
     rng = np.random.default_rng(0)
-    codes = pack(rng.random((950, 36)) < 0.5)
+    codes = pack(rng.random((450, 36)) < 0.5)
     index = HammingIndex(36)
-    index.add(np.arange(950) + 7, codes)
+    assert (index.search_scores(np.zeros((2, 36)), 3).scores == -np.inf).all()
+    index.add(np.arange(450) + 7, codes)
     scores = rng.standard_normal((6, 36))
     hits = index.search_scores(scores, 30)
     products = scores @ (2.0 * unpack(codes, 36) - 1).T
-    assert np.array_equal(hits.ids - 7, np.argsort(-products, axis=1)[:, :30])
-    assert np.allclose(hits.scores, -np.sort(-products, axis=1)[:, :30], atol=1e-4)
-
-
-def test_signs_as_scores_rank_as_the_hamming_distance_does():
-    codes = clustered(0, 500, bits=32)
-    index = HammingIndex(32)
-    index.add(np.arange(500), codes)
-    queries = clustered(1, 5, bits=32)
-    hits, scored = index.search(queries, 500), index.search_scores(2.0 * unpack(queries, 32) - 1, 500)
-    assert np.array_equal(scored.scores, 32 - 2 * hits.distances)
-    assert np.array_equal(scored.ids, hits.ids)
-
-
-def test_real_valued_queries_fill_up_and_are_checked():
-    index = HammingIndex(8)
-    assert (index.search_scores(np.zeros((2, 8)), 3).scores == -np.inf).all()
-    index.add(["a"], pack(np.ones((1, 8))))
-    hits = index.search_scores(np.ones((1, 8)), 2)
-    assert hits.ids.tolist() == [["a", None]]
-    assert hits.scores.tolist() == [[8.0, -np.inf]]
-    for wrong in (np.zeros((2, 7)), np.zeros(8), np.full((1, 8), np.nan), np.array([["a"] * 8])):
+    found = np.take_along_axis(products, hits.ids - 7, axis=1)  # by value: rounding may exchange neighbours
+    np.testing.assert_allclose(found, -np.sort(-products, axis=1)[:, :30], atol=1e-4)
+    np.testing.assert_allclose(hits.scores, found, atol=1e-4)
+    signs = pack(rng.random((5, 36)) < 0.5)  # signs as scores rank as the Hamming distance does
+    exact, scored = index.search(signs, 460), index.search_scores(2.0 * unpack(signs, 36) - 1, 460)
+    assert np.array_equal(scored.scores[:, :450], 36 - 2 * exact.distances[:, :450])
+    assert (scored.scores[:, 450:] == -np.inf).all()
+    assert np.array_equal(scored.ids, exact.ids)
+    for wrong in (np.zeros((2, 7)), np.zeros(36), np.full((1, 36), np.nan), np.array([["a"] * 36])):
         with pytest.raises(InputError, match="score"):
             index.search_scores(wrong, 1)
 
@@ -287,12 +241,9 @@ def test_symbols_are_ranked_by_the_scores_of_their_lists(symbols, k, seed):
 def test_symbols_are_changed_checked_and_saved(tmp_path):
     index = SymbolIndex(4)
     index.add([5, 6, 7], [0, 3, 3])
-    with pytest.raises(InputError, match="in the index already"):
-        index.add([8, 5], [1, 1])
-    with pytest.raises(InputError, match=r"symbols must lie in \[0, 4\)"):
-        index.add([8], [4])
-    with pytest.raises(InputError, match="whole numbers"):
-        index.update([5], [0.5])
+    for ids, symbols in (([8, 5], [1, 1]), ([8], [4]), ([8], [0.5])):
+        with pytest.raises(InputError):
+            index.add(ids, symbols)
     with pytest.raises(InputError, match="outputs"):
         SymbolIndex(0)
     index.update([7], [0])
@@ -300,8 +251,7 @@ def test_symbols_are_changed_checked_and_saved(tmp_path):
     index.add([9], [2])
     assert (len(index), 7 in index, 6 in index, index.ids.tolist()) == (3, True, False, [5, 7, 9])
     index.save(tmp_path / "symbols")
-    again = SymbolIndex.load(tmp_path / "symbols")
-    hits = again.search([[0.1, 0.2, 0.6, 0.1]], 4)
+    hits = SymbolIndex.load(tmp_path / "symbols").search([[0.1, 0.2, 0.6, 0.1]], 4)
     assert hits.ids.tolist() == [[9, 5, 7, -1]]
     with pytest.raises(CorruptFileError, match="symbol-index"):
         HammingIndex.load(tmp_path / "symbols")
@@ -314,7 +264,7 @@ def test_symbols_are_changed_checked_and_saved(tmp_path):
 def saved(request, tmp_path):
     index = HammingIndex(BITS, kind="ivf" if request.param == "lists" else "auto", recall=0.8)
     if request.param != "empty":
-        rows = 200
+        rows = 100
         ids = [f"é{row}" for row in range(rows)] if request.param == "text" else np.arange(rows)[::-1] - 3
         index.add(ids, clustered(0, rows))
     index.search(clustered(1, 1), 10)
@@ -324,16 +274,22 @@ def saved(request, tmp_path):
 
 
 @pytest.mark.parametrize("mmap", [False, True])
-@pytest.mark.parametrize("verify", [False, True])
-def test_a_file_gives_back_the_same_index(saved, mmap, verify):
+def test_a_file_gives_back_the_same_index(saved, mmap):
     index, path = saved
-    again = HammingIndex.load(path, mmap=mmap, verify=verify)
-    queries = clustered(1, 10)
-    assert (again.bits, again.kind, again.recall, again.plan) == (index.bits, index.kind, index.recall, index.plan)
-    assert again.ids.tolist() == index.ids.tolist()
-    assert np.array_equal(again.codes, index.codes)
-    assert np.array_equal(again.search(queries, 10).distances, index.search(queries, 10).distances)
-    assert again.search(queries, 10).ids.tolist() == index.search(queries, 10).ids.tolist()
+    index.save(path, private=True)
+    assert path.stat().st_mode & 0o777 == 0o600  # its owner's alone
+    for verify in (False, True):
+        again = HammingIndex.load(path, mmap=mmap, verify=verify)
+        queries = clustered(1, 10)
+        assert (again.bits, again.kind, again.recall, again.plan) == (index.bits, index.kind, index.recall, index.plan)
+        assert again.ids.tolist() == index.ids.tolist()
+        assert np.array_equal(again.codes, index.codes)
+        assert np.array_equal(again.search(queries, 10).distances, index.search(queries, 10).distances)
+        assert again.search(queries, 10).ids.tolist() == index.search(queries, 10).ids.tolist()
+    codes = again.codes
+    while isinstance(codes.base, np.ndarray):
+        codes = codes.base
+    assert (type(codes.base).__name__ in ("mmap", "memoryview")) or not mmap  # not in memory
 
 
 def test_a_mapped_index_can_be_changed_and_its_file_stays(saved):
@@ -351,19 +307,11 @@ def test_a_mapped_index_can_be_changed_and_its_file_stays(saved):
     assert HammingIndex.load(path).ids.tolist() == again.ids.tolist()
 
 
-def test_mapped_codes_are_not_in_memory(saved):
-    _, path = saved
-    codes = HammingIndex.load(path, mmap=True).codes
-    while isinstance(codes.base, np.ndarray):
-        codes = codes.base
-    assert type(codes.base).__name__ in ("mmap", "memoryview")
-
-
 def test_every_altered_byte_and_every_shorter_file_is_refused_or_harmless(saved):
     index, path = saved
     whole = path.read_bytes()
     refused = 0
-    places = np.random.default_rng(0).integers(0, len(whole), 80).tolist()
+    places = np.random.default_rng(0).integers(0, len(whole), 40).tolist()
     for damaged in [
         *(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :] for at in [*range(64), *places]),
         *(whole[:at] for at in (0, 1, 16, 59, 60, 61, len(whole) // 2, len(whole) - 1)),
@@ -382,14 +330,13 @@ def test_every_altered_byte_and_every_shorter_file_is_refused_or_harmless(saved)
     assert refused > 40
 
 
-def test_a_file_of_another_nature_is_refused_with_a_reason(tmp_path):
+def test_a_file_of_another_nature_is_refused(tmp_path):
     (tmp_path / "picture").write_bytes(b"GIF89a")
-    with pytest.raises(CorruptFileError, match="never a file of Blindsight"):
+    with pytest.raises(CorruptFileError):
         HammingIndex.load(tmp_path / "picture")
-    with pytest.raises(StorageError, match="does not exist"):
-        HammingIndex.load(tmp_path / "nothing")
-    with pytest.raises(StorageError, match="cannot read"):
-        HammingIndex.load(tmp_path)
+    for nothing in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(StorageError):
+            HammingIndex.load(nothing)
 
 
 OLD_CODES = (  # as version 0.1 wrote them, compressed
@@ -477,14 +424,3 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(saved, monkeypatch):
         index.save(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_private_file_is_its_owners_alone(saved):
-    index, path = saved
-    index.save(path, private=True)
-    assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_unknown_kinds_are_suggested():
-    with pytest.raises(UnknownNameError, match="Did you mean 'exact'"):
-        HammingIndex(8, kind="exat")

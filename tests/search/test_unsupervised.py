@@ -1,0 +1,207 @@
+"""LSH, ITQ and spectral hashing against faiss, scipy, scikit-learn and the papers' formulas."""
+
+import math
+
+import faiss
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import orthogonal_procrustes
+from scipy.stats import binom
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+
+from blindsight.errors import InputError
+from blindsight.search.codes import hamming, pack, unpack
+from blindsight.search.evaluation import evaluate_codes
+from blindsight.search.itq import ITQ, itq_rotation, principal_directions, procrustes, project
+from blindsight.search.lsh import LSH
+from blindsight.search.spectral import SH, smallest_modes
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)[:1200], y[:1200]
+
+
+# --- random hyperplanes ---
+
+
+@pytest.mark.parametrize("bits", [12, 100])
+def test_codes_of_lsh_are_those_of_faiss(bits):
+    X = np.random.default_rng(1).normal(3, 1, (200, 40)).astype(np.float32)
+    learner = LSH(bits).fit(X)
+    function = learner.function_
+    index = faiss.IndexLSH(function.dimension, function.bits, True)
+    faiss.copy_array_to_vector(np.ascontiguousarray(function.matrix.T).ravel(), index.rrot.A)
+    index.rrot.is_trained = True
+    # Sums in another order may move a score by rounding: rows with a score that near zero are left out.
+    clear = X[np.abs(function.scores(X)).min(axis=1) > 1e-4]
+    assert len(clear) > 190
+    np.testing.assert_array_equal(learner.transform(clear), index.sa_encode(clear - function.mean))
+
+
+@pytest.mark.parametrize("degrees", [5, 90, 150])
+def test_bits_of_lsh_differ_as_often_as_the_angle_says(degrees):
+    angle, bits = np.radians(degrees), 20_000
+    X = np.array([[2.0, 0, 0], [0.1 * np.cos(angle), 0.1 * np.sin(angle), 0]], dtype=np.float32)
+    codes = LSH(bits, random_state=degrees, centre=False).fit_transform(X)
+    differing = int(hamming(codes[:1], codes[1:])[0, 0])
+    # False alarms: 2e-7 for each angle.
+    assert binom.ppf(1e-7, bits, angle / np.pi) <= differing <= binom.ppf(1 - 1e-7, bits, angle / np.pi)
+
+
+def test_lsh_learns_the_mean_or_nothing():
+    rng = np.random.default_rng(2)
+    one, other = rng.normal(0, 1, (10, 6)), rng.normal(5, 2, (30, 6)).astype(np.float32)
+    blind, centred = (LSH(16, centre=centre).fit(other).function_ for centre in (False, True))
+    assert LSH(16, centre=False).fit(one).function_.digest == blind.digest != centred.digest
+    np.testing.assert_allclose(centred.mean, other.mean(axis=0), rtol=1e-5)
+    np.testing.assert_array_equal(centred.matrix, blind.matrix)
+
+
+# --- ITQ ---
+
+
+def test_directions_are_those_of_scikit_learn_and_procrustes_is_that_of_scipy(digits):
+    X, _ = digits
+    mean, directions = principal_directions(X, 10)
+    oracle = PCA(10, svd_solver="full").fit(X.astype(np.float64)).components_.T
+    np.testing.assert_allclose(np.abs(oracle.T @ directions), np.eye(10), atol=1e-4)
+    np.testing.assert_allclose(mean, X.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(project(X, mean, directions), (X - mean) @ directions, atol=1e-5)
+    rng = np.random.default_rng(0)
+    V, B = rng.normal(size=(50, 8)), np.sign(rng.normal(size=(50, 8)))
+    np.testing.assert_allclose(procrustes(B, V), orthogonal_procrustes(V, B)[0], atol=1e-5)
+
+
+def test_directions_survive_features_of_very_different_scale():
+    rng = np.random.default_rng(1)
+    scales = np.array([1e4, 1.0, 1e-1])  # variances from 1e8 to 1e-2: more than single precision holds in one sum
+    X = (rng.normal(size=(3_000, 3)) * scales).astype(np.float32)
+    _, directions = principal_directions(X, 3)
+    oracle = np.linalg.eigh(np.cov(X.astype(np.float64).T))[1][:, ::-1]
+    np.testing.assert_allclose(np.abs((oracle * directions).sum(axis=0)), 1, atol=1e-5)
+
+
+def test_the_loss_never_rises_and_is_that_of_the_rotation_returned(digits):
+    X, _ = digits
+    V = 5 * project(X, *principal_directions(X, 24))
+    rotation, losses = itq_rotation(V, 30, np.random.default_rng(2))
+    assert losses.shape == (30,)
+    assert (np.diff(losses) <= 1e-5 * losses[0]).all()
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(rotation.T @ rotation, np.eye(24), atol=1e-4)
+    scores = V @ rotation
+    final = float(((np.where(scores >= 0, 1, -1) - scores) ** 2).sum())
+    # The signs are refitted after the last rotation, which can only help.
+    assert losses[-1] * 0.99 < final <= losses[-1] * (1 + 1e-5)
+
+
+def test_each_iteration_is_the_published_one_and_codes_are_signs_of_rotated_components(digits):
+    X, _ = digits
+    mean, directions = principal_directions(X, 12)
+    V = project(X, mean, directions)
+    R = itq_rotation(V, 0, np.random.default_rng(3))[0].astype(np.float64)
+    B = np.where(V @ R >= 0, 1.0, -1.0)
+    R = orthogonal_procrustes(V.astype(np.float64), B)[0]
+    learner = ITQ(12, iterations=1, random_state=3).fit(X)  # one: later ones may follow another sign at rounding
+    np.testing.assert_allclose(learner.function_.scores(X), (X - mean) @ directions @ R, atol=1e-3)
+    assert learner.losses_[-1] == pytest.approx(float(((B - V @ R) ** 2).sum()), rel=1e-4)
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+def test_codes_of_itq_find_more_than_those_of_faiss_and_of_a_random_rotation(digits, bits):
+    X, y = digits
+
+    def precision(codes):
+        return evaluate_codes(codes[:200], codes[200:], y[:200], y[200:], bits=bits).mean_average_precision
+
+    other = faiss.ITQTransform(X.shape[1], bits, True)
+    other.train(X[200:])
+    ours, unrefined = (
+        np.mean([precision(ITQ(bits, turns, random_state=seed).fit(X[200:]).transform(X)) for seed in range(4)])
+        for turns in (50, 0)
+    )
+    assert ours > precision(pack(other.apply(X) >= 0))
+    assert ours > unrefined
+
+
+def test_constant_and_repeated_features_do_no_harm(digits):
+    X, _ = digits
+    padded = np.hstack([X, np.full((len(X), 3), 0.1), X[:, :10]]).astype(np.float32)
+    assert principal_directions(padded, 77)[1].shape[1] == principal_directions(X, 64)[1].shape[1] < 64
+    for learner in (ITQ(16), SH(32)):
+        function = learner.fit(padded).function_
+        np.testing.assert_allclose(function.matrix[64:67], 0, atol=1e-5)
+        share = unpack(function(padded), function.bits).mean(axis=0)
+        assert ((share > 0.02) & (share < 0.98)).all()  # directions without extent are not sliced
+
+
+@pytest.mark.parametrize(
+    ("X", "bits", "directions"),
+    [
+        (np.random.default_rng(5).normal(size=(100, 8)), 9, 8),
+        (np.random.default_rng(5).normal(size=(10, 50)), 10, 9),
+        (np.tile([[0.1, 0.7, 1e6]], (20, 1)), 1, 0),
+        (np.outer(np.arange(30), [0.1, 0.3, 0.7]) + 0.1, 2, 1),
+    ],
+)
+def test_more_bits_than_directions_are_refused(X, bits, directions):
+    with pytest.raises(InputError, match=f"only {directions} directions"):
+        ITQ(bits).fit(X)
+
+
+# --- spectral hashing ---
+
+
+def published_scores(X, bits, rows):
+    """Return the eigenfunctions of section 3 of the paper at some rows, smallest eigenvalues first."""
+    X = X.astype(np.float64)
+    centred = X - X.mean(axis=0)
+    W = np.linalg.eigh(np.cov(centred.T))[1][:, ::-1][:, : min(bits, X.shape[1])]
+    W = W * np.sign(W[np.abs(W).argmax(axis=0), np.arange(W.shape[1])])
+    V = centred @ W
+    candidates = []
+    for direction in range(V.shape[1]):
+        a, b = V[:, direction].min(), V[:, direction].max()
+        for k in range(1, bits + 1):
+            eigenvalue = 1 - math.exp(-0.5 * 1e-4 * (k * math.pi / (b - a)) ** 2)  # eps = 0.01
+            scores = np.sin(math.pi / 2 + k * math.pi / (b - a) * (V[rows, direction] - a))
+            candidates.append((eigenvalue, scores))
+    candidates.sort(key=lambda candidate: candidate[0])
+    return np.stack([scores for _, scores in candidates[:bits]], axis=1)
+
+
+@pytest.mark.parametrize(("width", "bits"), [(6, 4), (6, 40), (2, 25)])
+def test_scores_are_the_published_eigenfunctions(width, bits):
+    rng = np.random.default_rng(width + bits)
+    X = (rng.uniform(-1, 1, (400, width)) * np.linspace(5, 1, width) @ rng.normal(size=(width, width))).astype("f4")
+    learner = SH(bits).fit(X)
+    expected = published_scores(X, bits, np.arange(50))
+    np.testing.assert_allclose(learner.function_.scores(X[:50]), expected, atol=1e-3)
+    sure = np.abs(expected) > 1e-3
+    np.testing.assert_array_equal(unpack(learner.transform(X[:50]), bits)[sure], (expected >= 0)[sure])
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=6), st.integers(1, 30))
+def test_the_modes_kept_are_the_smallest_and_all_different(sides, count):
+    side, k = smallest_modes(np.array(sides), count)
+    everything = sorted(k / length for length in sides for k in range(1, count + 1))
+    np.testing.assert_allclose(k / np.array(sides)[side], everything[:count])
+    assert len(set(zip(side.tolist(), k.tolist(), strict=True))) == count
+
+
+def test_the_first_bit_halves_the_longest_direction_and_equal_rows_are_refused():
+    x = np.linspace(-3, 5, 101, dtype=np.float32)
+    X = np.stack([x, 0.1 * np.sin(9 * x)], axis=1)
+    bits = unpack(SH(1).fit_transform(X), 1)[:, 0]
+    along = (X - X.mean(axis=0)) @ principal_directions(X, 1)[1][:, 0]
+    middle = (along.min() + along.max()) / 2
+    away = np.abs(along - middle) > 1e-3
+    np.testing.assert_array_equal(bits[away], along[away] < middle)
+    with pytest.raises(InputError, match="9 rows are equal"):
+        SH(4).fit(np.full((9, 3), 0.1))
