@@ -30,6 +30,9 @@ from numpy.typing import NDArray
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 
+AnyPath = str | os.PathLike[str]
+"""A path as a caller may name it; see `as_path`."""
+
 Arrays = Mapping[str, NDArray[Any]]
 
 _DOCUMENT = "document"
@@ -60,7 +63,7 @@ _REASONS = {
 }
 
 
-def as_path(path: str | os.PathLike[str]) -> Path:
+def as_path(path: AnyPath) -> Path:
     """Return a path that a caller named, with a leading ``~`` expanded to the home folder."""
     return Path(path).expanduser()
 
@@ -79,11 +82,12 @@ def storage_errors(action: str, path: Path, remedy: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def atomic_writer(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
+def atomic_writer(path: AnyPath, *, private: bool = False) -> Iterator[BinaryIO]:
     """Open a file that appears at `path` complete and synced when the block ends, or not at all.
 
     With `private=True` only the owner may read the result (mode 0600); otherwise the umask decides.
     """
+    path = as_path(path)
     with storage_errors("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -101,8 +105,9 @@ def atomic_writer(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
             raise
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: AnyPath) -> None:
     """Refuse a folder, made if need be, into which nothing can be written; to be asked before anything is computed."""
+    folder = as_path(folder)
     with storage_errors("write into", folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -131,8 +136,9 @@ def exclusive_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: AnyPath) -> str:
     """Return the SHA-256 of a file's content in hexadecimal."""
+    path = as_path(path)
     with storage_errors("read", path), path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -145,7 +151,9 @@ def cache_folder() -> Path:
     return as_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "blindsight"
 
 
-def write_arrays(path: Path, kind: str, document: Mapping[str, Any], arrays: Arrays, *, private: bool = False) -> None:
+def write_arrays(
+    path: AnyPath, kind: str, document: Mapping[str, Any], arrays: Arrays, *, private: bool = False
+) -> None:
     """Write a file of this kind; a `private` one can be read by its owner alone."""
     for name, array in arrays.items():
         if array.dtype.kind not in _PLAIN_KINDS:
@@ -157,13 +165,14 @@ def write_arrays(path: Path, kind: str, document: Mapping[str, Any], arrays: Arr
 
 
 def read_arrays(
-    path: Path, kind: str, *, mapped: bool = False, verify: bool = True
+    path: AnyPath, kind: str, *, mapped: bool = False, verify: bool = True
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the document and the arrays of a whole file of this kind.
 
     With `mapped=True` the arrays stay on disk, cannot be changed and are read as they are used. `verify=False` leaves
     out the checksum, which takes one reading of the file.
     """
+    path = as_path(path)
     with storage_errors("read", path), path.open("rb") as stream:
         try:
             arrays = _read_members(stream, file_content(stream, mapped=mapped), mapped=mapped)

@@ -1,19 +1,18 @@
 """One door to the audit of a user's own artefact: whatever lies at the path is recognised, attacked and reported."""
 
-from pathlib import Path
-
 from blindsight.audit.checks import Audit, run_checks
 from blindsight.audit.ofindex import plan_index
 from blindsight.audit.ofrun import plan_run
 from blindsight.audit.ofsift import plan_sift
 from blindsight.audit.targets import Plan, Target, recognise
 from blindsight.data.dataset import Dataset
+from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 
 
 def audit_artefact(
-    path: Path, *, minutes: float, random_state: int, data: Dataset | None = None, progress: Progress = silent
+    path: AnyPath, *, minutes: float, random_state: int, data: Dataset | None = None, progress: Progress = silent
 ) -> Audit:
     """Audit a run, an index or a sift in about so many minutes.
 

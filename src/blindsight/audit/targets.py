@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from blindsight.audit.checks import Check
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import storage_errors
+from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.search.gallery import holds_gallery
 from blindsight.sift import fitted
 
@@ -37,8 +37,9 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-def recognise(path: Path) -> Target:
+def recognise(path: AnyPath) -> Target:
     """Say what can be audited at a path; what it holds is read, and refused if it is damaged, only by its audit."""
+    path = as_path(path)
     if not path.exists():
         raise InputError(f"{path} is not there. Give the folder that {_MADE_BY} wrote.")
     if not path.is_dir():

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
-from blindsight.files import as_path, atomic_writer, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, system_bytes
 
@@ -351,13 +351,13 @@ class PrivateKey(Secret):
         message = decode(data, _PrivateKeyMessage, max_bytes=4096)
         return cls(message.p, message.q, insecure=insecure)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the key to a file only its owner can read."""
         with atomic_writer(as_path(path), private=True) as stream:
             stream.write(self.secret_bytes())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, insecure: bool = False) -> "PrivateKey":
+    def load(cls, path: AnyPath, *, insecure: bool = False) -> "PrivateKey":
         """Read a key file, which must be readable by its owner alone."""
         path = as_path(path)
         with storage_errors("read", path), path.open("rb") as stream:

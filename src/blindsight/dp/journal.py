@@ -15,21 +15,21 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from blindsight.errors import CorruptFileError, StorageError
-from blindsight.files import atomic_writer, exclusive_lock, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, exclusive_lock, storage_errors
 
 
 class Journal:
     """The records in one file, for one process; others may append to the same file."""
 
-    def __init__(self, path: Path, *, header: Mapping[str, Any], readonly: bool = False) -> None:
+    def __init__(self, path: AnyPath, *, header: Mapping[str, Any], readonly: bool = False) -> None:
         """Open the file or create it (readable by its owner only); its first line must hold `header`.
 
         With `readonly` nothing is created, locked, repaired or appended.
         """
+        path = as_path(path)
         self.path = path
         self.recovered: str | None = None
         self._heads: list[str] = []

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Protocol, get_args
 
 from numpy.typing import ArrayLike, NDArray
@@ -50,6 +49,7 @@ from blindsight.errors import (
     PrivacyError,
     UnknownNameError,
 )
+from blindsight.files import AnyPath
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import Neighbours, Unit
 
@@ -137,7 +137,7 @@ class Ledger:
 
     def __init__(
         self,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         *,
         readonly: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),

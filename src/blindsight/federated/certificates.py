@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from blindsight.errors import InputError, StorageError
-from blindsight.files import storage_errors
+from blindsight.files import AnyPath, as_path, storage_errors
 
 LOOPBACK = ("localhost", "127.0.0.1")
 _SLOW_CLOCKS = timedelta(hours=1)
@@ -67,8 +67,9 @@ class Certificates:
                 )
 
 
-def make_certificates(folder: Path, hosts: Sequence[str] = LOOPBACK, *, days: int = 365) -> Certificates:
+def make_certificates(folder: AnyPath, hosts: Sequence[str] = LOOPBACK, *, days: int = 365) -> Certificates:
     """Make an authority and, signed by it, a certificate for a server that is reached as one of `hosts`."""
+    folder = as_path(folder)
     if not 1 <= days <= 3650:
         raise InputError(f"a certificate is valid for 1 to 3650 days; got {days}.")
     names = [_alternative_name(host) for host in hosts]
@@ -87,8 +88,9 @@ def make_certificates(folder: Path, hosts: Sequence[str] = LOOPBACK, *, days: in
     return certificates
 
 
-def make_node_key(path: Path) -> Path:
+def make_node_key(path: AnyPath) -> Path:
     """Make a node's authentication key at `path` and return the path of its public half, `path` with .pub appended."""
+    path = as_path(path)
     public = path.with_name(f"{path.name}.pub")
     _refuse_existing(path, public)
     key = ec.generate_private_key(ec.SECP384R1())

@@ -8,7 +8,7 @@ from pathlib import Path
 from blindsight.errors import InputError, StorageError
 from blindsight.federated.identity import IDENTITY_FILE, Identity
 from blindsight.federated.members import Members
-from blindsight.files import storage_errors
+from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.learn.dphe.terms import AGGREGATOR
 
 
@@ -42,8 +42,9 @@ class Home:
         return folder
 
 
-def server_home(path: Path, members: Members) -> Home:
+def server_home(path: AnyPath, members: Members) -> Home:
     """Return the home of the server, which must be the aggregator among these members."""
+    path = as_path(path)
     home = Home(path)
     if home.identity.name != AGGREGATOR:
         raise InputError(f"{path} is the home of {home.identity.name!r}; the server needs that of {AGGREGATOR!r}.")

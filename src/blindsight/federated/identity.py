@@ -13,14 +13,13 @@ altered. It can be repeated: what must happen only once carries a round, which t
 import base64
 import hashlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
 
 from blindsight.crypto.sealedbox import ExchangeKey, seal_for
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
-from blindsight.files import storage_errors
+from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state
 
 IDENTITY_FILE = "identity.key"
@@ -106,8 +105,9 @@ class Identity(Secret):
         self._exchange = exchange
 
     @classmethod
-    def create(cls, path: Path, name: str) -> "Identity":
+    def create(cls, path: AnyPath, name: str) -> "Identity":
         """Make new keys and keep them in a new file (mode 0600, in a folder made with 0700 if need be)."""
+        path = as_path(path)
         made = cls(name, SigningKey.generate(), ExchangeKey.generate())
         refuse_to_overwrite(path)
         with storage_errors("make", path.parent):
@@ -116,8 +116,9 @@ class Identity(Secret):
         return made
 
     @classmethod
-    def load(cls, path: Path) -> "Identity":
+    def load(cls, path: AnyPath) -> "Identity":
         """Read the keys from a file that nobody else can read."""
+        path = as_path(path)
         if not path.exists():
             remedy = f"Make one with: blindsight federation identity --home {path.parent} --name NAME"
             raise StorageError(f"there is no identity at {path}. {remedy}")

@@ -12,12 +12,11 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from blindsight.errors import CorruptFileError, InputError, PrivacyError
 from blindsight.federated.identity import PublicIdentity, check_name
-from blindsight.files import storage_errors
+from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
@@ -40,8 +39,9 @@ class Members:
             owners[fingerprint] = name
 
     @classmethod
-    def read(cls, path: Path) -> "Members":
+    def read(cls, path: AnyPath) -> "Members":
         """Read a members file."""
+        path = as_path(path)
         with storage_errors("read", path):
             blob = path.read_bytes()
         try:

@@ -18,7 +18,6 @@ By default owners send the largest *differences* to the shared classifier instea
 """
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +27,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blindsight.errors import InputError
+from blindsight.files import AnyPath
 from blindsight.learn.descent import Loss
 from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearTraining, Target, train
@@ -132,7 +132,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         public: tuple[ArrayLike, ArrayLike] | None = None,
         validation: tuple[ArrayLike, ArrayLike] | None = None,
-        checkpoint: Path | None = None,
+        checkpoint: AnyPath | None = None,
         on_round: OnRound | None = None,
         progress: Progress = silent,
     ) -> Self:

@@ -1,14 +1,13 @@
 """What clustering together leaves behind: centroids that can only be applied, saved and read again."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.learn.clustering import assign
 from blindsight.learn.linearmodel import Array, Standardiser
 
@@ -30,13 +29,13 @@ class ClusterModel:
         """Return the nearest cluster of every sample of raw features."""
         return assign(self.centroids, self.standardiser.apply(X))
 
-    def save(self, path: Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the model to one file, whole or not at all."""
         arrays = {"centroids": self.centroids, "mean": self.standardiser.mean, "scale": self.standardiser.scale}
         write_arrays(path, _KIND, {}, arrays)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read a model that `save` wrote; a damaged file raises `CorruptFileError`."""
         _, arrays = read_arrays(path, _KIND)
         try:

@@ -8,7 +8,6 @@ by sparse stochastic k-means (`clustering`), the moves are added up under encryp
 """
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blindsight.errors import InputError
+from blindsight.files import AnyPath
 from blindsight.learn.clustering import (
     ClusterTraining,
     Target,
@@ -94,7 +94,7 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         *,
         public: ArrayLike | None = None,
         validation: tuple[ArrayLike, ArrayLike] | None = None,
-        checkpoint: Path | None = None,
+        checkpoint: AnyPath | None = None,
         on_round: OnRound | None = None,
         progress: Progress = silent,
     ) -> Self:

@@ -5,14 +5,13 @@ A saved model is an array file (`blindsight.files`): weights, standardiser and c
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.learn import linearmodel
 from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linearmodel import Array, Floats, Standardiser, check_weights
@@ -54,12 +53,12 @@ class LinearModel:
             digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
         return digest.hexdigest()
 
-    def save(self, path: Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the model to one file, whole or not at all."""
         write_arrays(path, _KIND, {"attributes": isinstance(self.labels, Attributes)}, self._arrays())
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read a model that `save` wrote; a damaged file raises `CorruptFileError`."""
         document, arrays = read_arrays(path, _KIND)
         try:

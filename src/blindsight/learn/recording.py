@@ -7,14 +7,13 @@ parties run in one process, it is asked for on purpose, and its file can be read
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import CorruptFileError
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.learn.linearmodel import Array
 
 KIND = "blindsight/recorded-round.1"
@@ -37,7 +36,7 @@ class RecordedRound:
     withheld: NDArray[np.int64] = field(repr=False)
     before: Array = field(repr=False)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the recording, for its owner alone."""
         document = {
             "scheme": self.scheme,
@@ -56,7 +55,7 @@ class RecordedRound:
         write_arrays(path, KIND, document, arrays, private=True)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read a recording."""
         document, arrays = read_arrays(path, KIND)
         try:

@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError
+from blindsight.files import AnyPath, as_path
 from blindsight.learn.aggregation import open_session
 from blindsight.learn.checkpoint import Checkpoint
 from blindsight.learn.federation import SLOT_BITS, Federation, FederationState, Learner, Memory, fraction_bits
@@ -118,7 +118,7 @@ def play(
     settings: RunSettings,
     *,
     random_state: Seed,
-    checkpoint: Path | None,
+    checkpoint: AnyPath | None,
     on_round: OnRound | None,
     progress: Progress,
 ) -> Run:
@@ -134,7 +134,7 @@ def play(
         stopping=settings.stopping,
         witness=witness,
     )
-    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), _fingerprint(task, settings, random_state))
+    kept = None if checkpoint is None else Checkpoint(as_path(checkpoint), _fingerprint(task, settings, random_state))
     state = None if kept is None else kept.load()
     if state is None:
         state = _begin(task, int(science(random_state).integers(2**63)))

@@ -8,7 +8,6 @@ public ones alone: what is fitted to private pictures would leave their owners b
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -19,6 +18,7 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Sharing
 from blindsight.errors import DataError, InputError
+from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 
 Pair = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -53,7 +53,7 @@ class Study:
         division: Division,
         pipeline: FeaturePipeline,
         *,
-        cache: Path | None = None,
+        cache: AnyPath | None = None,
         progress: Progress = silent,
     ) -> Self:
         """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""

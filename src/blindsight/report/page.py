@@ -25,7 +25,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.files import atomic_writer
+from blindsight.files import AnyPath, as_path, atomic_writer
 from blindsight.statement import PrivacyStatement
 
 _MARKS = (
@@ -136,9 +136,10 @@ def render_report(title: str, chapters: Sequence[Chapter], *, facts: Mapping[str
 
 
 def write_report(
-    path: Path, title: str, chapters: Sequence[Chapter], *, facts: Mapping[str, str], private: bool = False
+    path: AnyPath, title: str, chapters: Sequence[Chapter], *, facts: Mapping[str, str], private: bool = False
 ) -> Path:
     """Write the report to `path`, whole or not at all, and return the path; a `private` one only its owner can read."""
+    path = as_path(path)
     page = render_report(title, chapters, facts=facts)
     with atomic_writer(path, private=private) as stream:
         stream.write(page.encode())

@@ -20,7 +20,7 @@ from blindsight.data.images import decode
 from blindsight.dp.accounting import check_positive
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
-from blindsight.files import storage_errors
+from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.search.central import CentralHasher
@@ -90,13 +90,14 @@ class Wish:
 def build_gallery(
     source: Source,
     wish: Wish,
-    folder: Path,
+    folder: AnyPath,
     *,
     public: Dataset | None = None,
-    cache: Path | None = None,
+    cache: AnyPath | None = None,
     progress: Progress = silent,
 ) -> Gallery:
     """Index the pictures of a source in a folder, as wished, on top of what the folder holds already."""
+    folder = as_path(folder)
     wish.check(public is not None)
     before = _gallery_before(wish, folder)
     if wish.mode == "local" and before is None and public is None and wish.public_share is None:
@@ -205,7 +206,7 @@ class _Build:
 
 def evaluate_gallery(
     gallery: Gallery,
-    folder: Path,
+    folder: AnyPath,
     queries: Dataset | None = None,
     *,
     count: int = 500,
@@ -232,7 +233,7 @@ def evaluate_gallery(
     return searcher.evaluate(rows, wanted[chosen], offered, progress=progress)
 
 
-def name_answers(folder: Path, found: Sequence[Found]) -> list[str]:
+def name_answers(folder: AnyPath, found: Sequence[Found]) -> list[str]:
     """Return what the found pictures are called: by name where the owner's table is there, else by number."""
     numbers = np.array([hit.number for hit in found], dtype=np.int64)
     try:
@@ -242,7 +243,7 @@ def name_answers(folder: Path, found: Sequence[Found]) -> list[str]:
 
 
 def answer_sheet(
-    gallery: Gallery, folder: Path, query: NDArray[np.uint8], found: Sequence[Found]
+    gallery: Gallery, folder: AnyPath, query: NDArray[np.uint8], found: Sequence[Found]
 ) -> Image.Image | None:
     """Draw the query and its answers; None if the table or the pictures are not here."""
     try:
@@ -256,8 +257,9 @@ def answer_sheet(
     return contact_sheet(np.stack(pictures), columns=min(6, len(pictures)), captions=captions, scale=scale)
 
 
-def read_origin(folder: Path) -> Origin:
+def read_origin(folder: AnyPath) -> Origin:
     """Return the owner's table of a gallery, or say that it is not here."""
+    folder = as_path(folder)
     path = folder / PRIVATE / _ORIGIN
     if not path.exists():
         raise DataError(f"{path} is not here: only the owner of the pictures can name them.")

@@ -1,14 +1,13 @@
 """Hash functions on disk: plain arrays with a checksum; a file gives back the same function, or is refused."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.extras import Module
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.search.function import HashFunction, LinearHash
 from blindsight.search.kernel import KernelHash
 from blindsight.search.layers import LayeredHash
@@ -21,12 +20,12 @@ _FUNCTIONS: dict[str, type[HashFunction]] = {
 }
 
 
-def save_function(function: HashFunction, path: Path, *, private: bool = False) -> None:
+def save_function(function: HashFunction, path: AnyPath, *, private: bool = False) -> None:
     """Write the function to one file, whole or not at all; a `private` one can be read by its owner alone."""
     write_arrays(path, _KIND, {"function": function.name}, function.arrays(), private=private)
 
 
-def load_function(path: Path) -> HashFunction:
+def load_function(path: AnyPath) -> HashFunction:
     """Read a function that `save_function` wrote; a damaged file raises `CorruptFileError`."""
     document, arrays = read_arrays(path, _KIND)
     if document == {"function": NetworkHash.name}:
@@ -37,7 +36,7 @@ def load_function(path: Path) -> HashFunction:
         raise CorruptFileError(f"{path} holds no usable hash function: {error}") from None
 
 
-def load_network_hash(path: Path, module: Module, device: str = "cpu") -> NetworkHash:
+def load_network_hash(path: AnyPath, module: Module, device: str = "cpu") -> NetworkHash:
     """Read the function of a trained network: its weights go into a copy of `module`, a torch module built like it."""
     document, arrays = read_arrays(path, _KIND)
     if document != {"function": NetworkHash.name}:

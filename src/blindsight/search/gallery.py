@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from blindsight.data import FeaturePipeline, pipeline
 from blindsight.data.features import LearningPipeline
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import atomic_writer, sha256_of, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, sha256_of, storage_errors
 from blindsight.search.function import HashFunction
 from blindsight.search.functionfile import load_function, save_function
 from blindsight.search.index import HammingIndex
@@ -75,8 +75,9 @@ class Gallery:
         assert isinstance(self.hasher, HashFunction)
         return self.index.ids, CodeSearcher(self.hasher, self.index.codes)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: AnyPath) -> None:
         """Write the gallery to a folder; the file that makes it whole comes last."""
+        folder = as_path(folder)
         with storage_errors("write into", folder):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / _ABOUT).unlink(missing_ok=True)  # until the new one is whole there is none
@@ -91,8 +92,9 @@ class Gallery:
         _write_text(folder / _ABOUT, json.dumps(about | {"settings": self.settings, "sha256": parts}, indent=2))
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: AnyPath) -> Self:
         """Read what `save` wrote; a part that is missing, damaged or of another gallery is refused."""
+        folder = as_path(folder)
         about = _read_about(folder)
         for name in (_HASHER, _INDEX, _STATEMENT):
             with storage_errors("read", folder / name):
@@ -110,8 +112,9 @@ class Gallery:
         )
 
 
-def holds_gallery(folder: Path) -> bool:
+def holds_gallery(folder: AnyPath) -> bool:
     """Tell whether a folder holds a finished gallery."""
+    folder = as_path(folder)
     return (folder / _ABOUT).exists()
 
 

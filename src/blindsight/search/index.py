@@ -11,7 +11,6 @@ Memory is the codes (8 MB for a million of 64 bits) and the ids, and the codes o
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, Self, get_args
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import write_arrays
+from blindsight.files import AnyPath, write_arrays
 from blindsight.search.asymmetric import best_by_score
 from blindsight.search.codes import Codes, check_codes, code_bytes
 from blindsight.search.exact import nearest, neighbourhoods
@@ -165,7 +164,7 @@ class HammingIndex:
             positions[:, :wanted], values[:, :wanted] = found
         return ScoredHits(self._rows.take(positions), values)
 
-    def save(self, path: Path, *, private: bool = False) -> None:
+    def save(self, path: AnyPath, *, private: bool = False) -> None:
         """Write everything to one file, whole or not at all; a `private` one can be read by its owner alone."""
         sections: dict[str, NDArray[Any]] = {"codes": self._rows.values, **pack_ids(self.ids)}
         plans: list[dict[str, Any]] = []
@@ -177,7 +176,7 @@ class HammingIndex:
         write_arrays(path, _FILE, document, sections, private=private)
 
     @classmethod
-    def load(cls, path: Path, *, mmap: bool = False, verify: bool = True, threads: int | None = None) -> Self:
+    def load(cls, path: AnyPath, *, mmap: bool = False, verify: bool = True, threads: int | None = None) -> Self:
         """Read what `save` wrote; a damaged, older or foreign file raises `CorruptFileError`.
 
         With `mmap=True` the codes stay on disk and are read as they are searched; the first change copies them into

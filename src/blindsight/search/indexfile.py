@@ -15,14 +15,13 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import CorruptFileError
-from blindsight.files import file_content, read_arrays, storage_errors
+from blindsight.files import AnyPath, as_path, file_content, read_arrays, storage_errors
 from blindsight.search.hits import IdArray
 
 _OLD_MAGIC = b"blindsight index\1\0\0\0"
@@ -32,9 +31,10 @@ _OLD_TYPES = ("|u1", "<i4", "<i8")
 
 
 def read_index(
-    path: Path, kind: str, *, mapped: bool = False, verify: bool = True
+    path: AnyPath, kind: str, *, mapped: bool = False, verify: bool = True
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the document and the arrays of an index file of this kind, of this version or of 0.1."""
+    path = as_path(path)
     with storage_errors("read", path), path.open("rb") as stream:
         if stream.read(len(_OLD_MAGIC)) != _OLD_MAGIC:
             return read_arrays(path, kind, mapped=mapped, verify=verify)

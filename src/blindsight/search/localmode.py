@@ -18,7 +18,6 @@ Releasing a record again loses epsilon again: keep the first release (`releases`
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +26,7 @@ from sklearn.base import BaseEstimator
 
 from blindsight.dp.accounting import check_positive
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.channels import Design, Doubles, Mechanism, best_design
 from blindsight.search.codebook import Codebook, learn_codebook, learn_labelled_codebook
@@ -162,12 +161,12 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def save(self, path: Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write everything that was learned to one file, whole or not at all; it is public."""
         write_arrays(path, _KIND, self._document(), self._arrays())
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read what `save` wrote; a damaged file raises `CorruptFileError`."""
         document, arrays = read_arrays(path, _KIND)
         try:

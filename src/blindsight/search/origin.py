@@ -8,7 +8,6 @@ keeps its number and its part when the collection grows; what is new is indexed.
 
 import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from blindsight.data import Dataset, load
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import read_arrays, write_arrays
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import random_words, science
 
 Part = Literal["indexed", "held out", "public"]
@@ -89,13 +88,13 @@ class Origin:
         except KeyError as unknown:
             raise DataError(f"number {unknown} is not in the table of this gallery's pictures.") from None
 
-    def save(self, path: Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the table so that its owner alone can read it."""
         arrays = {"names": self.names, "numbers": self.numbers, "parts": self.parts}
         write_arrays(path, _KIND, asdict(self.source), arrays, private=True)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read what `save` wrote; a damaged file raises `CorruptFileError`."""
         document, arrays = read_arrays(path, _KIND)
         try:

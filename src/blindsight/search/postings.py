@@ -4,14 +4,13 @@ Whoever asks scores the symbols (the posterior probability of a match, for insta
 search opens the lists in the order of their scores and stops after k records, whatever the size of the collection.
 """
 
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import write_arrays
+from blindsight.files import AnyPath, write_arrays
 from blindsight.search.hits import IdArray, ScoredHits, check_k
 from blindsight.search.indexfile import pack_ids, read_index, unpack_ids
 from blindsight.search.rows import Rows
@@ -85,13 +84,13 @@ class SymbolIndex:
             values[query, : len(found)] = np.repeat(queries[query, opened], sizes[opened])[:k]
         return ScoredHits(self._rows.take(positions), values)
 
-    def save(self, path: Path, *, private: bool = False) -> None:
+    def save(self, path: AnyPath, *, private: bool = False) -> None:
         """Write everything to one file, whole or not at all; a `private` one can be read by its owner alone."""
         sections = {"symbols": self._rows.values, **pack_ids(self.ids)}
         write_arrays(path, _KIND, {"outputs": self.outputs}, sections, private=private)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read what `save` wrote; a damaged or foreign file raises `CorruptFileError`."""
         document, sections = read_index(path, _KIND)
         try:

@@ -18,7 +18,6 @@ person with at most g of them: each gets g times less. It never counts per bit, 
 import hashlib
 import operator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, Self, SupportsIndex, get_args
 
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.dp.accounting import BoundedLoss, check_positive
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.files import AnyPath
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import Codes
@@ -84,7 +84,7 @@ class PrivateHasher:
         delta: float | None = None,
         clip: float | None = None,
         per_person: SupportsIndex | None = None,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         ledger: Ledger | None = None,
         scope: str | None = None,
         random_state: int = 0,

@@ -45,7 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
-from blindsight.files import exclusive_lock, read_arrays, write_arrays
+from blindsight.files import AnyPath, as_path, exclusive_lock, read_arrays, write_arrays
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.function import Floats
 from blindsight.search.hits import IdArray
@@ -82,7 +82,7 @@ class Releases:
 
     def __init__(
         self,
-        path: Path | None,
+        path: AnyPath | None,
         mechanism: RecordMechanism,
         *,
         ledger: Ledger | None = None,
@@ -91,6 +91,7 @@ class Releases:
         source: ByteSource = system_bytes,
     ) -> None:
         """Open the store at `path`, made with the first release; `scope` names the collection in the ledger."""
+        path = None if path is None else as_path(path)
         if (ledger is None) != (scope is None):
             raise InputError("a ledger needs the scope under which it counts, and a scope needs a ledger.")
         self._path, self._mechanism, self._source = path, mechanism, source

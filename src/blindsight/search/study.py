@@ -6,7 +6,6 @@ Features that learn from pictures learn from the public ones alone, so that noth
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Division
 from blindsight.errors import DataError
+from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.search.function import Floats
 
@@ -61,7 +61,7 @@ class SearchStudy:
         division: Division,
         pipeline: FeaturePipeline,
         *,
-        cache: Path | None = None,
+        cache: AnyPath | None = None,
         progress: Progress = silent,
     ) -> Self:
         """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""

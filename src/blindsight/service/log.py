@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 from typing import IO, Any
 
 from sqlalchemy import insert, select, true
 from sqlalchemy.orm import Session
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import storage_errors
+from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.service.database import Database
 from blindsight.service.principals import TOKEN, check_name
 from blindsight.service.schema import log
@@ -143,11 +142,12 @@ class AuditLog:
             after = found[-1].position
 
 
-def verify_export(path: Path, *, known_head: str | None = None) -> LogCheck:
+def verify_export(path: AnyPath, *, known_head: str | None = None) -> LogCheck:
     """Check an exported log as `AuditLog.verify` checks the log itself; one that was cut off lacks its last line.
 
     Every line must be what `AuditLog.export` writes, byte for byte: a name that occurs twice in it says two things.
     """
+    path = as_path(path)
     closing: dict[str, Any] = {}
     with storage_errors("read", path), path.open("rb") as stream:
         check = _walk(_exported(stream, closing), known_head)

@@ -15,11 +15,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from blindsight.errors import BlindsightError, UnknownNameError
-from blindsight.files import atomic_writer, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.progress import Progress
 from blindsight.service.exhibits.auditing import audit_exhibit
 from blindsight.service.exhibits.exhibit import Exhibit
@@ -69,7 +68,8 @@ class Showcase:
     FIRST = ("smiling", "male")
     """The policy that is tried without being asked for: public, private."""
 
-    def __init__(self, folder: Path, size: Size | None = None) -> None:
+    def __init__(self, folder: AnyPath, size: Size | None = None) -> None:
+        folder = as_path(folder)
         self.folder = folder
         self.size = Size() if size is None else size
         self._stock = Stock(self.size)

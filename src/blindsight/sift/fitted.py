@@ -28,7 +28,7 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import atomic_writer, read_arrays, storage_errors, write_arrays
+from blindsight.files import AnyPath, as_path, atomic_writer, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.sift.policy import Policy
 from blindsight.sift.sift import Sift
@@ -57,8 +57,9 @@ class FittedSift:
     pipeline: FeaturePipeline
     seen: Digests
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: AnyPath) -> None:
         """Write everything into a folder; what an earlier sift there was accepted for no longer counts."""
+        folder = as_path(folder)
         _forget_verified(folder)
         write_arrays(folder / ORIGIN, _ORIGIN, {"features": self.features}, {"seen": self.seen}, private=True)
         with atomic_writer(folder / POLICY) as stream:
@@ -68,11 +69,12 @@ class FittedSift:
         save_sift(self.sift, folder / SIFT)
 
     @classmethod
-    def load(cls, path: Path, *, verified: bool = False) -> Self:
+    def load(cls, path: AnyPath, *, verified: bool = False) -> Self:
         """Read what `save` wrote into a folder, or another sift file that lies in such a folder.
 
         Of a folder, `verified` asks for the version that was accepted, where there is one.
         """
+        path = as_path(path)
         with storage_errors("read", path):
             path.stat()
         folder = path if path.is_dir() else path.parent
@@ -87,7 +89,7 @@ class FittedSift:
         return cls(load_sift(folder / file if path.is_dir() else path), policy, kind, _pipeline(kind, folder), seen)
 
     def extract(
-        self, dataset: Dataset, *, cache: Path | None = None, progress: Progress = silent
+        self, dataset: Dataset, *, cache: AnyPath | None = None, progress: Progress = silent
     ) -> NDArray[np.float32]:
         """Return the features that this sift takes; those of another pipeline are refused."""
         self.sift.check_pipeline(fingerprint(dataset, self.pipeline))
@@ -106,8 +108,9 @@ class FittedSift:
         return np.flatnonzero(~seen).astype(np.int64)
 
 
-def keep_verified(path: Path, judged: Sift, found: Verification) -> Path | None:
+def keep_verified(path: AnyPath, judged: Sift, found: Verification) -> Path | None:
     """Keep what a verification of the sift at `path` accepted, and its evidence; if it did not, forget earlier ones."""
+    path = as_path(path)
     folder = path if path.is_dir() else path.parent
     _forget_verified(folder)
     if found.verdict != "accept":

@@ -25,13 +25,13 @@ version of its own (`candidate`). Section 9 leaves collusion open; here
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, PrivacyError
+from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import Attacker, chosen_attackers
 from blindsight.sift.candidate import coarser, prepare
@@ -70,9 +70,10 @@ class Platform:
         verifier: Verifier | None = None,
         development: VerificationSet | None = None,
         learner: SiftLearner | None = None,
-        folder: Path | None = None,
+        folder: AnyPath | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        folder = None if folder is None else as_path(folder)
         self.data = data
         self.verifier = Verifier() if verifier is None else verifier
         self._development = development

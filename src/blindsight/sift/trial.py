@@ -8,7 +8,6 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Indices, split
+from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.sift.fitted import fingerprint
 from blindsight.sift.labels import label_columns
@@ -50,7 +50,7 @@ def prepare_data(
     pipeline: FeaturePipeline,
     *,
     random_state: int = 0,
-    cache: Path | None = None,
+    cache: AnyPath | None = None,
     progress: Progress = silent,
 ) -> VerificationSet:
     """Make features of a labelled collection; a pipeline that learns is fitted to the developer's pictures alone."""

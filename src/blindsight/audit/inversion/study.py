@@ -6,7 +6,6 @@ on public pictures of other people; what they show is measured in `fourpictures`
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +21,7 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.errors import InputError
+from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.sift import Sift
@@ -40,7 +40,7 @@ def four_pictures(
     plain: ArrayLike | None = None,
     gallery: Dataset | None = None,
     inversion: Inversion | None = None,
-    cache: Path | None = None,
+    cache: AnyPath | None = None,
     random_state: int | np.random.Generator | None = 0,
     progress: Progress = silent,
 ) -> FourPictures:

@@ -13,7 +13,6 @@
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from blindsight.errors import InputError, UnknownNameError
@@ -22,6 +21,7 @@ from blindsight.federated.members import Members
 from blindsight.federated.sums import generatordesk, userdesk
 from blindsight.federated.sums.generatordesk import GeneratorDesk
 from blindsight.federated.sums.userdesk import SHARING, UserDesk
+from blindsight.files import as_path
 from blindsight.learn.aggregation import HIDING_SCHEMES, SCHEMES
 
 Desk = UserDesk | GeneratorDesk
@@ -33,12 +33,12 @@ def desk_of(config: Mapping[str, Any]) -> Desk:
     role = config.get("role", userdesk.ROLE)
     if role not in ROLES:
         raise UnknownNameError("role in the node-config", str(role), ROLES)
-    home, minimum = Home(Path(_needed(config, "home")).expanduser()), config.get("minimum-users", 3)
+    home, minimum = Home(as_path(_needed(config, "home"))), config.get("minimum-users", 3)
     if not isinstance(minimum, int) or minimum < 3:
         raise InputError(f"minimum-users must be a whole number of at least 3; got {minimum}.")
     insecure = config.get("insecure", False) is True
     if role == generatordesk.ROLE:
-        members = Members.read(Path(_needed(config, "members")).expanduser())
+        members = Members.read(_needed(config, "members"))
         return GeneratorDesk(home, members, minimum, insecure)
     per_position = config.get("minimum-per-position", 1)
     if not isinstance(per_position, int) or per_position < 1:

@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -35,6 +34,7 @@ from blindsight.federated.sums.opening import gather_run
 from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.federated.sums.server import Patience, SumServer
 from blindsight.federated.updates import Briefing, mean_change
+from blindsight.files import AnyPath
 from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES
 from blindsight.learn.federation import SLOT_BITS, fraction_bits
 from blindsight.statement import PrivacyStatement
@@ -79,8 +79,8 @@ class EncryptedFedAvg(FedAvg):
     def __init__(
         self,
         *,
-        home: str | Path,
-        members: str | Path | Members,
+        home: AnyPath,
+        members: AnyPath | Members,
         users: int,
         scheme: str = "block-dphe",
         sparsity: float | None = None,
@@ -103,8 +103,8 @@ class EncryptedFedAvg(FedAvg):
         sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
         block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots if scheme == "block-dphe" else 1
         self.briefing = Briefing(sparsity, block, most_examples, self.weighted_by_key)
-        self.members = members if isinstance(members, Members) else Members.read(Path(members).expanduser())
-        self.home = server_home(Path(home).expanduser(), self.members)
+        self.members = members if isinstance(members, Members) else Members.read(members)
+        self.home = server_home(home, self.members)
         self.users, self.scheme, self.minimum, self.key_bits = users, scheme, minimum, key_bits
         self.largest, self.insecure = largest, insecure
         self.wait, self.patience = wait, patience or Patience()

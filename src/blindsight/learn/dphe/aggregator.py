@@ -11,11 +11,10 @@ Sealing hides all of that at no cost. (Re-randomising the sum would do so too, f
 helps against the key generator, who can decrypt whatever it comes by: that it comes by no contribution is assumed.)
 """
 
-from pathlib import Path
-
 from blindsight.crypto.sealedbox import seal
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import Total, read_answer
 from blindsight.learn.dphe.collection import Collection
@@ -41,7 +40,7 @@ class Aggregator(Secret):
         self,
         terms: Terms,
         *,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         source: ByteSource = system_bytes,
         record: Record = forget,
     ) -> None:
@@ -56,7 +55,7 @@ class Aggregator(Secret):
         self._restart_journal(-1)
 
     @classmethod
-    def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "Aggregator":
+    def load(cls, path: AnyPath, *, source: ByteSource = system_bytes, record: Record = forget) -> "Aggregator":
         """Go on where the aggregator that kept its journal at `path` stopped, in the middle of a round or not."""
         journal = MessageJournal(path)
         messages = journal.messages()

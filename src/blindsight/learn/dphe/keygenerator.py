@@ -10,7 +10,6 @@ earlier round.
 import hashlib
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from blindsight.crypto.paillier import PrivateKey, generate_keys
@@ -18,6 +17,7 @@ from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import seal_released, sign_answer
 from blindsight.learn.dphe.decryptedsum import decrypt_sum
@@ -46,7 +46,7 @@ class KeyGenerator(Secret):
         terms: Terms,
         *,
         key: PrivateKey | None = None,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         source: ByteSource = system_bytes,
         record: Record = forget,
         state: GeneratorState | None = None,
@@ -63,7 +63,7 @@ class KeyGenerator(Secret):
         self._signing_key = SigningKey(self._state.seed)
 
     @classmethod
-    def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "KeyGenerator":
+    def load(cls, path: AnyPath, *, source: ByteSource = system_bytes, record: Record = forget) -> "KeyGenerator":
         """Go on where the key generator that kept its state at `path` stopped."""
         state = read_state(path, GeneratorState)
         with state_errors(path):

@@ -14,16 +14,16 @@ from typing import BinaryIO
 
 from blindsight.crypto.wire import HEADER_BYTES, MAX_BYTES, M, Message, announced_bytes, decode, encode
 from blindsight.errors import CorruptFileError, MessageError, StorageError
-from blindsight.files import atomic_writer, storage_errors
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 
 
-def refuse_to_overwrite(path: Path | None) -> None:
+def refuse_to_overwrite(path: AnyPath | None) -> None:
     """Raise if there is a file at the place where a new role is to keep its state: it may hold the only key."""
-    if path is not None and path.exists():
+    if path is not None and as_path(path).exists():
         raise StorageError(f"{path} exists already. Load the role from it, or name another file.")
 
 
-def write_state(path: Path, state: Message) -> None:
+def write_state(path: AnyPath, state: Message) -> None:
     """Replace the state file by one that holds `state`."""
     blob = encode(state)
     if len(blob) > MAX_BYTES:
@@ -34,8 +34,9 @@ def write_state(path: Path, state: Message) -> None:
         stream.write(blob)
 
 
-def read_state(path: Path, kind: type[M]) -> M:
+def read_state(path: AnyPath, kind: type[M]) -> M:
     """Read a state file of the given kind."""
+    path = as_path(path)
     with storage_errors("read", path), path.open("rb") as stream:
         _refuse_if_public(path, stream.fileno())
         data = stream.read()
@@ -44,7 +45,7 @@ def read_state(path: Path, kind: type[M]) -> M:
 
 
 @contextmanager
-def state_errors(path: Path) -> Iterator[None]:
+def state_errors(path: AnyPath) -> Iterator[None]:
     """Turn what is wrong with the content of a state file into one sentence that names the file."""
     try:
         yield
@@ -55,9 +56,9 @@ def state_errors(path: Path) -> Iterator[None]:
 class MessageJournal:
     """Messages in one file, in the order in which they were appended."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: AnyPath) -> None:
         """Name the file; `restart` creates it, `messages` reads it."""
-        self.path = path
+        self.path = as_path(path)
         self._size = 0
 
     def restart(self, first: Message) -> None:

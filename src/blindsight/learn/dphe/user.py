@@ -8,7 +8,6 @@ import hashlib
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.answers import Total, read_answer, released_blocks
 from blindsight.learn.dphe.decomposition import IndexedValues, decompose
@@ -45,7 +45,7 @@ class User(Secret):
         name: str,
         terms: Terms,
         *,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         source: ByteSource = system_bytes,
         record: Record = forget,
         state: UserState | None = None,
@@ -61,7 +61,7 @@ class User(Secret):
         self._key = SigningKey(self._state.seed)
 
     @classmethod
-    def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "User":
+    def load(cls, path: AnyPath, *, source: ByteSource = system_bytes, record: Record = forget) -> "User":
         """Go on where the user that kept its state at `path` stopped."""
         state = read_state(path, UserState)
         with state_errors(path):

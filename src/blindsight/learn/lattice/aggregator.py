@@ -6,12 +6,12 @@ the contributions of one round.
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from blindsight.crypto.bfv import EncryptedVector, PublicKey, add_all
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite, state_errors
 from blindsight.learn.dphe.terms import AGGREGATOR
@@ -34,7 +34,9 @@ class _Round:
 class LatticeAggregator(Secret):
     """The aggregator. With a `path`, a journal holds each accepted contribution before it is acknowledged."""
 
-    def __init__(self, roster: Roster, key: SigningKey, *, path: Path | None = None, record: Record = forget) -> None:
+    def __init__(
+        self, roster: Roster, key: SigningKey, *, path: AnyPath | None = None, record: Record = forget
+    ) -> None:
         """Make the aggregator of a run that the roster knows by this signing key."""
         roster.check_identity(AGGREGATOR, key)
         refuse_to_overwrite(path)
@@ -47,7 +49,7 @@ class LatticeAggregator(Secret):
         self._restart_journal(self._public, -1)
 
     @classmethod
-    def load(cls, path: Path, *, record: Record = forget) -> "LatticeAggregator":
+    def load(cls, path: AnyPath, *, record: Record = forget) -> "LatticeAggregator":
         """Go on where the aggregator that kept its journal at `path` stopped, in the middle of a round or not."""
         journal = MessageJournal(path)
         messages = journal.messages()

@@ -9,7 +9,6 @@ error also tells something about what was decrypted.
 
 import hashlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from blindsight.crypto.bfv import EncryptedVector, SecretKey, generate_keys
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import MessageError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.dphe.views import Record, forget
@@ -46,7 +46,7 @@ class LatticeKeyGenerator(Secret):
         key: SigningKey,
         *,
         secret: SecretKey | None = None,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         record: Record = forget,
     ) -> None:
         """Generate the keys of a run; an existing pair may be given."""
@@ -60,7 +60,7 @@ class LatticeKeyGenerator(Secret):
         self._remember()
 
     @classmethod
-    def load(cls, path: Path, *, record: Record = forget) -> "LatticeKeyGenerator":
+    def load(cls, path: AnyPath, *, record: Record = forget) -> "LatticeKeyGenerator":
         """Go on where the key generator that kept its state at `path` stopped."""
         state = read_state(path, GeneratorState)
         with state_errors(path):

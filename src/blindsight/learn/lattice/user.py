@@ -7,7 +7,6 @@ alone, because the contributions of a thousand users in one process would fill i
 
 import hashlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from blindsight.crypto.bfv import PublicKey
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import InputError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.views import Record, forget
@@ -38,7 +38,7 @@ class LatticeUser(Secret):
     """One user. With a `path`, its state is on disk before anything that depends on it is returned."""
 
     def __init__(
-        self, name: str, roster: Roster, key: SigningKey, *, path: Path | None = None, record: Record = forget
+        self, name: str, roster: Roster, key: SigningKey, *, path: AnyPath | None = None, record: Record = forget
     ) -> None:
         """Make the user of a run that the roster knows by this signing key."""
         roster.check_identity(name, key)
@@ -49,7 +49,7 @@ class LatticeUser(Secret):
         self._remember()
 
     @classmethod
-    def load(cls, path: Path, *, record: Record = forget) -> "LatticeUser":
+    def load(cls, path: AnyPath, *, record: Record = forget) -> "LatticeUser":
         """Go on where the user that kept its state at `path` stopped."""
         state = read_state(path, UserState)
         with state_errors(path):

@@ -9,7 +9,6 @@ under one mask would tell their difference). With a `path` that holds whenever i
 import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR
@@ -41,7 +41,7 @@ class MaskUser(Secret):
         roster: Roster,
         key: SigningKey,
         *,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         source: ByteSource = system_bytes,
         record: Record = forget,
     ) -> None:
@@ -54,7 +54,7 @@ class MaskUser(Secret):
         self._keep(None)
 
     @classmethod
-    def load(cls, path: Path, *, source: ByteSource = system_bytes, record: Record = forget) -> "MaskUser":
+    def load(cls, path: AnyPath, *, source: ByteSource = system_bytes, record: Record = forget) -> "MaskUser":
         """Go on where the user that kept its state at `path` stopped, in the middle of a round or not."""
         state = read_state(path, UserState)
         with state_errors(path):

@@ -17,7 +17,6 @@ in `SelectiveTerms`, the learning rate alpha is the trainer's.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
 from blindsight.learn.selective.accounting import neighbouring, protected_unit
 from blindsight.learn.selective.change import change_between
 from blindsight.learn.selective.joining import check_joining, loss_of_an_upload
@@ -53,7 +53,7 @@ class Participant(Secret):
         ledger: Ledger | None = None,
         random_state: int | np.random.Generator | None = None,
         source: ByteSource = system_bytes,
-        path: Path | None = None,
+        path: AnyPath | None = None,
         scope: str | None = None,
     ) -> None:
         """Join a run; the `ledger` is charged for each upload under `scope`, on which the caller sets the budget.
@@ -80,7 +80,7 @@ class Participant(Secret):
     @classmethod
     def load(
         cls,
-        path: Path,
+        path: AnyPath,
         *,
         trainer: Trainer,
         sharing: Sharing,

@@ -15,14 +15,13 @@ import glob
 import os
 import weakref
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
-from blindsight.files import read_arrays, storage_errors, write_arrays
+from blindsight.files import AnyPath, as_path, read_arrays, storage_errors, write_arrays
 from blindsight.learn.dphe.storage import refuse_to_overwrite
 from blindsight.learn.selective.participantstate import ParticipantState, UnderWay
 from blindsight.learn.selective.sparseupdate import SparseUpdate
@@ -45,8 +44,9 @@ class Membership:
 class ParticipantFile:
     """The file of one participant, locked until `close` or the end of the process."""
 
-    def __init__(self, path: Path, *, new: bool) -> None:
+    def __init__(self, path: AnyPath, *, new: bool) -> None:
         """Lock the file, which must not be there if it is `new` and must be otherwise."""
+        path = as_path(path)
         self.path = path
         with storage_errors("use", path):
             if new:

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, NoReturn, TypeVar
 
 import numpy as np
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
+from blindsight.files import AnyPath
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Total, Upload
 from blindsight.learn.selective.serverstate import NO_UPLOAD, LastUpload, ServerState
@@ -67,7 +67,7 @@ class ParameterServer:
         terms: SelectiveTerms,
         initial: Vector,
         *,
-        folder: Path | None = None,
+        folder: AnyPath | None = None,
         journal_bytes: int | None = None,
         record: Record = forget,
     ) -> None:
@@ -95,7 +95,7 @@ class ParameterServer:
                 raise
 
     @classmethod
-    def resume(cls, folder: Path, *, journal_bytes: int | None = None, record: Record = forget) -> "ParameterServer":
+    def resume(cls, folder: AnyPath, *, journal_bytes: int | None = None, record: Record = forget) -> "ParameterServer":
         """Go on where the server that kept its state in `folder` stopped or was killed."""
         store = ServerStore(folder, journal_bytes=journal_bytes)
         try:

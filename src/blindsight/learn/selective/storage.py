@@ -17,7 +17,6 @@ import fcntl
 import os
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, MessageError, StorageError
-from blindsight.files import read_arrays, storage_errors, write_arrays
+from blindsight.files import AnyPath, as_path, read_arrays, storage_errors, write_arrays
 from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite
 from blindsight.learn.selective.messages import JournalBegun
 from blindsight.learn.selective.serverstate import LastUpload, ServerState
@@ -42,8 +41,9 @@ class ServerStore:
     A snapshot is due when the journal holds `journal_bytes` (None: four times the state, and at least 1 MiB).
     """
 
-    def __init__(self, folder: Path, *, create: bool = False, journal_bytes: int | None = None) -> None:
+    def __init__(self, folder: AnyPath, *, create: bool = False, journal_bytes: int | None = None) -> None:
         """Lock the folder, which must be there unless it is to be created."""
+        folder = as_path(folder)
         self.folder = folder
         self.snapshot_path = folder / "snapshot.npz"
         self._journal = MessageJournal(folder / "journal")

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.errors import DataError, InputError, UnknownNameError
+from blindsight.files import AnyPath
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
@@ -83,7 +84,7 @@ class PhotoStudy:
         classes: Sequence[str] = (),
         attribute: str | None = None,
         random_state: int = 0,
-        cache: Path | None = None,
+        cache: AnyPath | None = None,
         progress: Progress = silent,
     ) -> Self:
         """Plan the days over a collection's classes (or only some, or one attribute's yes and no), and train day 0.
