@@ -1,10 +1,18 @@
-"""Audits in tests have all the time that their checks are estimated to take, however slow the machine is."""
+"""Audits in tests have all the time that their checks are estimated to take, however slow or busy the machine is."""
 
 import pytest
 
-from blindsight.audit import checks
+from blindsight.audit import checks, subject
+from tests.keys import fixed_primes
 
 
 @pytest.fixture(autouse=True)
 def _time_stands_still(monkeypatch):
-    monkeypatch.setattr(checks, "perf_counter", lambda: 0.0)
+    for module in (checks, subject):
+        monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _known_keys():
+    with fixed_primes():
+        yield

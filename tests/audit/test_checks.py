@@ -1,4 +1,4 @@
-"""A time budget decides effort and what is left out; one check that fails takes no other with it."""
+"""An audit is a list of checks with a time budget; every path that is no artefact gets one sentence."""
 
 import json
 from itertools import pairwise
@@ -6,11 +6,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from blindsight.files import write_arrays
 from blindsight.audit import checks
+from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.checks import Audit, Check, Evidence, check_minutes, run_checks, worst_of_each
 from blindsight.audit.finding import Finding, Interval
 from blindsight.audit.inversion.pictures import PictureRow
-from blindsight.errors import BlindsightError, InputError, MissingExtraError, PrivacyError
+from blindsight.audit.targets import Target, recognise
+from blindsight.errors import BlindsightError, CorruptFileError, InputError, MissingExtraError, PrivacyError
+from blindsight.search.building import Wish, build_gallery
+from blindsight.search.origin import Source
 
 
 def finding(claim="it is safe", verdict="not refuted", value=0.5, **others):
@@ -69,25 +74,22 @@ def test_the_last_checks_are_left_out_if_even_the_least_effort_takes_too_long():
     audit = audited(three, 0.2)  # 12 s: a quarter of a and b takes 15
     assert heard == [("a", 0.6)]
     assert list(audit.sections) == ["a"]
-    assert audit.notes == tuple(f"{name} was left out: 0.2 minutes are too short." for name in "bc")
+    assert [note.partition(" ")[0] for note in audit.notes] == ["b", "c"]
 
 
-def test_one_check_is_made_in_any_time_and_none_in_none():
+def test_one_check_is_made_in_any_time_and_fixed_seconds_are_taken_off_before_the_rest_is_shared():
     heard = []
     assert len(audited([noting("a", 1e6, heard)], 1e-9).findings) == 1
     assert heard == [("a", 0.25)]
     assert audited([]).findings == ()
     assert audited([noting("free", 0, heard)]).effort == 1.0
-
-
-def test_fixed_seconds_are_taken_off_before_the_rest_is_shared():
-    heard = []
+    heard.clear()
     audited([noting("a", 10, heard, fixed=20), noting("b", 10, heard)], 1.0)
     assert heard == [("a", 2.0), ("b", 2.0)]  # 20 + 2 * (10 + 10) = 60
     heard.clear()
     audit = audited([noting("a", 4, heard), noting("b", 0, heard, fixed=60)], 0.5)
     assert heard == [("a", 7.5)]
-    assert audit.notes == ("b was left out: 0.5 minutes are too short.",)
+    assert [note.partition(" ")[0] for note in audit.notes] == ["b"]
 
 
 def test_no_check_is_begun_when_the_time_is_spent(monkeypatch):
@@ -100,18 +102,14 @@ def test_no_check_is_begun_when_the_time_is_spent(monkeypatch):
 
     audit = audited([Check("slow", 10, slow), noting("b", 10, heard), noting("c", 10, heard)], 1.0)
     assert heard == []
-    assert audit.notes == tuple(f"{name} was left out: the 1 minutes were spent." for name in "bc")
+    assert [note.partition(" ")[0] for note in audit.notes] == ["b", "c"]
     assert (audit.seconds, len(audit.findings)) == (61.0, 1)
-
-
-def test_notes_of_a_check_are_notes_of_the_audit():
-    assert audited([Check("a", 1, lambda effort: Evidence((), notes=("half of it.",)))]).notes == ("half of it.",)
 
 
 @pytest.mark.parametrize("minutes", [0, -1.0, float("nan"), float("inf")])
 def test_no_time_is_no_budget(minutes):
     heard = []
-    with pytest.raises(InputError, match="the time budget must be positive"):
+    with pytest.raises(InputError, match="budget"):
         audited([noting("a", 1, heard)], minutes)
     with pytest.raises(InputError, match="positive"):
         check_minutes(minutes)
@@ -121,28 +119,24 @@ def test_no_time_is_no_budget(minutes):
 @pytest.mark.parametrize("error", [MissingExtraError("install it."), InputError("too few rows."), PrivacyError("no.")])
 def test_a_check_that_cannot_be_done_leaves_a_note_and_the_others_go_on(error):
     heard = []
-    audit = audited([noting("a", 1, heard), failing("b", error), noting("c", 1, heard)], notes=["seen before"])
-    assert [name for name, _ in heard] == list(audit.sections) == ["a", "c"]
-    assert audit.notes == ("seen before", f"b could not be tried: {error}")
-
-
-def test_a_bug_is_no_note():
-    with pytest.raises(ZeroDivisionError):
+    half = Check("c", 1, lambda effort: Evidence((), notes=("half of it.",)))
+    told = []
+    tried = [noting("a", 1, heard), failing("b", error), half]
+    audit = audited(tried, notes=["seen before"], progress=lambda *step: told.append(step))
+    assert list(audit.sections) == ["a", "c"]
+    assert (audit.notes[0], audit.notes[2]) == ("seen before", "half of it.")
+    assert str(error) in audit.notes[1]
+    assert told == [("a", 0, 3), ("b", 1, 3), ("c", 2, 3)]
+    with pytest.raises(ZeroDivisionError):  # a bug is no note
         audited([failing("b", ZeroDivisionError())])
 
 
 def test_without_a_vital_check_there_is_no_audit():
     heard = []
-    with pytest.raises(BlindsightError, match="the instrument is broken"):
+    with pytest.raises(BlindsightError, match="broken"):
         audited([failing("a", PrivacyError("the instrument is broken."), vital=True), noting("b", 1, heard)])
     assert heard == []
     assert audited([noting("a", 1, heard, vital=True)]).notes == ()
-
-
-def test_progress_names_every_check():
-    told = []
-    audited([noting("a", 1, []), noting("b", 1, [])], progress=lambda *step: told.append(step))
-    assert told == [("a", 0, 2), ("b", 1, 2)]
 
 
 def row(*similarity):
@@ -159,11 +153,7 @@ def test_an_audit_counts_and_is_plain_data():
     assert [found.claim for found in audit.findings] == ["x", "y", "z"]
     assert [audit.count(verdict) for verdict in ("refuted", "not refuted", "leaks")] == [2, 1, 0]
     data = json.loads(json.dumps(audit.to_dict(), allow_nan=False))
-    assert [(found["check"], found["claim"]) for found in data["findings"]] == [
-        ("one", "x"),
-        ("one", "y"),
-        ("two", "z"),
-    ]
+    assert [found["check"] + found["claim"] for found in data["findings"]] == ["onex", "oney", "twoz"]
     assert data["findings"][1]["details"] == {"runs": 7}
     assert data["pictures"] == [{"ssim": {"plain": 0.9, "aggregator": 0.1, "sift": 0.2}, "blind": 0.1}]
     assert (data["subject"], data["notes"], data["effort"], data["seed"]) == ("a thing", ["left out"], 2.0, 3)
@@ -202,3 +192,85 @@ def test_verdicts_grow_worse_from_chance_to_refuted():
     for better, worse in pairwise(order):
         (worst,) = worst_of_each([finding(verdict=worse, value=0.0), finding(verdict=better, value=1.0)])
         assert worst.verdict == worse
+
+
+RUN = {
+    "schema": "blindsight/run",
+    "version": 1,
+    "data": "digits",
+    "path": None,
+    "count": 300,
+    "seed": 0,
+    "features": "pixels",
+    "components": 10,
+    "attributes": "",
+    "owners": 3,
+    "sharing": None,
+}
+
+
+def written(folder, name, content):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(content)
+    return folder
+
+
+def audited_path(path):
+    return audit_artefact(path, minutes=0.1, random_state=0)
+
+
+def test_what_is_not_there_or_no_artefact(tmp_path):
+    written(tmp_path / "both", "run.json", "{}")
+    for path, word in [
+        (tmp_path / "nowhere", "nowhere"),
+        (written(tmp_path / "empty", "notes.txt", "hello"), "nothing"),
+        (tmp_path / "empty" / "notes.txt", r"notes\.txt"),
+        (written(tmp_path / "clusters", "model.npz", ""), r"run\.json"),
+        (written(tmp_path / "both", "gallery.json", "{}"), "run, index"),
+    ]:
+        with pytest.raises(InputError, match=word):
+            audited_path(path)
+
+
+def test_artefacts_are_recognised(tmp_path):
+    for kind, name in (("run", "run.json"), ("index", "gallery.json"), ("sift", "sift.npz")):
+        folder = written(tmp_path / kind, name, "{}")
+        assert recognise(folder) == Target(kind, folder)
+    sift = tmp_path / "sift"
+    with pytest.raises(InputError, match="is a file"):  # whose pictures are not known
+        recognise(sift / "sift.npz")
+    written(sift, "origin.npz", "")
+    assert recognise(sift / "sift.npz") == Target("sift", sift, sift / "sift.npz")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (json.dumps(RUN | {"version": 2}), "version 2"),
+        (json.dumps(RUN | {"schema": "other"}), "'other'"),
+        (json.dumps({name: RUN[name] for name in RUN if name != "seed"}), "seed"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+    ],
+)
+def test_runs_of_other_versions(tmp_path, content, sentence):
+    with pytest.raises(CorruptFileError, match=sentence):
+        audited_path(written(tmp_path / "run", "run.json", content))
+
+
+def test_indexes_and_sifts_of_other_versions(tmp_path):
+    folder = tmp_path / "index"
+    build_gallery(Source("digits", count=60), Wish("open", None, 1e-6, 8), folder)
+    about = json.loads((folder / "gallery.json").read_text())
+    written(folder, "gallery.json", json.dumps(about | {"format": 2}))
+    with pytest.raises(CorruptFileError, match=r"gallery\.json"):
+        audited_path(folder)
+    with pytest.raises(InputError, match="budget"):  # before anything is read
+        audit_artefact(folder, minutes=0, random_state=0)
+    with pytest.raises(InputError, match="seed"):
+        audit_artefact(folder, minutes=1, random_state=-1)
+    sift = tmp_path / "sift"
+    write_arrays(sift / "origin.npz", "blindsight/sift-origin.2", {}, {"seen": np.zeros((1, 16), np.uint8)})
+    written(sift, "sift.npz", "")
+    with pytest.raises(CorruptFileError, match=r"sift-origin\.2"):
+        audited_path(sift)

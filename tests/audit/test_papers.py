@@ -87,8 +87,9 @@ def test_updates_leak_in_the_clear_and_not_under_encryption(cheap):
     assert found[rule.format(2)] == found[rule.format(3)] == "not refuted"
 
 
-def test_coalitions_learn_what_the_statements_admit(cheap):
-    evidence = papers._coalitions(0, 1.0)
+def test_coalitions_learn_what_the_statements_admit_and_the_same_for_the_same_seed(cheap):
+    """The same but for what is under masks or encrypted, which is drawn anew."""
+    evidence, again = papers._coalitions(0, 1.0), papers._coalitions(0, 1.0)
     assert {finding.claim.partition(":")[0] for finding in evidence.findings} == {"dphe", "bfv", "masks"}
     held = [finding for finding in evidence.findings if finding.measure.startswith("|cosine|")]
     assert [(finding.claim.partition(":")[0], finding.attack) for finding in held] == [
@@ -96,24 +97,10 @@ def test_coalitions_learn_what_the_statements_admit(cheap):
         ("masks", "aggregator and one user fewer than the threshold"),
     ]
     assert all(finding.measured.value < 0.75 for finding in held)  # 100 weights: beyond it less than once in 10^12
-    assert {finding.verdict for finding in evidence.findings if finding not in held} == {"as stated"}
-
-
-def test_coalitions_are_the_same_for_the_same_seed(cheap):
-    """All but what is under masks or encrypted, which is drawn anew."""
-    one, two = (
-        [row for row in papers._coalitions(3, 1.0).findings if not row.measure.startswith("|cosine|")] for _ in range(2)
-    )
-    assert len(one) >= 5
-    assert one == two
-
-
-def test_small_batches_are_attacked_more_often_with_more_time(monkeypatch):
-    asked = []
-    monkeypatch.setattr(papers, "attack_batches", lambda *_, repeats, **__: asked.append(repeats) or ())
-    for effort in (0.25, 1.0, 4.0):
-        papers._batches(0, silent, effort)
-    assert asked == [1, 3, 12]
+    read = [finding for finding in evidence.findings if finding not in held]
+    assert {finding.verdict for finding in read} == {"as stated"}
+    assert len(read) >= 5
+    assert read == [finding for finding in again.findings if not finding.measure.startswith("|cosine|")]
 
 
 def test_without_torch_a_note_says_what_to_install(monkeypatch):
@@ -123,7 +110,8 @@ def test_without_torch_a_note_says_what_to_install(monkeypatch):
     monkeypatch.setattr(batches, "require", missing)
     check = next(check for check in thorough(load("faces", count=20)) if "batches" in check.name)
     audit = run_checks("papers", [check], minutes=1.0, seed=0)
-    assert audit.notes == ("gradients of small batches could not be tried: matching gradients needs torch.",)
+    assert len(audit.notes) == 1
+    assert "needs torch" in audit.notes[0]
 
 
 def test_the_auditor_shows_first_that_it_can_be_trusted(cheap):
@@ -139,17 +127,19 @@ def test_with_an_auditor_that_fails_its_own_test_there_is_no_audit(cheap, monkey
     first = glance(load("faces", count=20))[0]
     reached = []
     following = Check("the next", 1, lambda effort: reached.append(effort) or Evidence(()))
-    with pytest.raises(PrivacyError, match=r"the auditor failed its own test .* Run it again\."):
+    with pytest.raises(PrivacyError, match="auditor"):
         run_checks("papers", [first, following], minutes=1.0, seed=0)
     assert not reached
 
 
-def test_more_time_is_more_runs(monkeypatch):
+def test_more_time_is_more_runs_and_more_batches(monkeypatch):
     asked = []
     monkeypatch.setattr(papers, "audit_subjects", lambda subjects, runs: asked.append(runs) or ())
-    for effort in (0.25, 2.0):
+    monkeypatch.setattr(papers, "attack_batches", lambda *_, repeats, **__: asked.append(repeats) or ())
+    for effort in (0.25, 4.0):
         papers._epsilons((), effort)
-    assert asked == [25_000, 200_000]
+        papers._batches(0, silent, effort)
+    assert asked == [25_000, 1, 400_000, 12]
 
 
 def test_every_document_is_audited_and_what_says_most_comes_first(monkeypatch):
@@ -167,7 +157,7 @@ def test_every_document_is_audited_and_what_says_most_comes_first(monkeypatch):
     audit = audit_papers(minutes=0.5, random_state=7)
     assert made == [(20, 7), (20, 7)]
     assert list(audit.sections) == ["glance"]
-    assert audit.notes == ("thorough was left out: 0.5 minutes are too short.",)
+    assert [note.partition(" ")[0] for note in audit.notes] == ["thorough"]
     assert (audit.subject, audit.seed) == ("papers", 7)
 
 
@@ -180,7 +170,7 @@ def test_names_of_checks_are_their_own():
 
 def test_a_wrong_budget_is_refused_before_a_face_is_drawn(monkeypatch):
     monkeypatch.setattr(papers, "load", lambda *_, **__: pytest.fail("faces were drawn"))
-    with pytest.raises(InputError, match="the time budget must be positive; got 0 minutes"):
+    with pytest.raises(InputError, match="got 0"):
         audit_papers(minutes=0)
 
 

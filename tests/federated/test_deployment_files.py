@@ -24,9 +24,9 @@ PARSERS = {
 Unit = dict[str, dict[str, list[str]]]
 
 
-def read_unit(path: Path) -> Unit:
+def read_unit(path):
     """Return the values of a unit by section and key, in order, as systemd reads them; other lines raise."""
-    found: Unit = defaultdict(lambda: defaultdict(list))
+    found = defaultdict(lambda: defaultdict(list))
     section = ""
     for line in re.sub(r"\\\n\s*", " ", path.read_text()).splitlines():
         if heading := re.fullmatch(r"\[(\w+)\]", line):
@@ -40,7 +40,7 @@ def read_unit(path: Path) -> Unit:
     return found
 
 
-def command(path: Path) -> tuple[str, list[str]]:
+def command(path):
     """Return the one program of a unit and its words."""
     (line,) = read_unit(path)["Service"]["ExecStart"]
     program, *words = shlex.split(line)

@@ -59,7 +59,7 @@ def test_one_node_cannot_greet_with_anothers_signature(directory, identities):
 
 def test_a_node_cannot_pass_for_another_by_handing_its_hello_on(directory, identities):
     challenge, message = hello(1)
-    with pytest.raises(MessageError, match="this is node 2, and the hello is to node 1: somebody handed it on"):
+    with pytest.raises(MessageError, match=r"node 2.*node 1"):
         greet(identities["ann"], "user", (message,), 2)
     _, altered = hello(2, lambda count: challenge)  # as the node in between would put it to the other
     directory.enter(1, tuple(greet(identities["ann"], "user", (altered,), 2)), challenge)

@@ -1,28 +1,17 @@
 """Regions and a root: the sum of sums is the sum, nobody counts twice, no region below the minimum is opened."""
 
-from collections.abc import Collection, Iterable
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from blindsight.crypto import bfv, paillier
 from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.hierarchy import (
-    LatticeRoot,
-    Region,
-    Root,
-    SparseRoot,
-    most_fraction_bits,
-    regional_setup,
-    slices,
-)
+from blindsight.federated.hierarchy import LatticeRoot, Region, SparseRoot, most_fraction_bits, regional_setup, slices
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
 from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Request
 from blindsight.learn.lattice.aggregator import LatticeAggregator
@@ -31,6 +20,7 @@ from blindsight.learn.lattice.messages import Vouched
 from blindsight.learn.lattice.user import LatticeUser
 from blindsight.learn.roster import Roster
 from blindsight.learn.sumterms import SumTerms
+from tests.keys import bfv_key, paillier_key
 
 REGIONS = {"north": ("ann", "bob", "cem", "dia"), "south": ("eve", "fay", "gus"), "west": ("hal", "ida")}
 OWNERS = tuple(owner for members in REGIONS.values() for owner in members)
@@ -40,9 +30,9 @@ SIZE = 200
 class Sparse:
     """A run of block DPHE with regional aggregators."""
 
-    key = paillier.generate_keys(1024, insecure=True)
+    key = paillier_key()
 
-    def __init__(self, size: int = SIZE, *, slots: int = 31, min_per_block: int = 1) -> None:
+    def __init__(self, size=SIZE, *, slots=31, min_per_block=1):
         self.terms = Terms(
             run="test",
             users=OWNERS,
@@ -63,22 +53,22 @@ class Sparse:
         for name, user in self.users.items():
             user.accept(messages[name])
 
-    def region(self, name: str) -> Region:
+    def region(self, name):
         aggregator = Aggregator(self.terms)
         aggregator.accept(regional_setup(self.setup, self.terms, REGIONS[name]))
         aggregator.open(0)
         return Region(name, REGIONS[name], aggregator)
 
-    def root(self) -> Root:
+    def root(self):
         return SparseRoot(REGIONS, 0, terms=self.terms, setup=self.setup)
 
 
 class Lattice:
     """A run of BFV with regional aggregators."""
 
-    key = bfv.generate_keys(max_sum=2**31 - 1)
+    key = bfv_key()
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size=SIZE):
         terms = SumTerms(run="test", users=OWNERS, dimension=size, fraction_bits=0)
         self.identities = {name: SigningKey.generate() for name in (*OWNERS, "aggregator", "key generator")}
         self.roster = Roster(terms, {name: key.public for name, key in self.identities.items()})
@@ -88,13 +78,13 @@ class Lattice:
         for user in self.users.values():
             user.accept(self.setup)
 
-    def region(self, name: str) -> Region:
+    def region(self, name):
         aggregator = LatticeAggregator(self.roster, self.identities["aggregator"])
         aggregator.accept(self.setup)
         aggregator.open(0)
         return Region(name, REGIONS[name], aggregator)
 
-    def root(self) -> Root:
+    def root(self):
         key = self.identities["aggregator"]
         return LatticeRoot(REGIONS, 0, roster=self.roster, key=key, setup=self.setup)
 
@@ -103,19 +93,18 @@ Run = Sparse | Lattice
 
 
 @pytest.fixture(params=[Sparse, Lattice])
-def run(request: pytest.FixtureRequest) -> Run:
-    made: Run = request.param()
-    return made
+def run(request):
+    return request.param()
 
 
-def update(owner: str, size: int = SIZE) -> NDArray[np.float64]:
+def update(owner, size=SIZE):
     """Return whole numbers at 40 places in a row, others for every owner."""
     values, number = np.zeros(size), OWNERS.index(owner)
     values[:40] = 1 + np.arange(40) * (-1) ** number
     return np.roll(values, 17 * number)
 
 
-def collect(run: Run, name: str, owners: Collection[str]) -> Region:
+def collect(run, name, owners):
     region = run.region(name)
     for owner in owners:
         for message in run.users[owner].contribute(update(owner), 0):
@@ -123,11 +112,11 @@ def collect(run: Run, name: str, owners: Collection[str]) -> Region:
     return region
 
 
-def plain(owners: Iterable[str]) -> NDArray[np.float64]:
+def plain(owners):
     return np.sum([update(owner) for owner in owners], axis=0)
 
 
-def test_the_sum_of_sums_is_the_sum_and_everyone_reads_it(run: Run) -> None:
+def test_the_sum_of_sums_is_the_sum_and_everyone_reads_it(run):
     root = run.root()
     for name in ("south", "north"):
         root.receive(name, collect(run, name, REGIONS[name]).close())
@@ -139,9 +128,9 @@ def test_the_sum_of_sums_is_the_sum_and_everyone_reads_it(run: Run) -> None:
         assert total.users == there
 
 
-def test_a_region_below_the_minimum_is_neither_added_nor_opened(run: Run) -> None:
+def test_a_region_below_the_minimum_is_neither_added_nor_opened(run):
     west = collect(run, "west", REGIONS["west"])
-    with pytest.raises(PrivacyError, match="contributions of 2 users; a sum needs 3"):
+    with pytest.raises(PrivacyError, match=r"2 users.* 3"):
         west.close()
     forged = [close_anyway(run, west, REGIONS["west"]), close_anyway(run, west, REGIONS["west"][:1])]
     for request in forged:
@@ -151,7 +140,7 @@ def test_a_region_below_the_minimum_is_neither_added_nor_opened(run: Run) -> Non
             run.generator.answer(request)
 
 
-def close_anyway(run: Run, region: Region, owners: Collection[str]) -> bytes:
+def close_anyway(run, region, owners):
     """Return what a region would send that had its way with too few owners: its real sum, and so many receipts."""
     aggregator = region.aggregator
     if isinstance(aggregator, Aggregator):
@@ -167,7 +156,7 @@ def close_anyway(run: Run, region: Region, owners: Collection[str]) -> bytes:
     return root._request(tuple(aggregator._round.receipts[owner] for owner in owners))
 
 
-def test_after_all_regions_none_is_opened_alone(run: Run) -> None:
+def test_after_all_regions_none_is_opened_alone(run):
     north, south = (collect(run, name, REGIONS[name]).close() for name in ("north", "south"))
     root = run.root()
     root.receive("north", north)
@@ -177,33 +166,33 @@ def test_after_all_regions_none_is_opened_alone(run: Run) -> None:
         run.generator.answer(north)
 
 
-def test_a_root_takes_each_region_once_and_only_its_own_owners(run: Run) -> None:
+def test_a_root_takes_each_region_once_and_only_its_own_owners(run):
     north, south = (collect(run, name, REGIONS[name]).close() for name in ("north", "south"))
     root = run.root()
-    with pytest.raises(PrivacyError, match="no region has sent a sum"):
+    with pytest.raises(PrivacyError, match="no region"):
         root.close()
-    with pytest.raises(MessageError, match="owners of another: eve, fay, gus"):
+    with pytest.raises(MessageError, match="eve, fay, gus"):
         root.receive("north", south)
-    with pytest.raises(UnknownNameError, match=r"unknown region 'est'\. Did you mean 'west'"):
+    with pytest.raises(UnknownNameError, match="'west'"):
         root.receive("est", south)
     with pytest.raises(MessageError):
         root.receive("north", north[:-1] + bytes([north[-1] ^ 1]))
     root.receive("north", north)
-    with pytest.raises(MessageError, match="'north' has sent its sum of round 0 already"):
+    with pytest.raises(MessageError, match=r"'north'.*already"):
         root.receive("north", north)
     root.receive("south", south)
     total = run.users["ann"].read(run.generator.answer(root.close()), 0)
     assert np.array_equal(total.values, plain((*REGIONS["north"], *REGIONS["south"])))
 
 
-def test_a_region_takes_in_its_own_owners_alone(run: Run) -> None:
+def test_a_region_takes_in_its_own_owners_alone(run):
     region = run.region("north")
     (message, *_) = run.users["eve"].contribute(update("eve"), 0)
-    with pytest.raises(MessageError, match="'eve' does not belong to the region 'north'"):
+    with pytest.raises(MessageError, match=r"'eve'.*'north'"):
         region.receive(message)
 
 
-def test_a_region_cannot_read_where_the_owners_of_others_put_their_blocks() -> None:
+def test_a_region_cannot_read_where_the_owners_of_others_put_their_blocks():
     run = Sparse()
     whole = decode(run.setup, AggregatorSetup)
     regional = decode(regional_setup(run.setup, run.terms, REGIONS["south"]), AggregatorSetup)
@@ -213,14 +202,14 @@ def test_a_region_cannot_read_where_the_owners_of_others_put_their_blocks() -> N
     assert run.terms.to_bytes() in regional.agreement
 
 
-def test_a_region_that_claims_another_sum_than_it_signed_for_is_refused() -> None:
+def test_a_region_that_claims_another_sum_than_it_signed_for_is_refused():
     run = Lattice()
     north, south = (decode(collect(run, name, REGIONS[name]).close(), Vouched) for name in ("north", "south"))
-    with pytest.raises(MessageError, match="not the one that its receipts are for"):
+    with pytest.raises(MessageError, match="receipts"):
         run.root().receive("north", encode(Vouched(north.envelope, south.vector)))
 
 
-def test_places_outside_the_model_are_refused_and_change_nothing() -> None:
+def test_places_outside_the_model_are_refused_and_change_nothing():
     run = Sparse()
     sealed = collect(run, "north", REGIONS["north"]).close()
     secret = decode(run.setup, AggregatorSetup).channel_secret
@@ -228,14 +217,14 @@ def test_places_outside_the_model_are_refused_and_change_nothing() -> None:
     places = request.places + run.terms.blocks
     forged = encode(Request(request.run, 0, request.receipts, places, request.ciphertexts))
     root = run.root()
-    with pytest.raises(MessageError, match="cannot be added: places must be"):
+    with pytest.raises(MessageError, match="places"):
         root.receive("north", seal(secret, forged, purpose=REQUEST_FOR_DECRYPTION))
     root.receive("north", sealed)
     total = run.users["ann"].read(run.generator.answer(root.close()), 0)
     assert np.array_equal(total.values, plain(REGIONS["north"]))
 
 
-def test_a_block_is_withheld_by_the_count_over_all_regions() -> None:
+def test_a_block_is_withheld_by_the_count_over_all_regions():
     run = Sparse(slots=30, min_per_block=3)
     block = np.arange(SIZE) // 30
     changed = dict.fromkeys(("ann", "bob", "eve"), block == 0) | dict.fromkeys(("cem", "fay"), block == 2)
@@ -250,7 +239,7 @@ def test_a_block_is_withheld_by_the_count_over_all_regions() -> None:
     assert np.array_equal(total.values, 3 * (block == 0))  # by three in two regions; block 2 by two
 
 
-def test_shards_of_a_key_service_open_their_part_of_the_model_each() -> None:
+def test_shards_of_a_key_service_open_their_part_of_the_model_each():
     parts = []
     for part in slices(SIZE, 3):
         run = Sparse(part.stop - part.start)
@@ -265,7 +254,7 @@ def test_shards_of_a_key_service_open_their_part_of_the_model_each() -> None:
     assert np.array_equal(np.concatenate(parts), plain((*REGIONS["north"], *REGIONS["south"])))
 
 
-def test_an_owner_of_two_regions_and_single_weights_are_refused() -> None:
+def test_an_owner_of_two_regions_and_single_weights_are_refused():
     run = Sparse()
     with pytest.raises(InputError, match="belongs to one region"):
         SparseRoot({"a": ("ann",), "b": ("ann",)}, 0, terms=run.terms, setup=run.setup)
@@ -276,9 +265,9 @@ def test_an_owner_of_two_regions_and_single_weights_are_refused() -> None:
 
 @given(weights=st.integers(1, 500), shards=st.integers(1, 60))
 @settings(deadline=None)
-def test_slices_cover_the_model_evenly(weights: int, shards: int) -> None:
+def test_slices_cover_the_model_evenly(weights, shards):
     if shards > weights:
-        with pytest.raises(InputError, match=f"1 to {weights} shards; got {shards}"):
+        with pytest.raises(InputError, match=f"{weights} shards; got {shards}"):
             slices(weights, shards)
         return
     parts = slices(weights, shards)
@@ -291,10 +280,10 @@ def test_slices_cover_the_model_evenly(weights: int, shards: int) -> None:
 
 @given(owners=st.integers(1, 10**6), largest=st.floats(2**-10, 2**10), slot_bits=st.sampled_from([24, 32, 40, 64]))
 @settings(deadline=None)
-def test_fraction_bits_are_as_many_as_fit_a_slot(owners: int, largest: float, slot_bits: int) -> None:
+def test_fraction_bits_are_as_many_as_fit_a_slot(owners, largest, slot_bits):
     bits = most_fraction_bits(owners, largest, slot_bits=slot_bits)
 
-    def fits(fraction_bits: int) -> bool:
+    def fits(fraction_bits):
         return owners * Fraction(largest) * 2**fraction_bits < 2 ** (slot_bits - 1)
 
     assert bits < 0 or fits(bits)
@@ -304,8 +293,8 @@ def test_fraction_bits_are_as_many_as_fit_a_slot(owners: int, largest: float, sl
     )
 
 
-def test_nonsense_is_refused_with_a_sentence() -> None:
-    with pytest.raises(InputError, match="at least one owner and weights above 0; got 0"):
+def test_nonsense_is_refused_with_a_sentence():
+    with pytest.raises(InputError, match="got 0"):
         most_fraction_bits(0, 1.0)
     with pytest.raises(InputError, match="got 5 and -1"):
         most_fraction_bits(5, -1.0)

@@ -4,7 +4,6 @@ import base64
 import copy
 import hashlib
 import pickle
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -19,7 +18,7 @@ from blindsight.learn.dphe.storage import write_state
 from blindsight.rng import seeded_bytes
 
 
-def party(name: str, seed: int) -> Identity:
+def party(name, seed):
     source = seeded_bytes(seed)
     return Identity(name, SigningKey.generate(source), ExchangeKey.generate(source))
 
@@ -30,12 +29,12 @@ SIGNED = ANN.sign(b"a claim", purpose="hello")
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=64)
 
 
-def read(letter: bytes, *, by: Identity = BOB, sender: Identity = ANN, purpose: str = "set-up", run: str = "run 1"):
+def read(letter, *, by=BOB, sender=ANN, purpose="set-up", run="run 1"):
     return by.read(letter, sender=sender.public, purpose=purpose, run=run)
 
 
 @given(body=st.binary(max_size=300), purpose=st.text(max_size=40), run=st.text(max_size=40))
-def test_a_letter_arrives_and_hides_its_content(body: bytes, purpose: str, run: str) -> None:
+def test_a_letter_arrives_and_hides_its_content(body, purpose, run):
     marked = b"marked content " + body
     letter = ANN.write(marked, to=BOB.public, purpose=purpose, run=run)
     assert read(letter, purpose=purpose, run=run) == marked
@@ -46,7 +45,7 @@ def test_a_letter_arrives_and_hides_its_content(body: bytes, purpose: str, run: 
         read(letter, by=ANN, purpose=purpose, run=run)
 
 
-def test_two_letters_of_one_content_differ() -> None:
+def test_two_letters_of_one_content_differ():
     again = ANN.write(b"a secret", to=BOB.public, purpose="set-up", run="run 1")
     assert read(again) == read(LETTER)
     assert again[:32] != LETTER[:32]
@@ -55,7 +54,7 @@ def test_two_letters_of_one_content_differ() -> None:
 
 @given(bit=st.integers(0, 8 * len(LETTER) - 1))
 @example(bit=255)
-def test_a_letter_with_a_flipped_bit_is_refused(bit: int) -> None:
+def test_a_letter_with_a_flipped_bit_is_refused(bit):
     altered = bytearray(LETTER)
     altered[bit // 8] ^= 1 << bit % 8
     with pytest.raises(MessageError, match="was altered"):
@@ -63,13 +62,13 @@ def test_a_letter_with_a_flipped_bit_is_refused(bit: int) -> None:
 
 
 @given(length=st.integers(0, len(LETTER) - 1))
-def test_a_letter_cut_short_is_refused(length: int) -> None:
+def test_a_letter_cut_short_is_refused(length):
     with pytest.raises(MessageError, match="was altered"):
         read(LETTER[:length])
 
 
 @given(garbage=st.binary(max_size=200))
-def test_garbage_is_refused_sealed_or_not(garbage: bytes) -> None:
+def test_garbage_is_refused_sealed_or_not(garbage):
     with pytest.raises(MessageError):
         read(garbage)
     with pytest.raises(MessageError):
@@ -89,27 +88,27 @@ def test_garbage_is_refused_sealed_or_not(garbage: bytes) -> None:
         ({"sender": party("ann", 4)}, "not signed by 'ann'"),
     ],
 )
-def test_another_purpose_run_or_sender_is_refused(other: dict[str, object], sentence: str) -> None:
+def test_another_purpose_run_or_sender_is_refused(other, sentence):
     with pytest.raises(MessageError, match=sentence):
         read(LETTER, **other)
 
 
-def test_a_letter_that_its_recipient_hands_on_is_refused() -> None:
+def test_a_letter_that_its_recipient_hands_on_is_refused():
     envelope = BOB._exchange.open(LETTER, context=b"blindsight letter 1")
     forwarded = seal_for(EVE.public.exchange_key, envelope, context=b"blindsight letter 1")
-    with pytest.raises(MessageError, match="written to somebody else"):
+    with pytest.raises(MessageError, match="somebody else"):
         read(forwarded, by=EVE)
 
 
-def test_nobody_writes_in_the_name_of_another() -> None:
+def test_nobody_writes_in_the_name_of_another():
     forged = party("ann", 3).write(b"lies", to=BOB.public, purpose="set-up", run="run 1")  # Eve's keys, Ann's name
     with pytest.raises(MessageError, match="not signed by 'ann'"):
         read(forged)
 
 
-def test_a_signature_is_good_for_its_author_and_purpose() -> None:
+def test_a_signature_is_good_for_its_author_and_purpose():
     assert verify_signed(SIGNED, ANN.public, purpose="hello") == b"a claim"
-    with pytest.raises(MessageError, match="is for 'hello'; expected 'bye'"):
+    with pytest.raises(MessageError, match=r"'hello'.*'bye'"):
         verify_signed(SIGNED, ANN.public, purpose="bye")
     with pytest.raises(MessageError, match="does not take part"):
         verify_signed(SIGNED, BOB.public, purpose="hello")
@@ -117,19 +116,19 @@ def test_a_signature_is_good_for_its_author_and_purpose() -> None:
         verify_signed(SIGNED, party("ann", 4).public, purpose="hello")
 
 
-def test_signatures_letters_and_other_signed_messages_do_not_pass_for_each_other() -> None:
+def test_signatures_letters_and_other_signed_messages_do_not_pass_for_each_other():
     sealed = seal_for(BOB.public.exchange_key, SIGNED, context=b"blindsight letter 1")
-    with pytest.raises(MessageError, match=r"expected a message federated/letter\.1"):
+    with pytest.raises(MessageError, match=r"letter\.1"):
         read(sealed, purpose="hello")
     envelope = BOB._exchange.open(LETTER, context=b"blindsight letter 1")
-    with pytest.raises(MessageError, match=r"expected a message federated/statement\.1"):
+    with pytest.raises(MessageError, match=r"statement\.1"):
         verify_signed(envelope, ANN.public, purpose="set-up")
     with pytest.raises(MessageError):
         verify_signed(ANN.signer.sign(b"a claim", author="ann"), ANN.public, purpose="hello")
 
 
 @given(name=NAMES, keys=st.binary(min_size=64, max_size=64))
-def test_a_public_identity_comes_back_and_its_fingerprint_covers_both_keys(name: str, keys: bytes) -> None:
+def test_a_public_identity_comes_back_and_its_fingerprint_covers_both_keys(name, keys):
     public = PublicIdentity(name, keys[:32], keys[32:])
     assert PublicIdentity.from_bytes(public.to_bytes()) == public
     digest = hashlib.sha256(b"blindsight identity 1\0" + keys).digest()
@@ -137,7 +136,7 @@ def test_a_public_identity_comes_back_and_its_fingerprint_covers_both_keys(name:
     assert PublicIdentity("x", keys[:32], keys[32:]).fingerprint == public.fingerprint
 
 
-def test_what_is_no_identity_is_refused() -> None:
+def test_what_is_no_identity_is_refused():
     with pytest.raises(InputError, match="32 bytes each"):
         PublicIdentity("ann", bytes(32), bytes(31))
     with pytest.raises(MessageError, match="32 bytes each"):
@@ -149,13 +148,13 @@ def test_what_is_no_identity_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a" * 65, " ann", "ann ", "an\nn", "ann\x7f", "\ud800"])
-def test_bad_names_are_refused_and_no_file_is_made(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="1 to 64 printable characters"):
+def test_bad_names_are_refused_and_no_file_is_made(name, tmp_path):
+    with pytest.raises(InputError, match="64 printable"):
         Identity.create(tmp_path / "home" / "identity.key", name)
     assert not (tmp_path / "home").exists()
 
 
-def test_an_identity_comes_back_from_its_own_disk(tmp_path: Path) -> None:
+def test_an_identity_comes_back_from_its_own_disk(tmp_path):
     path = tmp_path / "home" / "identity.key"
     made = Identity.create(path, "bob")
     loaded = Identity.load(path)
@@ -168,7 +167,7 @@ def test_an_identity_comes_back_from_its_own_disk(tmp_path: Path) -> None:
     assert Identity.create(tmp_path / "other", "bob").public.fingerprint != made.public.fingerprint
 
 
-def test_an_identity_is_never_overwritten(tmp_path: Path) -> None:
+def test_an_identity_is_never_overwritten(tmp_path):
     path = tmp_path / "identity.key"
     Identity.create(path, "bob")
     before = path.read_bytes()
@@ -177,9 +176,9 @@ def test_an_identity_is_never_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_file_that_others_can_read_that_is_damaged_or_missing_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_others_can_read_that_is_damaged_or_missing_is_refused(tmp_path):
     path = tmp_path / "identity.key"
-    with pytest.raises(StorageError, match=f"no identity at .*federation identity --home {tmp_path}"):
+    with pytest.raises(StorageError, match=f"--home {tmp_path}"):
         Identity.load(path)
     Identity.create(path, "bob")
     path.chmod(0o640)
@@ -187,14 +186,14 @@ def test_a_file_that_others_can_read_that_is_damaged_or_missing_is_refused(tmp_p
         Identity.load(path)
     path.chmod(0o600)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CorruptFileError, match="does not hold what was saved"):
+    with pytest.raises(CorruptFileError, match="saved"):
         Identity.load(path)
     write_state(path, _SecretState("bob", bytes(32), b"short"))
     with pytest.raises(CorruptFileError, match="32 bytes; got 5"):
         Identity.load(path)
 
 
-def test_nothing_shows_the_secrets() -> None:
+def test_nothing_shows_the_secrets():
     assert repr(ANN) == "<Identity, hidden>"
     assert repr(ANN.public) == "PublicIdentity(name='ann')"
     assert ANN.signer.secret_bytes() not in ANN.public.to_bytes()

@@ -1,8 +1,6 @@
 """What a home says about its runs: all kinds are read, none is changed by it, and one that is forgotten is gone."""
 
 import shutil
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,22 +19,18 @@ from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from tests.federated.village import DIMENSION, USERS, Village, make_home
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
+def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def lesson(run: str) -> SharingLesson:
-    shape: dict[str, Any] = {
-        "standardiser": Standardiser(np.zeros(4), np.ones(4)),
-        "classes": 3,
-        "learning_rate": 0.1,
-    }
+def lesson(run):
+    shape = {"standardiser": Standardiser(np.zeros(4), np.ones(4)), "classes": 3, "learning_rate": 0.1}
     layout = SoftmaxTrainer(**shape).layout
     return SharingLesson(SelectiveTerms.of(layout, run=run, participants=("ann", "bob"), batch=16), **shape)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_party_knows_its_runs_and_looking_changes_nothing(tmp_path: Path, scheme: str) -> None:
+def test_every_party_knows_its_runs_and_looking_changes_nothing(tmp_path, scheme):
     village = Village(tmp_path)
     server = village.open(scheme)
     village.draw(1)
@@ -53,7 +47,7 @@ def test_every_party_knows_its_runs_and_looking_changes_nothing(tmp_path: Path, 
     assert contents(tmp_path) == before
 
 
-def test_a_key_generator_that_was_killed_before_it_made_keys_is_not_given_any(tmp_path: Path) -> None:
+def test_a_key_generator_that_was_killed_before_it_made_keys_is_not_given_any(tmp_path):
     village = Village(tmp_path)
     village.open("block-dphe")
     (run,) = kept_runs(village.homes[KEY_GENERATOR])
@@ -63,7 +57,7 @@ def test_a_key_generator_that_was_killed_before_it_made_keys_is_not_given_any(tm
     assert not (run.folder / "generator").exists()
 
 
-def test_selective_sharing_is_a_run_too(tmp_path: Path) -> None:
+def test_selective_sharing_is_a_run_too(tmp_path):
     user, server = make_home(tmp_path, "ann"), make_home(tmp_path, AGGREGATOR)
     SharingDesk(user, OwnTerms(share=0.1)).join(lesson("r1").to_bytes())
     terms = lesson("r1").terms
@@ -79,7 +73,7 @@ def test_selective_sharing_is_a_run_too(tmp_path: Path) -> None:
         assert kept_runs(home) == []
 
 
-def test_a_forgotten_run_is_gone_and_the_others_are_not(tmp_path: Path) -> None:
+def test_a_forgotten_run_is_gone_and_the_others_are_not(tmp_path):
     village = Village(tmp_path)
     first, second = village.open("masks").run, village.open("masks").run
     home = village.homes[AGGREGATOR]
@@ -97,14 +91,14 @@ def test_a_forgotten_run_is_gone_and_the_others_are_not(tmp_path: Path) -> None:
         forget_run(home, first.terms.run)
 
 
-def test_an_interrupted_farewell_leaves_nothing_to_go_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_farewell_leaves_nothing_to_go_on_with(tmp_path, monkeypatch):
     village = Village(tmp_path)
     server, home = village.open("masks"), village.homes["ann"]
     village.draw(1)
     server.play(1, ())
     name = server.terms.run
 
-    def killed(folder: Path) -> None:
+    def killed(folder):
         (folder / "user").unlink()  # what it did is forgotten, that it takes part is not
         raise KeyboardInterrupt
 
@@ -118,7 +112,7 @@ def test_an_interrupted_farewell_leaves_nothing_to_go_on_with(tmp_path: Path, mo
     assert list((home.path / "runs").iterdir()) == []
 
 
-def test_what_cannot_be_read_is_listed_with_its_reason_and_can_be_forgotten(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_listed_with_its_reason_and_can_be_forgotten(tmp_path):
     home = make_home(tmp_path, "ann")
     empty, damaged = home.run("empty"), home.run("damaged")
     (damaged / "joined").write_bytes(b"garbage")
@@ -131,25 +125,25 @@ def test_what_cannot_be_read_is_listed_with_its_reason_and_can_be_forgotten(tmp_
     assert kept_runs(home) == []
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path):
     home = make_home(tmp_path, "ann")
     SharingDesk(home, OwnTerms(share=0.1)).join(lesson("r1").to_bytes())
     (run,) = kept_runs(home)
     shutil.copytree(run.folder, home.folder("copy"))
-    with pytest.raises(InputError, match=r"2 runs are called 'r1'\. Say which by its folder"):
+    with pytest.raises(InputError, match=r"2 runs.*'r1'"):
         forget_run(home, "r1")
     forget_run(home, home.folder("copy").name)
     assert kept_runs(home) == [run]
 
 
-def test_a_name_that_a_terminal_would_obey_is_not_shown(tmp_path: Path) -> None:
+def test_a_name_that_a_terminal_would_obey_is_not_shown(tmp_path):
     home = make_home(tmp_path, "ann")
     SharingDesk(home, OwnTerms(share=0.1)).join(lesson("\x1b[2J").to_bytes())
     (run,) = kept_runs(home)
     assert run.name == run.folder.name
 
 
-def test_a_home_without_runs(tmp_path: Path) -> None:
+def test_a_home_without_runs(tmp_path):
     home = make_home(tmp_path, "ann")
     assert kept_runs(Home(home.path)) == []
     with pytest.raises(UnknownNameError):

@@ -6,12 +6,11 @@ from blindsight.federated.statements import statement_of
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.schemes import masks, plain
-from blindsight.statement import PrivacyStatement
 
 HIDING = tuple(scheme for scheme in SCHEMES if scheme != "plain")
 
 
-def said(scheme: str) -> PrivacyStatement:
+def said(scheme):
     terms = RunTerms(
         scheme=scheme, run="r1", users=("ann", "bob", "cem"), dimension=64, fraction_bits=16, capacity=16, key_bits=2048
     )

@@ -44,10 +44,10 @@ class TestWhatAUserRefuses:
     @pytest.mark.parametrize(
         ("terms", "policy", "sentence"),
         [
-            ({"scheme": "plain"}, {"schemes": ("bfv", "masks")}, "does not take part in plain; it accepts bfv, masks"),
-            ({"scheme": "bfv"}, {"minimum": 4}, "sums of 4 or more; got 3"),
-            ({"scheme": "dphe"}, {"insecure": False}, "keys of full length only"),
-            ({"scheme": "dphe"}, {"minimum_per_position": 2}, "2 or more users change a position .* got 1"),
+            ({"scheme": "plain"}, {"schemes": ("bfv", "masks")}, "plain.* bfv, masks"),
+            ({"scheme": "bfv"}, {"minimum": 4}, "4.* got 3"),
+            ({"scheme": "dphe"}, {"insecure": False}, "full length"),
+            ({"scheme": "dphe"}, {"minimum_per_position": 2}, "2 .* got 1"),
         ],
     )
     def test_terms_that_protect_less_than_it_asks_for(self, village, terms, policy, sentence):
@@ -56,23 +56,15 @@ class TestWhatAUserRefuses:
             enrol(village, "ann", terms_of(village, **terms), **policy)
         assert set(village.homes["ann"].path.rglob("*")) == before
 
-    def test_a_minimum_per_position_that_is_kept_or_that_every_sum_keeps_is_accepted(self, village):
+    def test_plain_a_run_without_it_and_a_key_generator_other_than_pinned(self, village):
         assert enrol(village, "ann", terms_of(village, "dphe", minimum_per_position=2), minimum_per_position=2)
         assert enrol(village, "bob", terms_of(village, "bfv"), minimum_per_position=3)
-
-    def test_plain_unless_told_otherwise(self, village):
-        desk = UserDesk(village.homes["ann"], village.pin)
         with pytest.raises(PrivacyError, match="plain"):
-            desk.handle("enrol", (terms_of(village, "plain").to_bytes(), b""))
-
-    def test_a_run_without_it(self, village):
-        terms = village.make_terms("masks")("run1", ("bob", "cem", "dan"))
-        with pytest.raises(PrivacyError, match="'ann' is not among the users"):
-            enrol(village, "ann", terms)
-
-    def test_a_key_generator_with_another_fingerprint_than_pinned(self, village):
+            UserDesk(village.homes["ann"], village.pin).handle("enrol", (terms_of(village, "plain").to_bytes(), b""))
+        with pytest.raises(PrivacyError, match="'ann'"):
+            enrol(village, "ann", village.make_terms("masks")("run1", ("bob", "cem", "dan")))
         other = village.homes["dan"].identity.public
-        with pytest.raises(PrivacyError, match="alone") as error:
+        with pytest.raises(PrivacyError) as error:
             village.user_desk("ann").handle("enrol", (terms_of(village).to_bytes(), other.to_bytes()))
         assert village.pin in str(error.value)
         assert other.fingerprint in str(error.value)
@@ -82,56 +74,41 @@ class TestWhatAUserRefuses:
         with pytest.raises(MessageError, match="other terms"):
             enrol(village, "ann", terms_of(village, minimum=4))
 
-    @pytest.mark.parametrize("part", [b"", b"\xff", b"somewhere"])
-    def test_a_set_up_of_a_run_it_has_not_joined_and_makes_no_folder_for_it(self, village, part):
-        with pytest.raises(MessageError):
-            village.user_desk("ann").handle("set-up", (part, b"", b""))
+    def test_messages_of_the_wrong_shape_and_set_ups_of_a_run_it_has_not_joined_without_a_trace(self, village):
+        for kind in ("hello", "enrol", "set-up", "advertise", "contribute", "open", ""):
+            for parts in ((), (b"",), (b"", b""), (b"x", b"y", b"z", b"w"), (b"", b"", b""), (b"\xff", b"", b"")):
+                with pytest.raises(MessageError):
+                    village.user_desk("ann").handle(kind, parts)
         assert not (village.homes["ann"].path / "runs").exists()
-
-    @pytest.mark.parametrize("kind", ["hello", "enrol", "set-up", "advertise", "contribute", "open", ""])
-    def test_messages_of_the_wrong_shape(self, village, kind):
-        for parts in ((), (b"",), (b"", b""), (b"x", b"y", b"z", b"w")):
-            with pytest.raises(MessageError):
-                village.user_desk("ann").handle(kind, parts)
-
-    @pytest.mark.parametrize("scheme", KEYED)
-    def test_a_round_before_it_is_set_up(self, village, scheme):
-        enrol(village, "ann", terms_of(village, scheme))
-        end = village.user_desk("ann").end("run1")
-        with pytest.raises((MessageError, InputError), match="not set up yet"):
-            end.contribute(np.zeros(DIMENSION, dtype=np.int64), 0, b"")
 
 
 @pytest.mark.parametrize("scheme", KEYED)
-def test_an_enrolment_asked_for_again_says_the_same(village, scheme):
+def test_an_enrolment_asked_for_again_says_the_same_and_no_round_begins_before_the_set_up(village, scheme):
     terms, generator = terms_of(village, scheme), village.homes[KEY_GENERATOR].identity
     letters = [enrol(village, "ann", terms) for _ in range(2)]
     sender = village.homes["ann"].identity.public
     first, again = (generator.read(letter, sender=sender, purpose=ENROLMENT, run="run1") for letter in letters)
     assert first == again
     assert decode(first, Enrolment).terms == terms.digest
+    with pytest.raises((MessageError, InputError), match="not set up yet"):
+        village.user_desk("ann").end("run1").contribute(np.zeros(DIMENSION, dtype=np.int64), 0, b"")
 
 
 class TestOneBadUserDoesNotStopTheRest:
     @pytest.mark.parametrize("scheme", KEYED)
-    @pytest.mark.parametrize("letter", [b"", b"garbage"])
-    def test_garbage_in_place_of_an_enrolment(self, village, scheme, letter):
-        village.courier.back = lambda name, kind, parts: (letter,) if (name, kind) == ("bob", "enrol") else parts
-        server = village.open(scheme)
-        assert server.terms.users == ("ann", "cem", "dan")
-        assert set(village.refused) == {"bob"}
+    def test_garbage_or_anothers_in_place_of_an_enrolment(self, village, scheme):
+        for letter in (b"", b"garbage", None):
+            sent = {}
 
-    def test_anothers_enrolment(self, village):
-        sent = {}
+            def back(name, kind, parts, letter=letter, sent=sent):
+                if kind == "enrol":
+                    sent[name] = parts
+                evil = sent["ann"] if letter is None and name == "bob" else (letter,)
+                return evil if (name, kind) == ("bob", "enrol") else parts
 
-        def back(name, kind, parts):
-            if kind == "enrol":
-                sent[name] = parts
-            return sent["ann"] if (name, kind) == ("bob", "enrol") else parts
-
-        village.courier.back = back
-        assert village.open("bfv").terms.users == ("ann", "cem", "dan")
-        assert "bob" in village.refused
+            village.courier.back = back
+            assert village.open(scheme).terms.users == ("ann", "cem", "dan")
+            assert set(village.refused) == {"bob"}
 
     @pytest.mark.parametrize("scheme", ["dphe", "bfv"])
     def test_an_enrolment_that_is_none_inside_a_good_letter(self, village, scheme):
@@ -172,28 +149,28 @@ class TestOneBadUserDoesNotStopTheRest:
         Identity.create(home / IDENTITY_FILE, "bob")
         village.homes["bob"] = Home(home)
         assert village.open("masks").terms.users == ("ann", "cem", "dan")
-        assert "Somebody else may be speaking in its name" in village.refused["bob"]
+        assert "Somebody else" in village.refused["bob"]
 
     def test_a_user_that_refuses_or_is_silent(self, village):
         village.handlers["bob"] = lambda kind, parts: village.user_desk("bob", minimum=4).handle(kind, parts)
         assert village.open("masks").terms.users == ("ann", "cem", "dan")
-        assert "sums of 4 or more" in village.refused["bob"]
+        assert "4 or more" in village.refused["bob"]
         village.courier.back = lambda name, kind, parts: None if name == "bob" else parts
         village.handlers["bob"] = village.user_handler("bob")
         village.open("masks")
-        assert village.refused == {"bob": "it did not answer in time."}
+        assert "in time" in village.refused["bob"]
 
     def test_with_too_few_left_everybodys_reason_is_told(self, village):
         for name in ("ann", "bob"):
             village.handlers[name] = lambda kind, parts, name=name: village.user_desk(name, minimum=4).handle(
                 kind, parts
             )
-        with pytest.raises(PrivacyError, match=r"2 users take part; a run needs 3. ann: this user .* bob: this user"):
+        with pytest.raises(PrivacyError, match=r"2 users.*3.* ann: .* bob: "):
             village.open("masks")
 
     def test_a_minimum_that_those_who_are_left_cannot_reach(self, village):
         del village.handlers["bob"]
-        with pytest.raises(InputError, match=r"3 users cannot begin a run: minimum .* bob: 'bob' cannot be reached"):
+        with pytest.raises(InputError, match=r"3 users.* bob: "):
             village.open("masks", minimum=4)
 
 
@@ -214,7 +191,7 @@ class TestWhatTheKeyGeneratorRefuses:
         weak = self.opening(village, terms_of(village, "dphe"))
         with pytest.raises(PrivacyError, match="full length"):
             self.ask(replace(desk, insecure=False), weak)
-        with pytest.raises(PrivacyError, match="sums of 4 or more; got 3"):
+        with pytest.raises(PrivacyError, match=r"4.*got 3"):
             self.ask(replace(desk, minimum=4), weak)
         plain = replace(weak, terms=terms_of(village, "plain").to_bytes())
         with pytest.raises(MessageError, match="needs no key generator"):
@@ -228,7 +205,7 @@ class TestWhatTheKeyGeneratorRefuses:
             replace(whole, identities=(*whole.identities, whole.identities[0])),
             replace(whole, parties=(*whole.parties, "ann")),
         ):
-            with pytest.raises(MessageError, match="one identity and one letter"):
+            with pytest.raises(MessageError, match="one letter"):
                 self.ask(desk, spoilt)
         assert not (village.homes[KEY_GENERATOR].path / "runs").exists()
 
@@ -236,7 +213,7 @@ class TestWhatTheKeyGeneratorRefuses:
         fingerprints = dict(village.members.fingerprints)
         del fingerprints[AGGREGATOR]
         village.members = Members(fingerprints)
-        with pytest.raises(PrivacyError, match="aggregator: 'aggregator' does not take part"):
+        with pytest.raises(PrivacyError, match="'aggregator'"):
             village.open("bfv")
 
     def test_a_home_of_somebody_else(self, village):
@@ -284,7 +261,7 @@ def test_a_key_generator_whose_home_is_not_the_pinned_one_sets_nobody_up(village
 
 def test_without_a_key_generator_no_run_but_a_plain_one_begins(village):
     others = {name: identity for name, identity in village.identities.items() if name != KEY_GENERATOR}
-    with pytest.raises(PrivacyError, match="needs the key generator, which is not there"):
+    with pytest.raises(PrivacyError, match="key generator"):
         open_run(village.homes[AGGREGATOR], village.courier, others, village.make_terms("bfv"), PATIENCE)
     open_run(village.homes[AGGREGATOR], village.courier, others, village.make_terms("plain"), PATIENCE)
 
@@ -292,14 +269,14 @@ def test_without_a_key_generator_no_run_but_a_plain_one_begins(village):
 def test_a_key_generator_that_does_not_open_the_run_is_a_sentence(village):
     identities = village.identities
     del village.handlers[KEY_GENERATOR]
-    with pytest.raises(MessageError, match="the key generator did not answer"):
+    with pytest.raises(MessageError, match="key generator"):
         open_run(village.homes[AGGREGATOR], village.courier, identities, village.make_terms("bfv"), IMPATIENT)
 
 
 def test_waiting_for_users_ends_with_them_or_with_a_sentence(village):
     assert wait_for_users(lambda: village.identities, wanted=4, seconds=60.0) == USERS
     few = {name: identity for name, identity in village.identities.items() if name in ("ann", "bob")}
-    with pytest.raises(PrivacyError, match=r"2 of 3 users .* The key generator is not there. Node 7 is odd."):
+    with pytest.raises(PrivacyError, match=r"2 of 3.* key generator .*Node 7 is odd."):
         wait_for_users(lambda: few, wanted=3, seconds=1e-9, complaints=lambda: " Node 7 is odd.")
 
 
@@ -324,8 +301,9 @@ def test_a_run_is_gathered_and_everybody_who_stays_outside_is_told_of(village):
     wish = {"seconds": 1e-9, "keyed": True, "warn": told.append}
     run = gather_run(home, Reception(village), terms, PATIENCE, wanted=4, **wish)
     assert run.terms.users == ("ann", "cem", "dan")
-    assert told == ["Not let in: Node 7 is odd.", "bob does not take part: " + told[1].partition(": ")[2]]
-    assert "sums of 4 or more" in told[1]
+    assert "Node 7 is odd." in told[0]
+    assert told[1].startswith("bob ")
+    assert "4 or more" in told[1]
     with pytest.raises(PrivacyError, match="4 of 5 users"):
         gather_run(home, Reception(village), terms, PATIENCE, wanted=5, **wish)
 
@@ -335,7 +313,7 @@ def test_a_label_finds_its_run_with_its_seed_alone(village):
     assert find_run(home, "digits", seed=1) is None
     label_run(home, "digits", run, seed=1)
     assert find_run(home, "digits", seed=1).terms == run.terms
-    with pytest.raises(InputError, match=r"'digits' began with seed 1; got 2\. Give the same, or another label"):
+    with pytest.raises(InputError, match=r"'digits'.*seed 1; got 2"):
         find_run(home, "digits", seed=2)
 
 

@@ -41,6 +41,9 @@ def far_ahead(message):
 @pytest.mark.parametrize("scheme", ALL_SCHEMES)
 def test_a_forged_call_is_refused_and_the_user_is_there_for_the_next(village, stranger, scheme):
     server = village.open(scheme)
+    early = Call(server.terms.run, "ann", 1, 0, 0, -1, b"", b"")
+    with pytest.raises(MessageError, match="not set up"):
+        village.user_desk("ann").call((sign_order(village.homes[AGGREGATOR].identity, "contribute", early),))
     village.draw(1)
     real = village.homes["bob"].identity
     forged = []
@@ -71,9 +74,9 @@ def test_a_call_counts_for_one_user_one_kind_of_message_and_the_parts_it_came_wi
     desk = village.user_desk("ann")
     assert desk.call((message, model)).user == "ann"
     for parts in ((message,), (message, b"another model"), (message, model, b""), (message, b"", model)):
-        with pytest.raises(MessageError, match="signed another order, or other parts"):
+        with pytest.raises(MessageError, match="parts"):
             desk.call(parts)
-    with pytest.raises(MessageError, match="the call is for 'ann'; this is 'bob'"):
+    with pytest.raises(MessageError, match=r"'ann'.*'bob'"):
         village.user_desk("bob").call((message, model))
     with pytest.raises(MessageError, match="a part at least"):
         desk.call(())
@@ -91,14 +94,6 @@ def test_a_forged_step_of_the_masks_is_refused_and_the_user_goes_on(village, str
         with pytest.raises(MessageError):
             village.user_desk("ann").handle("advertise", (forgery,))
     assert server.play(2, ()).contributors == USERS
-
-
-@pytest.mark.parametrize("scheme", ALL_SCHEMES)
-def test_nobody_follows_a_call_before_it_is_set_up(village, scheme):
-    server = village.open(scheme)
-    call = Call(server.terms.run, "ann", 1, 0, 0, -1, b"", b"")
-    with pytest.raises(MessageError, match="'ann' is not set up yet"):
-        village.user_desk("ann").call((sign_order(village.homes[AGGREGATOR].identity, "contribute", call),))
 
 
 def test_in_a_plain_run_a_second_aggregator_is_refused(village, stranger):
@@ -121,12 +116,12 @@ class TestTheBriefing:
         village.draw(1)
         desk, run = village.user_desk("ann"), server.terms.run
         for other in (b"", BRIEFING + b"!"):
-            with pytest.raises(MessageError, match="the briefing is not the one"):
+            with pytest.raises(MessageError, match="briefing"):
                 desk.handle("set-up", (run.encode(), server.run.letters["ann"], other))
             with pytest.raises(MessageError, match="was not told yet"):
                 desk.briefing(run)
         assert server.play(1, ()).contributors == USERS
-        with pytest.raises(MessageError, match="the briefing is not the one"):
+        with pytest.raises(MessageError, match="briefing"):
             desk.handle("set-up", (run.encode(), server.run.letters["ann"], b"second thoughts"))
         assert desk.briefing(run) == BRIEFING
 
@@ -139,15 +134,15 @@ class TestTheBriefing:
 
         village.courier._transit = transit
         assert village.open("masks").terms.users == ("ann", "cem", "dan")
-        assert "agreed to other terms" in village.refused["bob"]
+        assert "other terms" in village.refused["bob"]
 
     def test_a_server_cannot_go_on_with_another(self, village):
         server = self.opened(village, "masks")
-        with pytest.raises(InputError, match="began with another briefing"):
+        with pytest.raises(InputError, match="briefing"):
             SumServer(village.reloaded(server), village.courier, PATIENCE, briefing=b"other")
 
     def test_terms_hold_a_digest_of_it(self, village):
-        with pytest.raises(InputError, match="SHA-256 of the briefing"):
+        with pytest.raises(InputError, match="SHA-256"):
             village.make_terms("masks", briefing=b"short")("run1", USERS)
 
 
@@ -177,24 +172,12 @@ def test_a_contribution_longer_than_any_can_be_is_not_even_read(village):
     assert result.contributors == ("ann", "cem", "dan")
     assert 0.9 < np.mean(lengths) / server.terms.contribution_bytes < 1.1
     server.receive("bob", _announcing(server.terms.most_bytes))
-    assert f"at most {server.terms.most_bytes} are accepted here" in server.refused["bob"]
+    assert f"at most {server.terms.most_bytes}" in server.refused["bob"]
 
 
 def _announcing(payload):
     message = encode(Step("run", 0, b""))
     return message[:6] + payload.to_bytes(8, "big") + message[14:]
-
-
-@pytest.mark.parametrize("scheme", ALL_SCHEMES)
-def test_no_contribution_is_longer_than_its_terms_say(village, scheme):
-    server = village.open(scheme)
-    village.draw(1)
-    longest = []
-    village.courier.back = lambda name, kind, parts: (
-        longest.append(len(parts[0])) or parts if kind == "contribute" else parts
-    )
-    assert server.play(1, ()).contributors == USERS
-    assert max(longest) < server.terms.most_bytes < 5 << 20
 
 
 class TestMessagesHaveALength:
@@ -203,11 +186,11 @@ class TestMessagesHaveALength:
         return RunTerms(scheme=scheme, run="run1", users=USERS, dimension=dimension, **settings)
 
     def test_vectors_that_no_message_holds_are_refused_before_anything_is_trained(self):
-        with pytest.raises(InputError, match=r"16000000 weights under bfv takes 259 MiB; a message may take 256"):
+        with pytest.raises(InputError, match=r"bfv.* 256"):
             self.terms("bfv", 16_000_000)
-        with pytest.raises(InputError, match="a shard of 400000 blocks takes more than"):
+        with pytest.raises(InputError, match="400000 blocks"):
             self.terms("dphe", 4_000_000, capacity=400_000)
-        with pytest.raises(InputError, match=r"weights under dphe takes 25[34] MiB; a message may take 256"):
+        with pytest.raises(InputError, match=r"dphe.* 256"):
             self.terms("dphe", 400_000, capacity=342_000)
 
     @pytest.mark.parametrize("scheme", ["plain", "masks", "bfv", "block-dphe"])

@@ -22,7 +22,7 @@ COMMON = {"sparsity": 0.5, "key_bits": 1024, "insecure": True}
 class School(Village):
     """A village whose users learn from data of their own."""
 
-    def __init__(self, folder, data) -> None:
+    def __init__(self, folder, data):
         super().__init__(folder)
         self.data = dict(data)
 
@@ -204,7 +204,7 @@ def test_a_run_that_was_begun_with_other_data_is_not_continued(tmp_path):
     server = school.found(course)
     teach(course, server, rounds=1, seed=SEED)
     other = cluster_course(pictures(10)[0], None, CourseSettings(scheme="plain", clusters=2, **COMMON))
-    with pytest.raises(InputError, match="other settings or public data"):
+    with pytest.raises(InputError, match="other settings"):
         teach(other, server, rounds=2, seed=SEED)
     path = server.run.folder / "taught.npz"
     path.write_bytes(path.read_bytes()[:-40])
@@ -214,7 +214,7 @@ def test_a_run_that_was_begun_with_other_data_is_not_continued(tmp_path):
 
 @pytest.mark.parametrize("clusters", [0, 31])
 def test_clusters_are_as_many_as_public_samples_at_most(clusters):
-    with pytest.raises(InputError, match=r"clusters must be in 1 \.\.\. 30"):
+    with pytest.raises(InputError, match=r"clusters.* 30"):
         cluster_course(pictures(10)[0], None, CourseSettings(clusters=clusters, **COMMON))
 
 

@@ -27,7 +27,7 @@ def test_a_forged_briefing_is_refused():
         Briefing.from_bytes(b"no briefing")
     impossible = Briefing()
     object.__setattr__(impossible, "sparsity", 2.0)
-    with pytest.raises(MessageError, match=r"impossible: sparsity must be in \[0, 1\)"):
+    with pytest.raises(MessageError, match="sparsity"):
         Briefing.from_bytes(impossible.to_bytes())
 
 

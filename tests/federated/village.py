@@ -1,19 +1,18 @@
 """A whole federation in one process: every party in a home of its own, and a courier between them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from blindsight.federated.courier import Courier, LocalCourier, Reply, Transit
+from blindsight.federated.courier import LocalCourier, Reply, Transit
 from blindsight.federated.home import Home
-from blindsight.federated.identity import IDENTITY_FILE, Identity, PublicIdentity
+from blindsight.federated.identity import IDENTITY_FILE, Identity
 from blindsight.federated.members import Members
 from blindsight.federated.sums.generatordesk import GeneratorDesk
-from blindsight.federated.sums.messages import Call
 from blindsight.federated.sums.opening import open_run
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.runterms import RunTerms
@@ -45,7 +44,7 @@ class Network(LocalCourier):
 
     back: Back | None = None
 
-    def _reply(self, name: str, kind: str, parts: tuple[bytes, ...]) -> Reply | None:
+    def _reply(self, name, kind, parts):
         try:
             reply = super()._reply(name, kind, parts)
         except Gone:
@@ -56,12 +55,12 @@ class Network(LocalCourier):
         return None if changed is None else Reply(changed)
 
 
-def damaged(blob: bytes) -> bytes:
+def damaged(blob):
     """Return other bytes, whatever these are."""
     return blob[:-1] + bytes([blob[-1] ^ 1])
 
 
-def make_home(folder: Path, name: str) -> Home:
+def make_home(folder, name):
     path = folder / name.replace(" ", "-")
     path.mkdir(mode=0o700, parents=True)
     Identity.create(path / IDENTITY_FILE, name)
@@ -83,7 +82,7 @@ class Village:
     proposals: Counter[tuple[str, int]] = field(default_factory=Counter)
     learned: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         everyone = (*self.users, AGGREGATOR, KEY_GENERATOR)
         self.homes = {name: make_home(self.folder, name) for name in everyone}
         self.members = Members({name: home.identity.public.fingerprint for name, home in self.homes.items()})
@@ -93,18 +92,18 @@ class Village:
         self.courier = Network(self.handlers, self.transit)
 
     @property
-    def identities(self) -> Mapping[str, PublicIdentity]:
+    def identities(self):
         return {name: home.identity.public for name, home in self.homes.items() if name != AGGREGATOR}
 
-    def user_desk(self, name: str, **policy) -> UserDesk:
+    def user_desk(self, name, **policy):
         policy = {"schemes": ("plain", "dphe", "block-dphe", "bfv", "masks"), "insecure": True} | policy
         return UserDesk(Home(self.homes[name].path), self.pin, **policy)
 
-    def generator_desk(self) -> GeneratorDesk:
+    def generator_desk(self):
         return GeneratorDesk(Home(self.homes[KEY_GENERATOR].path), self.members, insecure=True)
 
-    def user_handler(self, name: str):
-        def handle(kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
+    def user_handler(self, name):
+        def handle(kind, parts):
             desk = self.user_desk(name)  # every message meets a fresh process
             if kind != "contribute":
                 return desk.handle(kind, parts)
@@ -112,38 +111,38 @@ class Village:
 
         return handle
 
-    def contribute(self, name: str, call: Call) -> bytes:
-        def propose(memory: Memory, seed: int) -> Proposal:
+    def contribute(self, name, call):
+        def propose(memory, seed):
             self.proposals[name, call.round] += 1
             self.learned[name, call.round] = self.updates[name]
             return self.propose(name, memory)
 
         return OwnerPart(self.user_desk(name).end(call.run)).contribute(call, propose)
 
-    def propose(self, name: str, memory: Memory) -> Proposal:
+    def propose(self, name, memory):
         held = np.zeros(DIMENSION) if memory.held is None else memory.held
         wanted = self.updates[name] + held
         return Proposal(wanted, Memory(np.zeros(DIMENSION) if self.held else None, None))
 
-    def make_terms(self, scheme: str, **others) -> Callable[[str, tuple[str, ...]], RunTerms]:
+    def make_terms(self, scheme, **others):
         settings = {"fraction_bits": 16, "capacity": 40, "key_bits": 1024, "insecure": True} | others
         return lambda run, users: RunTerms(scheme=scheme, run=run, users=users, dimension=DIMENSION, **settings)
 
-    def open(self, scheme: str, courier: Courier | None = None, *, briefed: bytes = b"", **others) -> SumServer:
+    def open(self, scheme, courier=None, *, briefed=b"", **others):
         carrier = courier or self.courier
         run, self.refused = open_run(
             self.homes[AGGREGATOR], carrier, self.identities, self.make_terms(scheme, **others), PATIENCE
         )
         return SumServer(run, carrier, PATIENCE, briefing=briefed)
 
-    def restarted(self, server: SumServer, courier: Courier | None = None, patience: Patience = PATIENCE) -> SumServer:
+    def restarted(self, server, courier=None, patience=PATIENCE):
         """Return the server as a new process finds it on its disk."""
         return SumServer(self.reloaded(server), courier or self.courier, patience)
 
-    def reloaded(self, server: SumServer) -> ServerRun:
+    def reloaded(self, server):
         return ServerRun.load(Home(self.homes[AGGREGATOR].path), server.terms.run)
 
-    def draw(self, seed: int, *, whole: bool = False) -> dict[str, np.ndarray]:
+    def draw(self, seed, *, whole=False):
         """Let users learn something new; `whole` numbers are sent without rounding."""
         rng = np.random.default_rng(seed)
         for name in self.users:
@@ -154,9 +153,9 @@ class Village:
             self.updates[name] = update
         return dict(self.updates)
 
-    def everything_learned(self, server: SumServer) -> np.ndarray:
+    def everything_learned(self, server):
         return sum(map(server.terms.sums.integers, self.learned.values()))
 
-    def plain_sum(self, server: SumServer, names, updates: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
+    def plain_sum(self, server, names, updates=None):
         terms = server.terms.sums
         return sum(terms.integers((updates or self.updates)[name]) for name in names)

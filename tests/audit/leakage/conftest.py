@@ -16,7 +16,7 @@ class Digits(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def digits() -> Digits:
+def digits():
     loaded = load_digits()
     rows = loaded.data / np.linalg.norm(loaded.data, axis=1, keepdims=True)
     return Digits(rows[:900], rows[900:], loaded.images / 16, loaded.target)

@@ -1,6 +1,4 @@
-"""Samples from steps of linear classifiers: scikit-learn makes the step, the attack undoes it."""
-
-from typing import Any
+"""x"""
 
 import numpy as np
 import pytest
@@ -10,14 +8,16 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 from sklearn.linear_model import SGDClassifier
 
+from blindsight.audit.leakage.guesses import PublicLook, Setting, library_settings, recover_with_guesses
 from blindsight.audit.leakage.linear import (
     logistic_factors,
     recover_from_hinge_step,
     recover_from_logistic_step,
     recover_mean_of_errors,
 )
-from blindsight.audit.leakage.recovery import Recovery, cosine
+from blindsight.audit.leakage.recovery import cosine
 from blindsight.audit.leakage.steps import Penalty, gradient_step, loss_gradient
+from blindsight.audit.leakage.unknown import attack_unknown_settings, unknown_settings_findings
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import science
 
@@ -26,9 +26,7 @@ LOSSES = {"hinge": "hinge", "logistic": "log_loss"}
 ATTACKS = {"hinge": recover_from_hinge_step, "logistic": recover_from_logistic_step}
 
 
-def sklearn_step(
-    weights: Vector, sample: Vector, label: int, *, loss: str, bias: bool = False, **options: Any
-) -> tuple[Vector, float]:
+def sklearn_step(weights, sample, label, *, loss, bias=False, **options):
     """One `partial_fit` on one sample from given weights (the last is the bias); returns weights, learning rate."""
     options = {"learning_rate": "constant", "eta0": 0.1, "alpha": 1e-3} | options
     model = SGDClassifier(loss=LOSSES[loss], fit_intercept=bias, **options)
@@ -42,7 +40,7 @@ def sklearn_step(
     return after, options["eta0"] if options["learning_rate"] == "constant" else options["alpha"] ** -0.25
 
 
-def start(size: int, seed: int) -> Vector:
+def start(size, seed):
     return science(seed).normal(size=size) * 0.3
 
 
@@ -116,7 +114,7 @@ def test_a_well_classified_sample_stays_unknown():
 
 
 @given(st.floats(-0.278, 50))
-def test_newton_agrees_with_lambert(a: float) -> None:
+def test_newton_agrees_with_lambert(a):
     """c = 1 + e^t with t = -a - W(a e^-a), whose two real branches are the two roots."""
     found = logistic_factors(a)
     argument = a * np.exp(-a)
@@ -143,11 +141,11 @@ def test_some_gradients_come_from_no_sample_and_some_from_two(digits):
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from(["hinge", "logistic"]), st.floats(1e-3, 10))
-def test_forwards_then_backwards_is_the_gradient(seed: int, bias: bool, loss: Any, rate: float) -> None:
+def test_forwards_then_backwards_is_the_gradient(seed, bias, loss, rate):
     generator = science(seed)
     weights, samples = generator.normal(size=5 + bias), generator.normal(size=(3, 5))
     labels = generator.choice([-1, 1], size=3)
-    options: Any = {"learning_rate": rate, "penalty": 0.01, "bias": bias}
+    options = {"learning_rate": rate, "penalty": 0.01, "bias": bias}
     theta = loss_gradient(weights, gradient_step(weights, samples, labels, loss=loss, **options), **options)
     rows = np.hstack([samples, np.ones((3, 1))]) if bias else samples
     margins = labels * (rows @ weights)
@@ -158,7 +156,7 @@ def test_forwards_then_backwards_is_the_gradient(seed: int, bias: bool, loss: An
 # Averages over one class (Eqs. 5 and 6)
 
 
-def averaged(digits: Any, loss: Any, bias: bool) -> tuple[Vector, Vector, Recovery]:
+def averaged(digits, loss, bias):
     """A step of an owner of 30 negative samples, of which some are classified well."""
     samples = digits.private[:30]
     lean = digits.public.mean(axis=0)
@@ -225,3 +223,104 @@ def test_samples_do_not_show_in_reprs(digits):
     found = recover_from_hinge_step(np.zeros(64), after, 0.1)
     assert repr(found) == "Recovery(reason='')"
     assert repr(found.best) == "<Candidate: 64 features, label -1, given>"
+
+
+@pytest.mark.parametrize("schedule", ["optimal", "constant", "invscaling"])
+@pytest.mark.parametrize("step", [1, 2, 50])
+def test_schedules_are_those_of_scikit_learn(schedule, step):
+    """The change of the bias of a hinge step is its learning rate."""
+    model = SGDClassifier(learning_rate=schedule)
+    model.partial_fit([[0.0, 0.0]], [1], classes=[-1, 1])
+    model.t_, model.intercept_[:] = float(step), 0.0
+    model.partial_fit([[0.1, 0.2]], [1])
+    name = f"scikit-learn, {schedule}"
+    rates = [setting.learning_rate for setting in library_settings(step) if setting.source == name]
+    expected = model.intercept_[0]
+    if rates:
+        assert rates == [pytest.approx(expected, rel=1e-12)]
+    else:  # the same numbers under another name
+        assert schedule == "invscaling"
+        assert any(setting.learning_rate == pytest.approx(expected) for setting in library_settings(step))
+
+
+def test_every_setting_is_there_once():
+    pairs = [(setting.learning_rate, setting.penalty) for setting in library_settings()]
+    assert len(pairs) == len(set(pairs)) > 20
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+@pytest.mark.parametrize("alpha", [1e-4, 1e-3])
+def test_scikit_learns_default_step_gives_its_sample_away(digits, loss, bias, alpha):
+    generator = science(1)
+    for row in range(5):
+        sample, label = digits.private[row], [-1, 1][row % 2]
+        model = SGDClassifier(loss={"hinge": "hinge", "logistic": "log_loss"}[loss], fit_intercept=bias, alpha=alpha)
+        model.partial_fit(sample[None], [label], classes=[-1, 1])
+        weights = generator.normal(size=64 + bias) * 0.2
+        model.coef_[:], model.t_ = weights[:64], 1.0
+        if bias:
+            model.intercept_[:] = weights[-1]
+        model.partial_fit(sample[None], [label])
+        after = np.append(model.coef_[0], model.intercept_) if bias else model.coef_[0]
+        found = recover_with_guesses(weights, after, digits.public, loss=loss, bias=bias)
+        assert found.best.source == f"scikit-learn, optimal{', alpha 0.001' * (alpha == 1e-3)}"
+        assert found.best.label == label
+        assert np.allclose(found.best.sample, sample, atol=1e-9)
+        scores = [candidate.plausibility for candidate in found.candidates]
+        assert all(0 < score <= 1 for score in scores)
+
+
+def test_a_learning_rate_that_no_library_has_is_read_off_the_bias(digits):
+    weights, sample = science(2).normal(size=65) * 0.1, digits.private[3]
+    after = gradient_step(weights, sample, [-1], loss="logistic", learning_rate=0.0371, bias=True)
+    found = recover_with_guesses(weights, after, digits.public, loss="logistic", bias=True)
+    assert found.best.source == "read off the bias"
+    assert found.best.learning_rate == pytest.approx(0.0371, rel=1e-9)
+    assert np.allclose(found.best.sample, sample, atol=1e-9)
+
+
+def test_settings_that_explain_nothing_give_no_candidate(digits):
+    """At a tiny learning rate the sample would be so long that, on the right side, it had no loss."""
+    weights, settings = 0.3 * digits.public.mean(axis=0), [Setting("tiny", 1e-9, Penalty())]
+    for label, left in ((-1, 2), (1, 0)):
+        after = gradient_step(weights, digits.private[0], [label], loss="hinge", learning_rate=0.1)
+        found = recover_with_guesses(weights, after, digits.public, loss="hinge", settings=settings)
+        assert len(found.candidates) == left
+    assert found.reason == "no setting explains the step."
+
+
+def test_public_samples_look_plausible_and_others_do_not(digits):
+    look = PublicLook.of(digits.public)
+    private = np.array([look.plausibility(sample) for sample in digits.private])
+    assert np.median(private) > 0.5
+    for spoil in (lambda x: -x, lambda x: 2 * x, lambda x: x / 2, lambda x: science(0).permutation(x)):
+        spoilt = np.array([look.plausibility(spoil(sample)) for sample in digits.private])
+        assert np.mean(spoilt < private) > 0.97
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_most_victims_of_unknown_settings_are_read(digits, loss, bias):
+    leak = attack_unknown_settings(digits.private, digits.public, loss=loss, bias=bias, victims=25, random_state=3)
+    assert leak.recovered >= 24
+    assert leak.sample.shape == (64,)
+    (finding,) = unknown_settings_findings([leak])
+    assert finding.verdict == "as stated"
+    assert finding.measured.low > 0.75
+    again = attack_unknown_settings(digits.private, digits.public, loss=loss, bias=bias, victims=25, random_state=3)
+    assert np.array_equal(again.cosines, leak.cosines)
+
+
+def test_bad_input_gets_a_sentence_guesses(digits):
+    weights = np.zeros(64)
+    with pytest.raises(InputError, match="10 public ones or more"):
+        recover_with_guesses(weights, weights, digits.public[:9], loss="hinge")
+    with pytest.raises(InputError, match=r"64.*63"):
+        recover_with_guesses(weights, weights, digits.public, loss="hinge", bias=True)
+    with pytest.raises(UnknownNameError, match="logistic"):
+        recover_with_guesses(weights, weights, digits.public, loss="logistc")
+    with pytest.raises(InputError, match="steps count from 1"):
+        library_settings(0)
+    with pytest.raises(InputError, match="victim"):
+        attack_unknown_settings(digits.private, digits.public, loss="hinge", victims=0)

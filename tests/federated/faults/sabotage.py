@@ -19,7 +19,7 @@ from blindsight.federated.sums.orders import read_order
 _AGES = 600.0  # seconds: whoever waits so long is killed before
 
 
-def keep_diary(folder: str) -> None:
+def keep_diary(folder):
     """Copy every contribution to a file that is named after its round, once the owner has learned and has kept it."""
     learn = teaching.learn
 
@@ -31,7 +31,7 @@ def keep_diary(folder: str) -> None:
     teaching.learn = noted
 
 
-def stop_in_first_training(reached: str) -> None:
+def stop_in_first_training(reached):
     """Never end the first training, and tell that it has begun by a file."""
     learn = teaching.learn
 
@@ -42,7 +42,7 @@ def stop_in_first_training(reached: str) -> None:
     teaching.learn = stuck
 
 
-def dawdle(until: str) -> None:
+def dawdle(until):
     """Do not train before the file `until` appears."""
     learn = teaching.learn
 
@@ -54,7 +54,7 @@ def dawdle(until: str) -> None:
     teaching.learn = slow
 
 
-def stop_in_first_answer(reached: str) -> None:
+def stop_in_first_answer(reached):
     """Never open the first sum, and tell that it was asked for by a file."""
     handle = generatordesk.GeneratorDesk.handle
 
@@ -66,7 +66,7 @@ def stop_in_first_answer(reached: str) -> None:
     generatordesk.GeneratorDesk.handle = stuck
 
 
-def send_garbage(diary: str) -> None:
+def send_garbage(diary):
     """Send random bytes in the first round, another's contribution in the second, then records of a wrong layout.
 
     The other's contribution is that of the first round, with the number of the present attempt on it; `diary` has it.
@@ -89,12 +89,12 @@ def send_garbage(diary: str) -> None:
     mod.answer = answered
 
 
-def speak_protocol(number: str) -> None:
+def speak_protocol(number):
     """Take part as a node of another version would."""
     greeting.PROTOCOL = int(number)
 
 
-def _stop_once(reached: str) -> None:
+def _stop_once(reached):
     if not Path(reached).exists():
         Path(reached).touch()
         time.sleep(_AGES)

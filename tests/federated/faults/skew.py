@@ -4,7 +4,7 @@ import datetime
 import time
 
 
-def skew_clock(seconds: float) -> None:
+def skew_clock(seconds):
     """Let the clock of this process be fast, or slow if `seconds` are negative."""
     true_time = time.time
 

@@ -3,15 +3,12 @@
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from apps.federated.deployment.federation import LocalFederation
-from apps.federated.deployment.loopback import NodeSpec
 from blindsight.federated.courses import CourseSettings, classifier_course
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.federation import Memory, owner_seed, remembered
@@ -39,7 +36,7 @@ if any("flwr-clientapp" in word for word in sys.orig_argv):
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def samples(seed: int, features: int = FEATURES) -> Pair:
+def samples(seed, features=FEATURES):
     centres = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))[:, :features]
     labels = np.arange(SAMPLES) % CLASSES
     return centres[labels] + np.random.default_rng(seed).normal(size=(SAMPLES, features)), labels
@@ -52,28 +49,26 @@ class Stage:
     federation: LocalFederation
 
     @classmethod
-    def build(cls, folder: Path, users: Sequence[str], **others: Pair) -> "Stage":
+    def build(cls, folder, users, **others):
         """Prepare these users, and others that have data of their own."""
         shares = {name: samples(number) for number, name in enumerate(users)} | others
         return cls(LocalFederation.prepare(folder, shares, samples(PUBLIC), samples(VALIDATION), insecure=True))
 
-    def mark(self, name: str) -> Path:
+    def mark(self, name):
         """Return a file by which a saboteur and the test tell each other how far they are."""
         return self.federation.folder / f"mark-{name}"
 
-    def diary(self, name: str) -> Path:
+    def diary(self, name):
         path = self.federation.folder / "diaries" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def user(
-        self, name: str, skew: float = 0.0, config: Mapping[str, str] | None = None, **faults: Path | int
-    ) -> NodeSpec:
+    def user(self, name, skew=0.0, config=None, **faults):
         """Return a user's node that keeps a diary, and in which these functions of `sabotage` are called."""
         node = self.federation.node(name, **(config or {}))
         return self.spoilt(node, skew, keep_diary=self.diary(name), **faults)
 
-    def spoilt(self, node: NodeSpec, skew: float = 0.0, **faults: Path | int) -> NodeSpec:
+    def spoilt(self, node, skew=0.0, **faults):
         folder = self.federation.folder / "sites" / f"{node.name}{skew:+g}"
         folder.mkdir(parents=True)
         site = SITE.format(skew=skew, faults=[(name, str(argument)) for name, argument in faults.items()])
@@ -81,24 +76,24 @@ class Stage:
         paths = [str(folder), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         return replace(node, env={"PYTHONPATH": os.pathsep.join(paths)})
 
-    def config(self, **settings: Any) -> dict[str, Any]:
+    def config(self, **settings):
         """Return the settings of a run; nobody who answers is waited for in vain, so deadlines may be long."""
         chosen = {"scheme": "block-dphe", "key_bits": 1024, "sparsity": 0.5, "rounds": 3, "seed": SEED}
         patience = {"round_seconds": 60.0, "step_seconds": 90.0, "key_generator_seconds": SECONDS}
         return self.federation.run_config(**{**chosen, **patience, "wait_seconds": SECONDS, **settings})
 
     @property
-    def round_is_kept(self) -> bool:
+    def round_is_kept(self):
         """Tell whether the server has finished a round."""
         return any(self.federation.home(AGGREGATOR).glob("runs/*/taught.npz"))
 
-    def report(self) -> dict[str, Any]:
+    def report(self):
         return json.loads((self.federation.out / "report.json").read_text())
 
-    def weights(self) -> np.ndarray:
+    def weights(self):
         return LinearModel.load(self.federation.out / "model.npz").weights
 
-    def replayed(self, config: Mapping[str, Any]) -> np.ndarray:
+    def replayed(self, config):
         """Return what the same owners learn here, from plain sums of those whom the report names for each round.
 
         What an owner learned and did not get into the sum of its round, as its diary tells, it sends later.
@@ -124,17 +119,17 @@ class Stage:
             shared = shared + (terms.values(total) / len(lap["contributors"])).reshape(shared.shape)
         return shared
 
-    def _data(self, name: str) -> Pair:
+    def _data(self, name):
         with np.load(self.federation.home(name) / "data.npz") as arrays:
             return arrays["features"], arrays["labels"]
 
 
-def wait_for(happened: Callable[[], object], what: str) -> None:
+def wait_for(happened, what):
     until = time.monotonic() + SECONDS
     while not happened():
         assert time.monotonic() < until, f"{what} has not happened"
         time.sleep(0.1)
 
 
-def contributors(report: Mapping[str, Any]) -> list[set[str]]:
+def contributors(report):
     return [set(lap["contributors"]) for lap in report["rounds"]]

@@ -30,7 +30,7 @@ def test_a_node_whose_clock_is_fast_is_refused_by_flower(stage, network):
     fast = network.supernode(stage.user("dan", skew=60.0))
     fast.start()
     try:
-        with pytest.raises(ServiceError, match="node dan stopped before it was ready"):
+        with pytest.raises(ServiceError, match="dan"):
             fast.wait_until(lambda: "SuperNode ID" in fast.output(), timeout=SECONDS)
     finally:
         fast.stop()

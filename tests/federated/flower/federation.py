@@ -1,13 +1,11 @@
 """A federation over a LocalGrid: a server's home, a key generator and users whose apps learn what a test says."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg, Result
+from flwr.serverapp.strategy import FedAvg
 
 from blindsight.federated.flower import EncryptedFedAvg, encrypted_updates
 from blindsight.federated.members import Members
@@ -23,34 +21,34 @@ PATIENCE = Patience(round=0.05, step=0.05, generator=0.05, pause=0)
 Train = Callable[[Message, Context], RecordDict]
 
 
-def model(**arrays: np.ndarray) -> ArrayRecord:
+def model(**arrays):
     return ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
 
 
-def numpy_of(arrays: ArrayRecord) -> dict[str, np.ndarray]:
+def numpy_of(arrays):
     return {name: value.numpy() for name, value in arrays.items()}
 
 
-def app_of(train: Train, mods: list[Any]) -> ClientApp:
+def app_of(train, mods):
     app = ClientApp(mods=mods)
 
     @app.train()
-    def _(message: Message, context: Context) -> Message:
+    def _(message, context):
         return Message(train(message, context), reply_to=message)
 
     @app.evaluate()
-    def _(message: Message, context: Context) -> Message:
+    def _(message, context):
         metrics = MetricRecord({"node": context.node_id, "num-examples": 1})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     return app
 
 
-def moving(change: Callable[[str, int], np.ndarray], examples: int = 10, **metrics: Any) -> Callable[[str], Train]:
+def moving(change, examples=10, **metrics):
     """Return apps that add `change(name, round)` to the array "w"."""
 
-    def of(name: str) -> Train:
-        def train(message: Message, context: Context) -> RecordDict:
+    def of(name):
+        def train(message, context):
             arrays = numpy_of(message.content["arrays"])
             arrays["w"] = (arrays["w"] + change(name, message.content["config"]["server-round"])).astype(np.float32)
             reported = MetricRecord({"num-examples": examples, **metrics})
@@ -64,7 +62,7 @@ def moving(change: Callable[[str, int], np.ndarray], examples: int = 10, **metri
 class Federation:
     """Nodes 1, 2, ... are the users in order, node 100 is the key generator."""
 
-    def __init__(self, folder: Path, trains: Callable[[str], Train], users: tuple[str, ...] = USERS) -> None:
+    def __init__(self, folder, trains, users=USERS):
         self.folder, self.users = folder, users
         self.homes = {name: make_home(folder, name) for name in (*users, AGGREGATOR, KEY_GENERATOR)}
         self.members = Members({name: home.identity.public.fingerprint for name, home in self.homes.items()})
@@ -74,7 +72,7 @@ class Federation:
         self.grid = LocalGrid({place: self.user(name, trains(name)) for place, name in enumerate(users, 1)})
         self.grid.nodes[GENERATOR] = LocalNode(app_of(_never, [encrypted_updates]), self.generator_config())
 
-    def user(self, name: str, train: Train, **config: Any) -> LocalNode:
+    def user(self, name, train, **config):
         given = {
             "home": str(self.homes[name].path),
             "key-generator": self.pin,
@@ -83,24 +81,24 @@ class Federation:
         }
         return LocalNode(app_of(train, [encrypted_updates]), given | config)
 
-    def generator_config(self) -> dict[str, Any]:
+    def generator_config(self):
         home = str(self.homes[KEY_GENERATOR].path)
         return {"role": "key-generator", "home": home, "members": str(self.members_file), "insecure": True}
 
-    def node(self, name: str) -> LocalNode:
+    def node(self, name):
         return self.grid.nodes[self.users.index(name) + 1]
 
-    def strategy(self, **settings: Any) -> EncryptedFedAvg:
+    def strategy(self, **settings):
         given = {"home": self.homes[AGGREGATOR].path, "members": self.members_file, "users": len(self.users)}
         quick = {"key_bits": 1024, "insecure": True, "wait": 0.05, "patience": PATIENCE}
         return EncryptedFedAvg(**(given | quick | settings))
 
 
-def fedavg(trains: Mapping[str, Train], arrays: ArrayRecord, rounds: int = 1) -> Result:
+def fedavg(trains, arrays, rounds=1):
     """Return what plain FedAvg makes of the same apps."""
     grid = LocalGrid({place: LocalNode(app_of(train, []), {}) for place, train in enumerate(trains.values(), 1)})
     return FedAvg(min_train_nodes=len(trains)).start(grid, arrays, num_rounds=rounds)
 
 
-def _never(message: Message, context: Context) -> RecordDict:
+def _never(message, context):
     raise AssertionError("the key generator's app is never called")

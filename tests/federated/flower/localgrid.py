@@ -1,6 +1,6 @@
 """Flower in one process: a Grid whose nodes answer at once, with every message serialised as on a real network."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,35 +31,35 @@ class LocalNode:
 class LocalGrid(Grid):
     """A Grid over `nodes` by number, which may come and go at any time; `wire` holds every message that moved."""
 
-    def __init__(self, nodes: dict[int, LocalNode], run_config: dict[str, Any] | None = None) -> None:
+    def __init__(self, nodes, run_config=None):
         self.nodes = nodes
         self.run_config = run_config or {}
         self.wire: list[Message] = []
         self._replies: dict[str, Message] = {}
 
-    def set_run(self, run: Any) -> None:
+    def set_run(self, run):
         raise NotImplementedError
 
     @property
-    def run(self) -> Any:
+    def run(self):
         raise NotImplementedError
 
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+    def create_message(self, *args, **kwargs):
         raise NotImplementedError
 
-    def get_node_ids(self) -> Iterable[int]:
+    def get_node_ids(self):
         return list(self.nodes)
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+    def push_messages(self, messages):
         return [self._push(message) for message in messages]
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+    def pull_messages(self, message_ids):
         return [self._replies.pop(number) for number in message_ids if number in self._replies]
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+    def send_and_receive(self, messages, *, timeout=None):
         return self.pull_messages(self.push_messages(messages))
 
-    def _push(self, message: Message) -> str:
+    def _push(self, message):
         number = str(uuid4())
         message.metadata.__dict__["_message_id"] = number
         reply = self._handled(self._moved(message))
@@ -67,7 +67,7 @@ class LocalGrid(Grid):
             self._replies[number] = self._moved(reply)
         return number
 
-    def _moved(self, message: Message) -> Message:
+    def _moved(self, message):
         """Return a message as its recipient gets it."""
         contents = {key: part.deflate() for key, part in get_all_nested_objects(message).items()}
         moved = inflate_object_from_contents(message.object_id, contents)
@@ -75,7 +75,7 @@ class LocalGrid(Grid):
         self.wire.append(moved)
         return moved
 
-    def _handled(self, message: Message) -> Message | None:
+    def _handled(self, message):
         """Let the node's app answer, as a SuperNode does: an exception becomes an error."""
         number = message.metadata.dst_node_id
         if number not in self.nodes:

@@ -21,7 +21,7 @@ QUICK = {"key-bits": 1024, "wait-seconds": 0.1, "round-seconds": 0.1, "step-seco
 USERS = ("ann", "bob", "cem", "dan")
 
 
-def samples(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+def samples(rng, count):
     labels = rng.integers(0, 3, count)
     return rng.normal(size=(count, 12)) + 3 * np.eye(12)[labels], labels
 
@@ -29,19 +29,19 @@ def samples(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarra
 class App:
     """The app in a folder, with the nodes of all users and of the key generator."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         rng = np.random.default_rng(5)
         shares = {name: samples(rng, 96) for name in USERS}
         self.federation = LocalFederation.prepare(folder, shares, samples(rng, 30), samples(rng, 200), insecure=True)
         specs = [self.federation.generator_node(), *map(self.federation.node, USERS)]
         self.nodes = {place: LocalNode(client_app.app, dict(spec.node_config)) for place, spec in enumerate(specs)}
 
-    def share(self, **settings: object) -> None:
+    def share(self, **settings):
         """Let all users take part in selective sharing."""
         for node in list(self.nodes.values())[1:]:
             node.config |= {"schemes": "sharing", "share": 0.1, **settings}
 
-    def run(self, **settings: object) -> dict:
+    def run(self, **settings):
         config = {**DEFAULTS, **QUICK, **self.federation.run_config(**settings)}
         grid = LocalGrid(self.nodes, config)
         server_app.app(grid, Context(1, 0, {}, RecordDict(), config))
@@ -49,12 +49,12 @@ class App:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> App:
+def app(tmp_path):
     return App(tmp_path)
 
 
 @pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
-def test_a_classifier_is_learned_and_kept(app: App, scheme: str) -> None:
+def test_a_classifier_is_learned_and_kept(app, scheme):
     report = app.run(scheme=scheme, rounds=2, sparsity=0.5)
     assert [lap["contributors"] for lap in report["rounds"]] == [list(USERS)] * 2
     assert report["rounds"][-1]["score"] > report["first score"]
@@ -64,13 +64,13 @@ def test_a_classifier_is_learned_and_kept(app: App, scheme: str) -> None:
     assert LinearModel.load(app.federation.out / "model.npz").quality(features, labels) > 0.7
 
 
-def test_clusters_are_found_and_kept(app: App) -> None:
+def test_clusters_are_found_and_kept(app):
     report = app.run(task="k-means", clusters=3, rounds=3, sparsity=0.0, scheme="bfv")
     assert report["rounds"][-1]["score"] > 0.3
     assert ClusterModel.load(app.federation.out / "model.npz").centroids.shape == (3, 12)
 
 
-def test_a_run_asked_for_again_goes_on(app: App) -> None:
+def test_a_run_asked_for_again_goes_on(app):
     first = app.run(rounds=1)
     longer = app.run(rounds=3)
     assert longer["rounds"][0] == first["rounds"][0]
@@ -80,22 +80,22 @@ def test_a_run_asked_for_again_goes_on(app: App) -> None:
     assert len(app.run(rounds=1, label="another")["rounds"]) == 1
 
 
-def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app: App) -> None:
+def test_a_run_goes_on_with_its_own_seed_and_public_data_alone_also_before_its_first_round(app):
     app.run(rounds=0, scheme="bfv")
-    with pytest.raises(InputError, match="began with seed 0; got 1"):
+    with pytest.raises(InputError, match="seed 0; got 1"):
         app.run(rounds=1, scheme="bfv", seed=1)
     public = Path(str(app.federation.run_config()["public"]))
     kept = public.read_bytes()
     features, labels = samples(np.random.default_rng(6), 30)
     np.savez(public, features=features, labels=labels)
-    with pytest.raises(InputError, match="began with other settings or data"):
+    with pytest.raises(InputError, match="other settings"):
         app.run(rounds=1, scheme="bfv")
     public.write_bytes(kept)
     assert len(app.run(rounds=1, scheme="bfv")["rounds"]) == 1
 
 
 @pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
-def test_selective_sharing_learns_and_goes_on(app: App, order: str) -> None:
+def test_selective_sharing_learns_and_goes_on(app, order):
     app.share()
     app.run(task="sharing", sharing=order, rounds=1, uploads=3)
     report = app.run(task="sharing", sharing=order, rounds=2, uploads=8)
@@ -107,8 +107,8 @@ def test_selective_sharing_learns_and_goes_on(app: App, order: str) -> None:
     assert any("all 8 uploads" in line for line in report["statement"]["not_protected"])
 
 
-def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app: App) -> None:
-    with pytest.raises(PrivacyError, match="0 participants have joined; 3 are needed") as refused:
+def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app):
+    with pytest.raises(PrivacyError, match=r"0 participants.* 3") as refused:
         app.run(task="sharing", rounds=1)
     assert not list(app.federation.home("ann").glob("runs/*/lesson"))
     app.share()
@@ -119,14 +119,14 @@ def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app: A
     assert refused.tb is not None
 
 
-def test_a_server_cannot_ask_for_uploads_about_single_photos(app: App) -> None:
+def test_a_server_cannot_ask_for_uploads_about_single_photos(app):
     app.share()
-    with pytest.raises(PrivacyError, match="0 participants have joined"):
+    with pytest.raises(PrivacyError, match="0 participants"):
         app.run(task="sharing", rounds=1, batch=1)
 
 
 @pytest.mark.parametrize("order", ["synchronous", "asynchronous"])
-def test_noise_for_every_photo_is_counted_over_all_runs(app: App, order: str) -> None:
+def test_noise_for_every_photo_is_counted_over_all_runs(app, order):
     app.share(noise="record", epsilon=4.0, delta=1e-5, clip=1.0)
     report = app.run(task="sharing", sharing=order, rounds=3, uploads=12)  # all photos of everybody
     assert sorted(name for event in report["events"] for name in event["uploaded"]) == sorted(3 * USERS)
@@ -139,7 +139,7 @@ def test_noise_for_every_photo_is_counted_over_all_runs(app: App, order: str) ->
         assert len(ledger.spends(f"photos of {name}", "record")) == 1
 
 
-def test_a_participant_of_other_dimensions_is_told_so(app: App) -> None:
+def test_a_participant_of_other_dimensions_is_told_so(app):
     app.share()
     data = app.federation.home("dan") / "data.npz"
     np.savez(data, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
@@ -148,11 +148,11 @@ def test_a_participant_of_other_dimensions_is_told_so(app: App) -> None:
     assert sorted(report["events"][0]["uploaded"]) == ["ann", "bob", "cem"]
 
 
-def test_too_few_users_and_unknown_tasks_end_with_a_sentence(app: App) -> None:
-    with pytest.raises(UnknownNameError, match="unknown task 'clasifier'"):
+def test_too_few_users_and_unknown_tasks_end_with_a_sentence(app):
+    with pytest.raises(UnknownNameError, match="'clasifier'"):
         app.run(task="clasifier")
     app.nodes.pop(0)
-    with pytest.raises(PrivacyError, match="key generator is not there"):
+    with pytest.raises(PrivacyError, match="key generator"):
         app.run()
-    with pytest.raises(InputError, match="'rounds' in the run-config must be int"):
+    with pytest.raises(InputError, match="'rounds'"):
         app.run(rounds="three")

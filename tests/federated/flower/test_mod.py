@@ -31,7 +31,7 @@ def test_a_plain_training_is_refused(tmp_path, message_type):
     for register in (app.train("again"), app.query()):
         register(lambda message, context: pytest.fail("the app was called"))
     reply = asked(federation, 1, plain_training(), message_type)
-    assert "learns only where updates are encrypted. Use EncryptedFedAvg." in reply.error.reason
+    assert "EncryptedFedAvg" in reply.error.reason
 
 
 def test_an_evaluation_reaches_the_app_of_a_user_and_not_the_key_generator(tmp_path):
@@ -45,25 +45,24 @@ def test_what_an_app_that_fails_to_evaluate_says_stays_here(tmp_path, caplog):
     app = federation.grid.nodes[1].app = ClientApp(mods=[encrypted_updates])
     app.evaluate()(secretive)
     reply = asked(federation, 1, plain_training(), "evaluate")
-    assert reply.error.reason == "its app failed in evaluation with a ValueError; its log says more."
+    assert "ValueError" in reply.error.reason
+    assert "Jane Doe" not in reply.error.reason
     assert "Jane Doe" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["contribute", "enrol", "set-up", "open", "answer", "advertise", "nonsense"])
-@pytest.mark.parametrize("parts", [[], [b""], [b"x" * 40], [b"a", b"b"], [b"\xff", b"b", b"c"]])
-@pytest.mark.parametrize("node", [1, GENERATOR])
-def test_garbage_from_the_server_gets_a_sentence(tmp_path, kind, parts, node):
+def test_garbage_from_the_server_gets_a_sentence(tmp_path):
     federation = Federation(tmp_path, lambda name: lambda message, context: pytest.fail("the app was called"))
-    reply = asked(federation, node, pack(kind, parts), "train")
-    assert is_ours(reply.content)
-    assert reply_in(reply.content).error.endswith(".")
-    assert "the node's log" not in reply_in(reply.content).error
-
-
-def test_a_damaged_head_gets_a_sentence(tmp_path):
-    federation = Federation(tmp_path, moving(ones))
-    reply = asked(federation, 1, RecordDict({"blindsight": ConfigRecord({"kind": 1})}), "train")
-    assert "not one of Blindsight's messages" in reply_in(reply.content).error
+    kinds = ("contribute", "enrol", "set-up", "open", "answer", "advertise", "nonsense")
+    parts = ([], [b""], [b"x" * 40], [b"a", b"b"], [b"\xff", b"b", b"c"])
+    contents = [pack(kind, each) for kind in kinds for each in parts]
+    contents.append(RecordDict({"blindsight": ConfigRecord({"kind": 1})}))  # a damaged head
+    for content in contents:
+        for node in (1, GENERATOR):
+            reply = asked(federation, node, content, "train")
+            assert is_ours(reply.content)
+            error = reply_in(reply.content).error
+            assert error.endswith(".")
+            assert "the node's log" not in error
 
 
 def secretive(message, context):
@@ -85,32 +84,35 @@ def reporting(*metrics):
     return train
 
 
-BAD_APPS = {
-    "raises": (secretive, "its app failed in training with a ValueError; the node's log says more."),
-    "no arrays": (lambda message, context: RecordDict(), "must send one ArrayRecord, the model; got 0."),
-    "two arrays": (lambda message, context: RecordDict({"a": START, "b": START}), "got 2."),
-    "no examples": (reporting(MetricRecord({"loss": 0.5})), "must report 'num-examples', above 0"),
-    "zero examples": (reporting(MetricRecord({"num-examples": 0})), "must report 'num-examples', above 0"),
-    "NaN examples": (reporting(MetricRecord({"num-examples": np.nan})), "must report 'num-examples', above 0"),
-    "a list of examples": (reporting(MetricRecord({"num-examples": [1, 2]})), "must report 'num-examples', above 0"),
-    "examples twice": (reporting(*[MetricRecord({"num-examples": 2})] * 2), "must report 'num-examples', above 0"),
-    "NaN": (changed(w=np.full(30, np.nan, np.float32)), "what was learned is not finite"),
-    "other dimensions": (changed(w=np.zeros(31, np.float32)), "data of the same dimensions everywhere"),
-    "other names": (changed(v=np.zeros(30, np.float32)), "'w' is floating point of shape (30,)"),
-    "integers": (changed(w=np.zeros(30, np.int64)), "int64 of shape (30,) here"),
-}
+BAD_APPS = [
+    (secretive, "ValueError"),
+    (lambda message, context: RecordDict(), "got 0"),
+    (lambda message, context: RecordDict({"a": START, "b": START}), "got 2"),
+    (reporting(MetricRecord({"loss": 0.5})), "num-examples"),
+    (reporting(MetricRecord({"num-examples": 0})), "num-examples"),
+    (reporting(MetricRecord({"num-examples": np.nan})), "num-examples"),
+    (reporting(MetricRecord({"num-examples": [1, 2]})), "num-examples"),
+    (reporting(*[MetricRecord({"num-examples": 2})] * 2), "num-examples"),
+    (changed(w=np.full(30, np.nan, np.float32)), "not finite"),
+    (changed(w=np.zeros(31, np.float32)), "(31,)"),
+    (changed(v=np.zeros(30, np.float32)), "'w'"),
+    (changed(w=np.zeros(30, np.int64)), "int64"),
+]
 
 
-@pytest.mark.parametrize("name", list(BAD_APPS))
-def test_an_app_that_cannot_contribute_is_left_out_with_a_sentence(tmp_path, name, caplog):
-    train, sentence = BAD_APPS[name]
-    federation = Federation(tmp_path, lambda user: train if user == "dan" else moving(ones)(user))
-    strategy = federation.strategy()
-    result = strategy.start(federation.grid, START, num_rounds=1)
-    assert strategy.reports[0].contributors == ("ann", "bob", "cem")
-    assert sentence in strategy.reports[0].refused["dan"]
-    assert f"dan is not in the sum: {strategy.reports[0].refused['dan']}" in caplog.text
-    assert result.arrays is not None
+def test_an_app_that_cannot_contribute_is_left_out_with_a_sentence(tmp_path, caplog):
+    """Another fault in every round."""
+
+    def bad(message, context):
+        return BAD_APPS[message.content["config"]["server-round"] - 1][0](message, context)
+
+    federation = Federation(tmp_path, lambda user: bad if user == "dan" else moving(ones)(user))
+    strategy = federation.strategy(fraction_evaluate=0.0)
+    strategy.start(federation.grid, START, num_rounds=len(BAD_APPS))
+    for (_, words), report in zip(BAD_APPS, strategy.reports, strict=True):
+        assert report.contributors == ("ann", "bob", "cem")
+        assert words in report.refused["dan"]
+        assert report.refused["dan"] in caplog.text
     assert not any("Jane Doe" in str(message) for message in federation.grid.wire)
 
 
@@ -174,48 +176,42 @@ def test_no_update_and_no_metric_of_a_training_travels_in_the_clear(tmp_path, sc
 def test_the_most_examples_of_a_run_are_logged_where_they_bind(tmp_path, caplog):
     federation = Federation(tmp_path, moving(ones, examples=500))
     federation.strategy(most_examples=100).start(federation.grid, START, num_rounds=1)
-    assert "this node's num-examples count as 100, the most of this run" in caplog.text
+    assert "num-examples count as 100" in caplog.text
 
 
 def test_a_node_needs_a_home_that_others_cannot_read(tmp_path, caplog):
     federation = Federation(tmp_path, moving(ones))
     federation.homes["ann"].path.chmod(0o755)
     reply = asked(federation, 1, pack("hello", [b""]), "train")
-    assert reply_in(reply.content).error == "it failed on its side (StorageError); the node's log says more."
-    assert "others can look into" in caplog.text
+    assert "(StorageError)" in reply_in(reply.content).error
+    assert str(tmp_path) not in reply_in(reply.content).error
+    assert str(tmp_path) in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (DataError("/home/ann/tumours.npz has no array 'labels'."), "DataError"),
-        (InputError("there must be a label per sample; got 17 for 16."), "InputError"),
-        (StorageError("cannot read /home/ann/tumours.npz."), "StorageError"),
-        (ValueError("could not convert 'Jane Doe' to a number"), "ValueError"),
-    ],
-)
-def test_what_goes_wrong_with_a_nodes_own_things_stays_in_its_log(tmp_path, caplog, error, told):
+OWN_THINGS = [
+    DataError("/home/ann/tumours.npz has no array 'labels'."),
+    InputError("there must be a label per sample; got 17 for 16."),
+    StorageError("cannot read /home/ann/tumours.npz."),
+    ValueError("could not convert 'Jane Doe' to a number"),
+]
+THEIR_MESSAGE = [MessageError("the call is forged."), PrivacyError("this user has no budget left.")]
+
+
+def test_what_goes_wrong_with_a_nodes_own_things_stays_in_its_log(tmp_path, caplog):
     federation = Federation(tmp_path, moving(ones))
-    node = federation.grid.nodes[1]
+    for error in (*OWN_THINGS, *THEIR_MESSAGE):
 
-    def fail(desk, parts):
-        raise error
+        def fail(desk, parts, error=error):
+            raise error
 
-    node.app = app_that_does("ours", fail)
-    reply = asked(federation, 1, pack("ours", []), "train")
-    assert reply_in(reply.content).error == f"it failed on its side ({told}); the node's log says more."
-    assert f"ours failed: {error}" in caplog.text
-
-
-@pytest.mark.parametrize("error", [MessageError("the call is forged."), PrivacyError("this user has no budget left.")])
-def test_what_is_wrong_with_its_message_the_server_is_told(tmp_path, error):
-    federation = Federation(tmp_path, moving(ones))
-
-    def fail(desk, parts):
-        raise error
-
-    federation.grid.nodes[1].app = app_that_does("ours", fail)
-    assert reply_in(asked(federation, 1, pack("ours", []), "train").content).error == str(error)
+        federation.grid.nodes[1].app = app_that_does("ours", fail)
+        told = reply_in(asked(federation, 1, pack("ours", []), "train").content).error
+        if error in THEIR_MESSAGE:  # of what is wrong with its message the server is told
+            assert told == str(error)
+        else:
+            assert f"({type(error).__name__})" in told
+            assert str(error) not in told
+            assert str(error) in caplog.text
 
 
 def app_that_does(kind, do):
@@ -226,5 +222,5 @@ def app_that_does(kind, do):
 
 def test_the_server_needs_its_own_home(tmp_path):
     federation = Federation(tmp_path, moving(ones))
-    with pytest.raises(InputError, match="is the home of 'ann'; the server needs that of 'aggregator'"):
+    with pytest.raises(InputError, match=r"'ann'.*'aggregator'"):
         federation.strategy(home=federation.homes["ann"].path)

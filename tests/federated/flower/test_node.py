@@ -12,5 +12,5 @@ def test_a_node_can_insist_on_a_minimum_per_position(tmp_path):
     assert desk_of(config).minimum_per_position == 1
     assert desk_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
     for wrong in (0, "3", 1.5):
-        with pytest.raises(InputError, match="minimum-per-position must be a whole number of at least 1"):
+        with pytest.raises(InputError, match="minimum-per-position"):
             desk_of({**config, "minimum-per-position": wrong})

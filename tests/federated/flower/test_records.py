@@ -11,7 +11,7 @@ from blindsight.federated.courier import Reply
 from blindsight.federated.flower.records import HEAD, MOST_PARTS, PARTS, is_ours, pack, printable, reply_in, unpack
 
 
-def moved(content: RecordDict) -> RecordDict:
+def moved(content):
     contents = {key: part.deflate() for key, part in get_all_nested_objects(content).items()}
     return inflate_object_from_contents(content.object_id, contents)
 
@@ -32,7 +32,7 @@ def test_our_messages_are_known_by_their_head():
     assert not is_ours(RecordDict({"arrays": ArrayRecord()}))
 
 
-def damaged() -> dict[str, RecordDict]:
+def damaged():
     good = {name: pack("contribute", [b"ab", b"cd"]) for name in range(9)}
     good[0][HEAD]["parts"] = 3
     good[1][HEAD]["parts"] = MOST_PARTS + 1

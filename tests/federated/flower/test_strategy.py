@@ -9,7 +9,7 @@ from blindsight.federated.flower.records import pack
 from blindsight.federated.statements import statement_of
 from blindsight.federated.updates import propose_update
 from tests.federated.flower.federation import GENERATOR, USERS, Federation, fedavg, model, moving, numpy_of
-from tests.federated.village import ALL_SCHEMES, make_home
+from tests.federated.village import ALL_SCHEMES
 
 START = model(w=np.zeros((6, 25), np.float32), count=np.array(3))
 EXAMPLES = {"ann": 100, "bob": 2000, "cem": 700, "dan": 10_000}
@@ -32,24 +32,26 @@ def distance(one, other):
 
 
 @pytest.mark.parametrize("scheme", ALL_SCHEMES)
-@pytest.mark.parametrize("examples", [EXAMPLES, dict.fromkeys(USERS, 10_000)], ids=["weighted", "equal"])
-def test_without_sparsity_the_result_is_that_of_fedavg(tmp_path, scheme, examples):
-    trains = weighed(changes(), examples)
+def test_without_sparsity_the_result_is_that_of_fedavg(tmp_path, scheme):
+    trains = weighed(changes())
     federation = Federation(tmp_path, trains)
     strategy = federation.strategy(scheme=scheme, sparsity=0.0)
-    result = strategy.start(federation.grid, START, num_rounds=3)
-    assert distance(result, fedavg({name: trains(name) for name in USERS}, START, rounds=3)) < 2e-6
-    assert [report.contributors for report in strategy.reports] == [USERS] * 3
-    assert result.train_metrics_clientapp[3] == MetricRecord({"contributors": 4})
+    result = strategy.start(federation.grid, START, num_rounds=2)
+    assert distance(result, fedavg({name: trains(name) for name in USERS}, START, rounds=2)) < 2e-6
+    assert [report.contributors for report in strategy.reports] == [USERS] * 2
+    assert result.train_metrics_clientapp[2] == MetricRecord({"contributors": 4})
     assert numpy_of(result.arrays)["count"] == 3
 
 
 def test_all_may_weigh_the_same(tmp_path):
     change = changes()
     federation = Federation(tmp_path, weighed(change))
-    result = federation.strategy(sparsity=0.0, most_examples=0).start(federation.grid, START, num_rounds=1)
+    strategy = federation.strategy(sparsity=0.0, most_examples=0)
+    first = strategy.start(federation.grid, START, num_rounds=1)
     mean = np.mean([change(name, 1) for name in USERS], axis=0)
-    assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-6)
+    assert numpy_of(first.arrays)["w"] == pytest.approx(mean, abs=1e-6)
+    second = strategy.start(federation.grid, first.arrays, num_rounds=1)  # a strategy may start again
+    assert numpy_of(second.arrays)["w"] == pytest.approx(2 * mean, abs=2e-6)
 
 
 def test_apps_name_their_weight_as_they_like(tmp_path):
@@ -124,55 +126,34 @@ def test_with_sparsity_everything_arrives_in_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ALL_SCHEMES)
-def test_a_user_that_is_gone_in_a_round_and_comes_back(tmp_path, scheme):
-    change = changes()
-    trains = moving(change, 10_000)
-    federation = Federation(tmp_path, trains)
-    bob = federation.node("bob")
+def test_users_come_and_go_and_a_round_with_too_few_leaves_the_model(tmp_path, scheme, caplog):
+    change, away = changes(rounds=4), {}
+    federation = Federation(tmp_path, moving(change, 10_000))
+    nodes, bob = federation.grid.nodes, federation.node("bob")
 
     def die(message, reply):
         if reply.metadata.message_type != "train" or "arrays" not in message.content:
             return reply
-        del federation.grid.nodes[2]
+        del nodes[2]
         return None
 
-    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
-    first = strategy.configure_train
-    with patch.object(strategy, "configure_train", lambda number, *rest: (come_back(number), first(number, *rest))[1]):
-
-        def come_back(number):
-            bob.tamper = die if number == 2 else lambda message, reply: reply
-            federation.grid.nodes[2] = bob
-
-        result = strategy.start(federation.grid, START, num_rounds=3)
-    without = ("ann", "cem", "dan")
-    assert [report.contributors for report in strategy.reports] == [USERS, without, USERS]
-    assert "did not reply in time" in strategy.reports[1].refused["bob"]
-    expected = sum(
-        np.mean([change(name, round) for name in names], axis=0)
-        for round, names in ((1, USERS), (2, without), (3, USERS))
-    )
-    assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
-
-
-@pytest.mark.parametrize("scheme", ALL_SCHEMES)
-def test_a_round_with_too_few_users_leaves_the_model_and_the_next_goes_on(tmp_path, scheme, caplog):
-    change = changes()
-    federation = Federation(tmp_path, moving(change, 10_000))
-    away = {}
-
     def evaluate(number, arrays):
-        if number == 1:
-            away.update({place: federation.grid.nodes.pop(place) for place in (1, 2)})
+        nodes.update(away)
+        away.clear()
+        bob.tamper = die if number == 1 else lambda message, reply: reply
         if number == 2:
-            federation.grid.nodes.update(away)
+            away.update({place: nodes.pop(place, bob) for place in (1, 2)})
 
-    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
-    result = strategy.start(federation.grid, START, num_rounds=3, evaluate_fn=evaluate)
-    assert [report.contributors for report in strategy.reports] == [USERS, (), USERS]
-    assert strategy.reports[1].failure
-    assert "round 2 gives no sum" in caplog.text
-    expected = sum(np.mean([change(name, round) for name in USERS], axis=0) for round in (1, 3))
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=4, evaluate_fn=evaluate)
+    present = {1: USERS, 2: ("ann", "cem", "dan"), 3: (), 4: USERS}
+    assert [report.contributors for report in strategy.reports] == list(present.values())
+    assert strategy.reports[1].refused["bob"]
+    assert strategy.reports[2].failure
+    assert "round 3" in caplog.text
+    expected = sum(
+        np.mean([change(name, round) for name in names], axis=0) for round, names in present.items() if names
+    )
     assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
 
 
@@ -199,10 +180,11 @@ def flipped(data):
     return bytes(turned)
 
 
-@pytest.mark.parametrize("kind", list(garbage({})))
 @pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
-def test_garbage_from_a_user_changes_nothing_for_the_others(tmp_path, scheme, kind):
-    change, contributions = changes(), {}
+def test_garbage_from_a_user_changes_nothing_for_the_others(tmp_path, scheme):
+    """Another kind of it in every round."""
+    kinds = list(garbage({}))
+    change, contributions = changes(rounds=len(kinds)), {}
     federation = Federation(tmp_path, moving(change, 10_000))
 
     def spoil(name):
@@ -210,26 +192,20 @@ def test_garbage_from_a_user_changes_nothing_for_the_others(tmp_path, scheme, ki
             if "arrays" not in message.content or message.metadata.message_type != "train":
                 return reply
             contributions[name] = reply.content["blindsight-parts"]["00"].data
+            kind = kinds[len(strategy.reports)]
             return Message(garbage(contributions)[kind](reply.content), reply_to=message) if name == "dan" else reply
 
         return tamper
 
     for name in USERS:
         federation.node(name).tamper = spoil(name)
-    strategy = federation.strategy(scheme=scheme, sparsity=0.0)
-    result = strategy.start(federation.grid, START, num_rounds=1)
-    assert strategy.reports[0].contributors == USERS[:3]
-    assert strategy.reports[0].refused["dan"]
-    mean = np.mean([change(name, 1) for name in USERS[:3]], axis=0)
-    assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-6)
-
-
-def test_a_late_reply_does_not_hold_up_the_round(tmp_path):
-    federation = Federation(tmp_path, moving(changes(), 10_000))
-    federation.node("dan").tamper = lambda message, reply: None if "arrays" in message.content else reply
-    strategy = federation.strategy()
-    strategy.start(federation.grid, START, num_rounds=1)
-    assert strategy.reports[0].contributors == USERS[:3]
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=len(kinds))
+    for kind, report in zip(kinds, strategy.reports, strict=True):
+        assert report.contributors == USERS[:3], kind
+        assert report.refused["dan"], kind
+    mean = sum(np.mean([change(name, round + 1) for name in USERS[:3]], axis=0) for round in range(len(kinds)))
+    assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-5)
 
 
 def test_evaluations_go_to_users_alone(tmp_path):
@@ -239,10 +215,8 @@ def test_evaluations_go_to_users_alone(tmp_path):
     asked = [message.metadata.dst_node_id for message in federation.grid.wire if is_evaluation(message)]
     assert sorted(asked) == [1, 2, 3, 4]
     assert result.evaluate_metrics_clientapp[1]["node"] == pytest.approx(2.5)
-
-
-def test_a_fraction_of_the_users_is_asked_to_evaluate(tmp_path):
-    federation = Federation(tmp_path, moving(changes()))
+    assert "evaluations" in strategy.statement.not_protected[-1]
+    federation.grid.wire.clear()
     federation.strategy(fraction_evaluate=0.5).start(federation.grid, START, num_rounds=1)
     asked = {message.metadata.dst_node_id for message in federation.grid.wire if is_evaluation(message)}
     assert len(asked) == 2
@@ -253,60 +227,42 @@ def is_evaluation(message):
     return message.metadata.message_type == "evaluate" and message.metadata.reply_to_message_id == ""
 
 
-def test_a_user_that_trusts_another_key_generator_does_not_take_part(tmp_path, caplog):
-    federation = Federation(tmp_path, moving(changes()))
-    other = make_home(tmp_path / "other", "key generator").identity.public.fingerprint
-    federation.node("dan").config["key-generator"] = other
-    strategy = federation.strategy()
-    strategy.start(federation.grid, START, num_rounds=1)
-    assert strategy.reports[0].contributors == USERS[:3]
-    assert f"dan does not take part: the key generator of this run has the fingerprint {federation.pin}" in caplog.text
-    assert f"trust {other} alone" in caplog.text
-
-
 @pytest.mark.parametrize(
-    ("config", "sentence"),
+    ("config", "words"),
     [
-        ({"schemes": "masks"}, "does not take part in block-dphe; it accepts masks"),
-        ({"minimum-users": 4}, "takes part in sums of 4 or more; got 3"),
-        ({"insecure": False}, "keys of full length only"),
+        ({"key-generator": "SHA256:" + 43 * "A"}, "SHA256:" + 43 * "A"),
+        ({"schemes": "masks"}, "accepts masks"),
+        ({"minimum-users": 4}, "4 or more; got 3"),
+        ({"insecure": False}, "full length"),
     ],
 )
-def test_a_user_that_insists_on_more_does_not_take_part(tmp_path, caplog, config, sentence):
+def test_a_user_that_insists_on_more_or_trusts_another_does_not_take_part(tmp_path, caplog, config, words):
     federation = Federation(tmp_path, moving(changes()))
     federation.node("dan").config.update(config)
     strategy = federation.strategy()
     strategy.start(federation.grid, START, num_rounds=1)
     assert strategy.reports[0].contributors == USERS[:3]
-    assert sentence in caplog.text
+    assert "dan does not take part" in caplog.text
+    assert words in caplog.text
 
 
 def test_plain_sums_are_refused_unless_a_user_allows_them(tmp_path):
     federation = Federation(tmp_path, moving(changes()))
     for place in range(1, 5):
         del federation.grid.nodes[place].config["schemes"]
-    with pytest.raises(PrivacyError, match="does not take part in plain"):
+    with pytest.raises(PrivacyError, match="plain"):
         federation.strategy(scheme="plain").start(federation.grid, START, num_rounds=1)
 
 
 def test_without_enough_users_or_key_generator_the_run_does_not_begin(tmp_path):
     federation = Federation(tmp_path, moving(changes()))
     generator = federation.grid.nodes.pop(GENERATOR)
-    with pytest.raises(PrivacyError, match="The key generator is not there"):
+    with pytest.raises(PrivacyError, match="key generator"):
         federation.strategy().start(federation.grid, START)
     federation.grid.nodes[GENERATOR] = generator
     federation.grid.nodes[4].config["home"] = "/nowhere"
-    with pytest.raises(PrivacyError, match=r"3 of 4 users are there after 0.05 seconds. Node 4: it failed on its side"):
+    with pytest.raises(PrivacyError, match=r"3 of 4.*Node 4"):
         federation.strategy().start(federation.grid, START)
-
-
-def test_a_strategy_may_start_again(tmp_path):
-    change = changes(rounds=1)
-    federation = Federation(tmp_path, moving(change, 10_000))
-    strategy = federation.strategy(sparsity=0.0)
-    first = strategy.start(federation.grid, START, num_rounds=1)
-    second = strategy.start(federation.grid, first.arrays, num_rounds=1)
-    assert numpy_of(second.arrays)["w"] == pytest.approx(2 * numpy_of(first.arrays)["w"], abs=1e-6)
 
 
 def test_the_key_generator_killed_in_a_round_costs_that_round_alone(tmp_path):
@@ -323,7 +279,7 @@ def test_the_key_generator_killed_in_a_round_costs_that_round_alone(tmp_path):
     strategy = federation.strategy(sparsity=0.0)
     result = strategy.start(federation.grid, START, num_rounds=3, evaluate_fn=evaluate)
     assert [report.contributors for report in strategy.reports] == [USERS, (), USERS]
-    assert "the key generator did not answer" in strategy.reports[1].failure
+    assert "key generator" in strategy.reports[1].failure
     expected = sum(np.mean([change(name, round) for name in USERS], axis=0) for round in (1, 3))
     assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
 
@@ -340,7 +296,7 @@ def test_a_forged_weight_gives_no_mean(tmp_path, scheme):
     federation.node("dan").around = lambda: patch("blindsight.federated.flower.mod.propose_update", forged)
     strategy = federation.strategy(scheme=scheme, sparsity=0.0)
     result = strategy.start(federation.grid, START, num_rounds=1)
-    assert "the weights of 4 owners add up to -0.9" in strategy.reports[0].failure
+    assert "-0.9" in strategy.reports[0].failure
     assert len(result.arrays) == 0  # the model was not moved
 
 
@@ -355,14 +311,6 @@ def test_the_statement_is_that_of_the_scheme_and_its_rounds(tmp_path):
     assert strategy.statement.guarantee == "cryptographic"
 
 
-def test_the_statement_tells_that_evaluations_are_read(tmp_path):
-    federation = Federation(tmp_path, moving(changes()))
-    strategy = federation.strategy(scheme="plain")
-    strategy.start(federation.grid, START, num_rounds=1)
-    assert strategy.statement.guarantee == "none"
-    assert "evaluations" in strategy.statement.not_protected[-1]
-
-
 def test_users_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path):
     federation = Federation(tmp_path, moving(changes(), 10_000))
     terms = federation.strategy(largest=0.01)._terms("run", tuple(f"user {n}" for n in range(1000)), 10)
@@ -372,13 +320,13 @@ def test_users_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "error", "sentence"),
     [
-        ({"scheme": "bvf"}, UnknownNameError, "Did you mean 'bfv'"),
-        ({"minimum": 2}, InputError, "minimum must be in 3 ... 4"),
-        ({"users": 2}, InputError, "minimum must be in 3 ... 2"),
-        ({"sparsity": 1.0}, InputError, r"sparsity must be in \[0, 1\)"),
-        ({"most_examples": -1}, InputError, "examples are counted"),
-        ({"fraction_train": 0.5}, InputError, "all users that are there are asked to train"),
-        ({"min_available_nodes": 2}, InputError, "use `users`"),
+        ({"scheme": "bvf"}, UnknownNameError, "'bfv'"),
+        ({"minimum": 2}, InputError, "3 ... 4"),
+        ({"users": 2}, InputError, "3 ... 2"),
+        ({"sparsity": 1.0}, InputError, "sparsity"),
+        ({"most_examples": -1}, InputError, "examples"),
+        ({"fraction_train": 0.5}, InputError, "all users"),
+        ({"min_available_nodes": 2}, InputError, "users"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_at_once(tmp_path, settings, error, sentence):
@@ -387,13 +335,9 @@ def test_settings_that_cannot_be_are_refused_at_once(tmp_path, settings, error, 
         federation.strategy(**settings)
 
 
-def test_a_model_without_floating_point_numbers_is_refused(tmp_path):
+def test_a_model_without_floating_point_numbers_and_evaluation_before_training_are_refused(tmp_path):
     federation = Federation(tmp_path, moving(changes()))
     with pytest.raises(InputError, match="nothing to learn"):
         federation.strategy().start(federation.grid, model(w=np.arange(3)))
-
-
-def test_evaluation_before_training_is_refused(tmp_path):
-    federation = Federation(tmp_path, moving(changes()))
     with pytest.raises(InputError, match="not set up yet"):
         federation.strategy().configure_evaluate(1, START, RecordDict(), federation.grid)

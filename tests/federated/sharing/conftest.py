@@ -1,25 +1,19 @@
 """A small run of selective sharing: a server, and participants each of which lives in a file between two messages."""
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from blindsight.federated.courier import LocalCourier
 from blindsight.federated.sharing import SharingServer, step
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
-from blindsight.learn.selective.orders import Order
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 
 NAMES = ("ann", "bob", "cem")
 CLASSES, FEATURES, BATCH = 3, 6, 8
 
 
-def _photos(name: str, count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _photos(name, count):
     rng = np.random.default_rng(list(name.encode()))
     labels = rng.integers(CLASSES, size=count)
     return np.eye(CLASSES, FEATURES)[labels] + rng.normal(size=(count, FEATURES)), labels
@@ -28,7 +22,7 @@ def _photos(name: str, count: int) -> tuple[NDArray[Any], NDArray[Any]]:
 class Village:
     """The run: `handlers` act for participants as processes do that begin with a message and end with their reply."""
 
-    def __init__(self, home: Path, sharing: Sharing, batches: int, options: dict[str, Any], **terms: Any) -> None:
+    def __init__(self, home, sharing, batches, options, **terms):
         self.home, self.sharing, self.options, self.batches = home, sharing, options, batches
         standardiser = Standardiser(np.zeros(FEATURES), np.ones(FEATURES))
         self.trainer = SoftmaxTrainer(standardiser=standardiser, classes=CLASSES, learning_rate=0.3, batch=4)
@@ -39,25 +33,25 @@ class Village:
         self.handlers = {name: self.handler(name) for name in NAMES}
         self.trained: list[tuple[str, int]] = []
 
-    def restart_server(self) -> None:
+    def restart_server(self):
         self.parameters.close()
         self.parameters = ParameterServer.resume(self.home / "server")
         self.server = SharingServer(self.parameters, NAMES)
 
-    def participant(self, name: str, **options: Any) -> Participant:
-        how: dict[str, Any] = {"trainer": self.trainer, "sharing": self.sharing} | self.options
+    def participant(self, name, **options):
+        how = {"trainer": self.trainer, "sharing": self.sharing} | self.options
         if "path" in options and options["path"].exists():
             return Participant.load(options["path"], **how)
         return Participant(name, self.terms, **how, random_state=len(name) + ord(name[0]), **options)
 
-    def handler(self, name: str) -> Callable[[str, tuple[bytes, ...]], list[bytes]]:
+    def handler(self, name):
         inputs, labels = _photos(name, self.batches * BATCH)
 
-        def handle(kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
+        def handle(kind, parts):
             assert kind == "sharing/exchange"
             participant = self.participant(name, path=self.home / name)
 
-            def more() -> tuple[Any, Any] | None:
+            def more():
                 rows = slice(participant.gathered, participant.gathered + BATCH)
                 self.trained.append((name, participant.gathered))
                 return (inputs[rows], labels[rows]) if len(labels[rows]) else None
@@ -69,10 +63,10 @@ class Village:
 
         return handle
 
-    def courier(self, transit: Any = None) -> LocalCourier:
+    def courier(self, transit=None):
         return LocalCourier(self.handlers, transit)
 
-    def in_process(self, order: Order, moves: int) -> bytes:
+    def in_process(self, order, moves):
         """Return the parameters after so many uploads of a run in one process."""
         server = ParameterServer(self.terms, self.trainer.initial())
         participants = [self.participant(name) for name in NAMES]
@@ -85,13 +79,11 @@ class Village:
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Iterator[Callable[..., Village]]:
+def found(tmp_path):
     """Return a function that founds a village; its server is closed in the end."""
-    villages: list[Village] = []
+    villages = []
 
-    def make(
-        sharing: Sharing | None = None, *, batches: int = 20, options: dict[str, Any] | None = None, **terms: Any
-    ) -> Village:
+    def make(sharing=None, *, batches=20, options=None, **terms):
         home = tmp_path / f"village {len(villages)}"
         villages.append(Village(home, sharing or Sharing(0.3, residual=True), batches, options or {}, **terms))
         return villages[-1]
@@ -102,10 +94,10 @@ def found(tmp_path: Path) -> Iterator[Callable[..., Village]]:
 
 
 @pytest.fixture(scope="session")
-def in_step() -> Order:
+def in_step():
     """The order in which all download, and then all upload."""
 
-    def order(participants: Sequence[Participant]) -> Iterator[Any]:
+    def order(participants):
         while ready := [participant for participant in participants if participant.ready]:
             for move in ("download", "upload"):
                 for participant in ready:

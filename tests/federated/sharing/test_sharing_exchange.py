@@ -18,19 +18,19 @@ Found = Callable[..., Any]
 KIND = "sharing/exchange"
 
 
-def tell(village: Any, name: str = "ann") -> bytes:
+def tell(village, name="ann"):
     """Let a participant answer the instruction that the server has for it now; return its report."""
     (report,) = village.handlers[name](KIND, (village.server.instruction(name),))
     return report
 
 
-def ready(village: Any, name: str = "ann") -> bytes:
+def ready(village, name="ann"):
     """Return a report with an upload."""
     village.server.take(name, tell(village, name))
     return tell(village, name)
 
 
-def test_the_first_instruction_asks_for_the_request(found: Found) -> None:
+def test_the_first_instruction_asks_for_the_request(found):
     village = found()
     first = decode(village.server.instruction("ann"), Instruction)
     assert (first.receipt, first.refused, first.answer, village.server.knows("ann")) == (b"", b"", b"", False)
@@ -41,13 +41,13 @@ def test_the_first_instruction_asks_for_the_request(found: Found) -> None:
     assert (taken.uploaded, taken.version) == (True, 1)
 
 
-def test_instructions_do_not_change_the_server(found: Found) -> None:
+def test_instructions_do_not_change_the_server(found):
     village = found()
     village.server.take("ann", ready(village))
     assert village.server.instruction("ann") == village.server.instruction("ann")
 
 
-def test_a_report_that_comes_twice_counts_once(found: Found) -> None:
+def test_a_report_that_comes_twice_counts_once(found):
     village = found()
     report = ready(village)
     assert village.server.take("ann", report).uploaded
@@ -57,13 +57,13 @@ def test_a_report_that_comes_twice_counts_once(found: Found) -> None:
     assert village.parameters.parameters.tobytes() == before
     assert village.server.take("ann", tell(village)).uploaded
     old = village.server.take("ann", report)  # when another came since
-    assert "upload 1 of 'ann' was added before" in old.refused
+    assert "upload 1 of 'ann'" in old.refused
     assert not village.server.take("ann", tell(village)).uploaded  # sorts out what it has
     assert village.server.take("ann", tell(village)).uploaded
     assert village.parameters.version == 3
 
 
-def test_a_lost_report_is_sent_again_byte_for_byte(found: Found) -> None:
+def test_a_lost_report_is_sent_again_byte_for_byte(found):
     village = found()
     lost = decode(ready(village), Report)
     again = decode(tell(village), Report)
@@ -72,7 +72,7 @@ def test_a_lost_report_is_sent_again_byte_for_byte(found: Found) -> None:
     assert len(village.trained) == 1
 
 
-def test_a_doubled_download_does_not_overwrite_what_was_trained_on_it(found: Found) -> None:
+def test_a_doubled_download_does_not_overwrite_what_was_trained_on_it(found):
     village = found()
     ann = village.participant("ann")
     for _ in range(2):  # the second time it has the parameters, and no photos
@@ -85,13 +85,13 @@ def test_a_doubled_download_does_not_overwrite_what_was_trained_on_it(found: Fou
     assert ann.parameters.tobytes() == own
 
 
-def test_a_refused_upload_is_withdrawn_and_its_successor_added(found: Found) -> None:
+def test_a_refused_upload_is_withdrawn_and_its_successor_added(found):
     village = found(Sharing(1.0, residual=True), max_staleness=0)
     report, other = ready(village), ready(village, "bob")
     village.server.take("bob", other)
     taken = village.server.take("ann", report)
     assert not taken.uploaded
-    assert "builds on parameters 1 uploads old; at most 0" in taken.refused
+    assert "1 uploads old" in taken.refused
     instruction = decode(village.server.instruction("ann"), Instruction)
     assert instruction.refused == hashlib.sha256(decode(report, Report).upload).digest()
     successor = tell(village)
@@ -100,7 +100,7 @@ def test_a_refused_upload_is_withdrawn_and_its_successor_added(found: Found) -> 
     assert village.parameters.refusals == {"late": 1}
 
 
-def test_a_refusal_or_receipt_of_another_upload_is_passed_over(found: Found) -> None:
+def test_a_refusal_or_receipt_of_another_upload_is_passed_over(found):
     village = found()
     upload = decode(ready(village), Report).upload
     twin = found()  # the same terms, so its receipts are of this run
@@ -116,26 +116,26 @@ def test_a_refusal_or_receipt_of_another_upload_is_passed_over(found: Found) -> 
 # --- who speaks ---
 
 
-def test_nobody_speaks_in_the_name_of_another(found: Found) -> None:
+def test_nobody_speaks_in_the_name_of_another(found):
     village = found()
     mine, theirs = ready(village), ready(village, "bob")
     for report, sentence in (
-        (theirs, "'ann' speaks in the name of 'bob'"),
-        (encode(replace(decode(mine, Report), request=decode(theirs, Report).request)), "in the name of 'bob'"),
-        (encode(replace(decode(mine, Report), terms=bytes(32))), "belongs to another run"),
+        (theirs, "'ann'.*'bob'"),
+        (encode(replace(decode(mine, Report), request=decode(theirs, Report).request)), "'bob'"),
+        (encode(replace(decode(mine, Report), terms=bytes(32))), "another run"),
         (mine[:-1], "announces"),
         (b"", "cut short"),
     ):
         with pytest.raises(MessageError, match=sentence):
             village.server.take("ann", report)
     forged = encode(replace(decode(mine, Report), upload=decode(theirs, Report).upload))
-    assert village.server.take("ann", forged).refused == "'ann' speaks in the name of 'bob'."
+    assert "'bob'" in village.server.take("ann", forged).refused
     assert village.parameters.version == 0
     assert village.server.take("bob", theirs).uploaded  # which does bob no harm
     assert village.server.take("ann", mine).uploaded
 
 
-def test_garbage_for_an_upload_is_refused(found: Found) -> None:
+def test_garbage_for_an_upload_is_refused(found):
     village = found()
     report = decode(ready(village), Report)
     assert "cut short" in village.server.take("ann", encode(replace(report, upload=b"garbage"))).refused
@@ -145,49 +145,49 @@ def test_garbage_for_an_upload_is_refused(found: Found) -> None:
     assert village.server.take("ann", tell(village)).uploaded
 
 
-def test_a_participant_ahead_of_the_server_is_told_so(found: Found) -> None:
+def test_a_participant_ahead_of_the_server_is_told_so(found):
     village = found()
     report = decode(ready(village), Report)
     request = encode(replace(decode(report.request, Request), version=7))
-    with pytest.raises(MessageError, match="has the parameters of version 7; the newest here are 0"):
+    with pytest.raises(MessageError, match=r"version 7.* 0"):
         village.server.take("ann", encode(replace(report, request=request)))
     assert village.parameters.version == 0
 
 
-def test_strangers_are_refused(found: Found) -> None:
+def test_strangers_are_refused(found):
     village = found()
     for act in (lambda: village.server.instruction("eve"), lambda: village.server.take("eve", b"")):
-        with pytest.raises(UnknownNameError, match="unknown participant 'eve'"):
+        with pytest.raises(UnknownNameError, match="'eve'"):
             act()
-    with pytest.raises(UnknownNameError, match="unknown participant 'eve'"):
+    with pytest.raises(UnknownNameError, match="'eve'"):
         SharingServer(village.parameters, ["ann", "eve"])
-    with pytest.raises(MessageError, match="the instruction is not for 'ann' in this run"):
+    with pytest.raises(MessageError, match="'ann'"):
         village.handlers["ann"](KIND, (village.server.instruction("bob"),))
 
 
-def test_a_network_of_another_shape_is_refused(found: Found) -> None:
+def test_a_network_of_another_shape_is_refused(found):
     """By its owner's own program if it knows the run's terms, else by its first message."""
     village, other = found(), found()
     trainer = replace(other.trainer, classes=4)
     village.options = {"trainer": trainer}
-    with pytest.raises(InputError, match="names or shapes are not those of the run's"):
+    with pytest.raises(InputError, match="shapes"):
         tell(village)
     other.terms = replace(other.terms, layout=trainer.layout.digest, dimension=trainer.layout.dimension)
     other.options = {"trainer": trainer}
-    with pytest.raises(MessageError, match="the instruction is not for 'ann' in this run"):
+    with pytest.raises(MessageError, match="'ann'"):
         other.handlers["ann"](KIND, (village.server.instruction("ann"),))
 
 
-def test_photos_of_another_shape_are_a_sentence(found: Found) -> None:
+def test_photos_of_another_shape_are_a_sentence(found):
     village = found()
     ann = village.participant("ann")
     village.server.take("ann", step(ann, village.server.instruction("ann"), lambda: None))
-    with pytest.raises(InputError, match="features must have 6 columns; got 5"):
+    with pytest.raises(InputError, match="6 columns; got 5"):
         step(ann, village.server.instruction("ann"), lambda: ([[0.0] * 5] * 8, [0] * 8))
 
 
-def test_where_only_sums_may_be_opened_it_is_not_for(found: Found) -> None:
+def test_where_only_sums_may_be_opened_it_is_not_for(found):
     village = found()
     terms = replace(village.terms, together=2)
-    with pytest.raises(PrivacyError, match="only sums of 2 uploads may be opened"):
+    with pytest.raises(PrivacyError, match="sums of 2"):
         SharingServer(ParameterServer(terms, village.trainer.initial()), ["ann"])

@@ -1,8 +1,5 @@
 """Joining selective sharing: nobody takes part who did not say so, and no server gets more than an owner allows."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -28,8 +25,8 @@ PIN = "SHA256:" + 43 * "A"
 class Run:
     """A run with one participant, as its server sees it."""
 
-    def __init__(self, name: str, **settings: Any) -> None:
-        shape: dict[str, Any] = {
+    def __init__(self, name, **settings):
+        shape = {
             "standardiser": Standardiser(np.zeros(FEATURES), np.ones(FEATURES)),
             "classes": CLASSES,
             "learning_rate": 0.3,
@@ -39,7 +36,7 @@ class Run:
         self.parameters = ParameterServer(self.lesson.terms, self.lesson.trainer().initial())
         self.server = SharingServer(self.parameters, ("ann",))
 
-    def play(self, home: Path, config: dict[str, Any], photos: tuple[Any, Any], exchanges: int) -> bool:
+    def play(self, home, config, photos, exchanges):
         """Let ann take part, each time as a new process; return whether its budget is spent."""
         desk(home, config).join(self.lesson.to_bytes())
         for _ in range(exchanges):
@@ -47,49 +44,49 @@ class Run:
         return taken.spent
 
 
-def desk(home: Path, config: dict[str, Any]) -> SharingDesk:
+def desk(home, config):
     return SharingDesk.of(UserDesk(Home(home), PIN, schemes=("bfv", "sharing")), config)
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path):
     return make_home(tmp_path, "ann").path
 
 
 @pytest.fixture
-def photos() -> tuple[Any, Any]:
+def photos():
     rng = np.random.default_rng(3)
     return rng.normal(size=(5 * BATCH, FEATURES)), rng.integers(CLASSES, size=5 * BATCH)
 
 
-def test_a_user_must_say_that_it_shares_and_how_much(home: Path) -> None:
-    with pytest.raises(PrivacyError, match="does not take part in sharing, where the server reads uploads"):
+def test_a_user_must_say_that_it_shares_and_how_much(home):
+    with pytest.raises(PrivacyError, match="sharing"):
         SharingDesk.of(UserDesk(Home(home), PIN), {"share": 0.1})
     assert "sharing" not in HIDING_SCHEMES
-    with pytest.raises(InputError, match="does not say how much it shares"):
+    with pytest.raises(InputError, match="how much"):
         desk(home, {})
 
 
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"least-batch": 0}, "least-batch must be at least 1; got 0"),
-        ({"least-batch": 1.5}, "least-batch must be a whole number"),
-        ({"noise": 3}, "unknown noise '3'"),
+        ({"least-batch": 0}, "got 0"),
+        ({"least-batch": 1.5}, "whole number"),
+        ({"noise": 3}, "'3'"),
         ({"epsilon": 1.0}, "nothing else has them"),
-        ({"noise": "record", "epsilon": 1.0, "clip": 1.0}, "needs epsilon, delta and clip"),
+        ({"noise": "record", "epsilon": 1.0, "clip": 1.0}, "delta"),
     ],
 )
-def test_half_a_promise_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+def test_half_a_promise_is_refused(wrong, sentence):
     with pytest.raises(InputError, match=sentence):
         OwnTerms.of({"share": 0.1, **wrong})
 
 
-def test_uploads_about_a_few_photos_are_refused(home: Path, photos: tuple[Any, Any]) -> None:
+def test_uploads_about_a_few_photos_are_refused(home, photos):
     small, run = Run("small", batch=BATCH - 1), Run("run")
-    with pytest.raises(PrivacyError, match="learned from 16 photos or more; got a batch of 15"):
+    with pytest.raises(PrivacyError, match=r"16.* 15"):
         desk(home, {"share": 0.5}).join(small.lesson.to_bytes())
-    with pytest.raises(MessageError, match="does not take part in this run"):
+    with pytest.raises(MessageError, match="does not take part"):
         desk(home, {"share": 0.5}).exchange(small.server.instruction("ann"), *photos)
     desk(home, {"share": 0.5}).join(run.lesson.to_bytes())
     with pytest.raises(PrivacyError, match="17 photos or more"):  # it has joined, and its owner asks for more since
@@ -98,7 +95,7 @@ def test_uploads_about_a_few_photos_are_refused(home: Path, photos: tuple[Any, A
     assert small.parameters.version == 1
 
 
-def test_all_batches_of_a_run_cost_a_photo_once_and_another_run_is_refused(home: Path, photos: tuple[Any, Any]) -> None:
+def test_all_batches_of_a_run_cost_a_photo_once_and_another_run_is_refused(home, photos):
     first, second = Run("first"), Run("second")
     assert not first.play(home, NOISY, photos, 5)
     assert first.parameters.version == 4
@@ -112,26 +109,26 @@ def test_all_batches_of_a_run_cost_a_photo_once_and_another_run_is_refused(home:
     assert first.parameters.version == 5  # the run that was paid for goes on
 
 
-def test_a_budget_is_not_raised_by_another_setting(home: Path, photos: tuple[Any, Any]) -> None:
+def test_a_budget_is_not_raised_by_another_setting(home, photos):
     Run("first").play(home, NOISY, photos, 3)
-    with pytest.raises(PrivacyError, match="may be lowered, not raised"):
+    with pytest.raises(PrivacyError, match="raised"):
         Run("second").play(home, {**NOISY, "epsilon": 8.0}, photos, 1)
 
 
-def test_classes_and_features_of_another_run_cost_nothing(home: Path, photos: tuple[Any, Any]) -> None:
+def test_classes_and_features_of_another_run_cost_nothing(home, photos):
     features, classes = photos
-    with pytest.raises(MessageError, match="Use the same features everywhere"):
+    with pytest.raises(MessageError, match="same features"):
         Run("first").play(home, NOISY, (features[:, 1:], classes), 1)
     with pytest.raises(InputError, match="tells 3 classes apart"):
         Run("first").play(home, NOISY, (features, classes + 1), 1)
     assert not (home / "ledger.jsonl").exists()
 
 
-def test_a_run_has_one_lesson_and_a_home_that_can_be_read(home: Path) -> None:
+def test_a_run_has_one_lesson_and_a_home_that_can_be_read(home):
     run, ann = Run("run"), desk(home, {"share": 0.1})
     ann.join(run.lesson.to_bytes())
     other = SharingLesson(run.lesson.terms, run.lesson.standardiser, CLASSES, learning_rate=0.4)
-    with pytest.raises(MessageError, match="begun with another lesson"):
+    with pytest.raises(MessageError, match="another lesson"):
         ann.join(other.to_bytes())
     (lesson,) = home.glob("runs/*/lesson")
     lesson.unlink()
@@ -140,7 +137,7 @@ def test_a_run_has_one_lesson_and_a_home_that_can_be_read(home: Path) -> None:
         ann.join(run.lesson.to_bytes())
 
 
-def test_the_server_states_that_it_reads_uploads_and_knows_of_no_noise() -> None:
+def test_the_server_states_that_it_reads_uploads_and_knows_of_no_noise():
     statement = statement_of(Run("run", max_values=7).lesson.terms, uploads=5)
     assert (statement.guarantee, statement.status) == ("none", "unproven")
     assert "up to 7 of 21 values" in statement.mechanism

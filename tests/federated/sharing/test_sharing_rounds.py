@@ -1,6 +1,6 @@
 """Over a courier, selective sharing does what it does in one process, bit for bit, whatever is lost on the way."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,40 +8,43 @@ import pytest
 
 from blindsight.dp import Ledger
 from blindsight.errors import InputError, ServiceError
-from blindsight.federated.courier import Courier, LocalCourier, Reply
-from blindsight.federated.sharing import Turn, play_asynchronous, play_synchronous
+from blindsight.federated.courier import LocalCourier
+from blindsight.federated.sharing import play_asynchronous, play_synchronous
 from blindsight.learn.selective import Sharing, asynchronous
 from blindsight.learn.selective.noise import ParticipantGaussian
-from blindsight.learn.selective.orders import Order
 from blindsight.rng import seeded_bytes
 
 Found = Callable[..., Any]
 NAMES = ("ann", "bob", "cem")
-WAYS = [Sharing(0.3, residual=True), Sharing(0.5, select="random"), Sharing(1.0, half=True)]
+WAYS = pytest.mark.parametrize(
+    ("sharing", "download"),
+    [(Sharing(0.3, residual=True), 0.4), (Sharing(0.5, select="random"), 1.0), (Sharing(1.0, half=True), 0.4)],
+    ids=["largest", "random", "half"],
+)
 
 
 class Time:
     """A clock that moves only when somebody pauses."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 0.0
 
-    def clock(self) -> float:
+    def clock(self):
         return self.now
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds):
         self.now += seconds
 
 
-def played_freely(village: Any, courier: Courier, uploads: int, **options: Any) -> Time:
+def played_freely(village, courier, uploads, **options):
     time = Time()
     options = {"deadline": 5.0, "clock": time.clock, "pause": time.pause} | options
     play_asynchronous(village.server, courier, uploads=uploads, **options)
     return time
 
 
-def played(village: Any, courier: Courier, turns: int, **options: Any) -> list[Turn]:
-    done: list[Turn] = []
+def played(village, courier, turns, **options):
+    done = []
     time = Time()
     options = {"deadline": 5.0, "clock": time.clock, "pause": time.pause} | options
     play_synchronous(village.server, courier, turns=turns, on_turn=done.append, **options)
@@ -51,34 +54,27 @@ def played(village: Any, courier: Courier, turns: int, **options: Any) -> list[T
 # --- as in one process ---
 
 
-@pytest.mark.parametrize("sharing", WAYS, ids=["largest", "random", "half"])
-@pytest.mark.parametrize("download", [1.0, 0.4])
-def test_in_turns_it_is_the_run_of_one_process(found: Found, in_step: Order, sharing: Any, download: float) -> None:
+@WAYS
+def test_in_turns_it_is_the_run_of_one_process(found, in_step, sharing, download):
     village = found(sharing, download=download)
-    turns = played(village, village.courier(), 10)
-    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 30)
-    assert [turn.uploaded for turn in turns] == [list(NAMES)] * 10
-    assert [turn.version for turn in turns] == list(range(3, 33, 3))
+    turns = played(village, village.courier(), 5)
+    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 15)
+    assert [turn.uploaded for turn in turns] == [list(NAMES)] * 5
+    assert [turn.version for turn in turns] == list(range(3, 18, 3))
 
 
-@pytest.mark.parametrize("sharing", WAYS, ids=["largest", "random", "half"])
-@pytest.mark.parametrize("download", [1.0, 0.4])
-def test_without_turns_too(found: Found, sharing: Any, download: float) -> None:
+@WAYS
+def test_without_turns_too(found, sharing, download):
     village, versions = found(sharing, download=download), []
-    play_asynchronous(
-        village.server,
-        village.courier(),
-        uploads=30,
-        deadline=5.0,
-        on_upload=lambda name, taken: versions.append((name, taken.version)),
-    )
-    in_process = village.in_process(asynchronous(dict.fromkeys(NAMES, 1.0), spread=0), 30)
+    heard = lambda name, taken: versions.append((name, taken.version))  # noqa: E731
+    played_freely(village, village.courier(), 15, on_upload=heard)
+    in_process = village.in_process(asynchronous(dict.fromkeys(NAMES, 1.0), spread=0), 15)
     assert village.parameters.parameters.tobytes() == in_process
-    assert versions == [(NAMES[made % 3], made + 1) for made in range(30)]
+    assert versions == [(NAMES[made % 3], made + 1) for made in range(15)]
 
 
 @pytest.mark.parametrize("restart", [1, 2, 3])
-def test_a_server_that_is_killed_goes_on_after_its_last_upload(found: Found, in_step: Order, restart: int) -> None:
+def test_a_server_that_is_killed_goes_on_after_its_last_upload(found, in_step, restart):
     """It has forgotten which uploads it has acknowledged; the participants learn it by their next downloads."""
     village = found()
     for _ in range(0, 6, restart):
@@ -90,21 +86,11 @@ def test_a_server_that_is_killed_goes_on_after_its_last_upload(found: Found, in_
 # --- messages that are lost, doubled or late ---
 
 
-def doubling(village: Any) -> Callable[..., tuple[bytes, ...]]:
-    """Deliver every message twice; the first reply is lost."""
-
-    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        village.handlers[name](kind, parts)
-        return parts
-
-    return transit
-
-
-def repeating(village: Any) -> Callable[..., tuple[bytes, ...]]:
+def repeating(village):
     """Deliver every message, and then all earlier ones again."""
-    earlier: dict[str, list[tuple[bytes, ...]]] = {name: [] for name in NAMES}
+    earlier = {name: [] for name in NAMES}
 
-    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    def transit(name, kind, parts):
         village.handlers[name](kind, parts)
         for old in earlier[name]:
             village.handlers[name](kind, old)
@@ -114,26 +100,21 @@ def repeating(village: Any) -> Callable[..., tuple[bytes, ...]]:
     return transit
 
 
-@pytest.mark.parametrize("fault", [doubling, repeating])
-@pytest.mark.parametrize("sharing", WAYS, ids=["largest", "random", "half"])
-@pytest.mark.parametrize("download", [1.0, 0.4])
-def test_doubled_messages_change_nothing(
-    found: Found, in_step: Order, fault: Any, sharing: Any, download: float
-) -> None:
+@WAYS
+def test_repeated_messages_change_nothing(found, in_step, sharing, download):
     village = found(sharing, download=download)
-    played(village, village.courier(fault(village)), 6)
-    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 18)
+    played(village, village.courier(repeating(village)), 5)
+    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 15)
 
 
-@pytest.mark.parametrize("way", ["there", "back", "both"])
 @pytest.mark.parametrize("play", [play_synchronous, play_asynchronous])
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_is_lost_each_batch_counts_once(found: Found, play: Any, way: str, seed: int) -> None:
+@pytest.mark.parametrize(("way", "seed"), [("there", 0), ("back", 1), ("both", 2), ("both", 3)])
+def test_whatever_is_lost_each_batch_counts_once(found, play, way, seed):
     """Four of ten messages are lost, but never three in a row to one participant."""
     village = found(batches=5)
     rng, losses = np.random.default_rng(seed), dict.fromkeys(NAMES, 0)
 
-    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
+    def transit(name, kind, parts):
         losses[name] = losses[name] + 1 if losses[name] < 2 and rng.random() < 0.5 else 0
         if not losses[name]:
             return parts
@@ -149,21 +130,15 @@ def test_whatever_is_lost_each_batch_counts_once(found: Found, play: Any, way: s
     assert [village.parameters._state.uploads[name].sequence for name in NAMES] == [5, 5, 5]
 
 
-def test_without_turns_who_is_silent_is_told_again_while_the_others_go_on(found: Found) -> None:
+def test_without_turns_who_is_silent_is_told_again_while_the_others_go_on(found):
     village, order, lost = found(), [], iter([None])
     seconds = iter(range(10**6))
 
-    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
+    def transit(name, kind, parts):
         return next(lost, parts) if name == "bob" else parts
 
-    play_asynchronous(
-        village.server,
-        village.courier(transit),
-        uploads=20,
-        deadline=10.0,
-        on_upload=lambda name, taken: order.append(name),
-        clock=lambda: float(next(seconds)),
-    )
+    options = {"deadline": 10.0, "clock": lambda: float(next(seconds))}
+    played_freely(village, village.courier(transit), 20, on_upload=lambda name, taken: order.append(name), **options)
     missing = order.index("bob")
     assert 2 <= missing <= 10  # the others did not wait, and it was not forgotten
     assert order[missing:].count("bob") >= 3
@@ -172,27 +147,27 @@ def test_without_turns_who_is_silent_is_told_again_while_the_others_go_on(found:
 class Slow:
     """A courier under which one participant replies, so many times, only when its ticket is collected once more."""
 
-    def __init__(self, courier: Courier, name: str, times: int = 1000) -> None:
+    def __init__(self, courier, name, times=1000):
         self._courier, self._name, self._times = courier, name, times
         self._held: set[str] = set()
 
-    def present(self) -> Mapping[str, int]:
+    def present(self):
         return self._courier.present()
 
-    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
+    def send(self, name, kind, parts):
         ticket = self._courier.send(name, kind, parts)
         if name == self._name and self._times > 0:
             self._times -= 1
             self._held.add(ticket)
         return ticket
 
-    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Reply]]:
+    def collect(self, tickets, *, seconds):
         held = self._held & set(tickets)
         self._held -= held
         yield from self._courier.collect(set(tickets) - held, seconds=seconds)
 
 
-def test_who_is_late_is_left_out_of_the_turn_and_heard_in_the_next(found: Found) -> None:
+def test_who_is_late_is_left_out_of_the_turn_and_heard_in_the_next(found):
     village = found()
     turns = played(village, Slow(village.courier(), "bob"), 8)
     assert all(turn.late == ["bob"] for turn in turns)
@@ -204,19 +179,19 @@ def test_who_is_late_is_left_out_of_the_turn_and_heard_in_the_next(found: Found)
 class Backwards(LocalCourier):
     """A courier under which of the replies that are there the last comes first."""
 
-    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Reply]]:
+    def collect(self, tickets, *, seconds):
         come = self.__dict__.setdefault("come", {})
         come |= dict(super().collect(tickets, seconds=seconds))
         for ticket in [ticket for ticket in reversed(come) if ticket in tickets]:
             yield ticket, come.pop(ticket)
 
 
-def test_a_reply_that_is_overtaken_by_the_next_does_no_harm(found: Found) -> None:
+def test_a_reply_that_is_overtaken_by_the_next_does_no_harm(found):
     village = found()
     played(village, village.courier(), 2)
     for_ann = iter(["arrives", "is lost"])
 
-    def transit(name: str, kind: str, parts: tuple[bytes, ...]) -> tuple[bytes, ...] | None:
+    def transit(name, kind, parts):
         return None if name == "ann" and next(for_ann, "arrives") == "is lost" else parts
 
     turns = played(village, Slow(Backwards(village.handlers, transit), "bob", times=1), 3)
@@ -225,12 +200,12 @@ def test_a_reply_that_is_overtaken_by_the_next_does_no_harm(found: Found) -> Non
     assert village.parameters.version == 6 + 7
 
 
-def test_what_comes_too_late_for_the_terms_is_refused_and_sent_with_the_next(found: Found) -> None:
+def test_what_comes_too_late_for_the_terms_is_refused_and_sent_with_the_next(found):
     """Of three who upload in one turn the last builds on parameters that are two uploads old."""
     village = found(Sharing(1.0, residual=True), max_staleness=1)
     turns = played(village, village.courier(), 4)
     assert all(turn.uploaded == ["ann", "bob"] for turn in turns)
-    assert all("builds on parameters 2 uploads old; at most 1" in turn.refused["cem"] for turn in turns)
+    assert all("2 uploads old" in turn.refused["cem"] for turn in turns)
     cem = village.participant("cem", path=village.home / "cem")
     unsent = cem.under_way and cem._state.under_way.wanted
     assert np.abs(unsent).sum() > 0
@@ -245,35 +220,26 @@ def test_what_comes_too_late_for_the_terms_is_refused_and_sent_with_the_next(fou
 # --- participants that fail ---
 
 
-def test_one_that_fails_does_not_hold_the_others_up(found: Found) -> None:
+def test_one_that_fails_does_not_hold_the_others_up(found):
     village = found()
     other = found(run="other")
     village.handlers["bob"] = other.handlers["bob"]  # of another run
     village.handlers["cem"] = lambda kind, parts: [b"garbage"]
     turns = played(village, village.courier(), 3)
     assert all(turn.uploaded == ["ann"] and not turn.late for turn in turns)
-    assert all("the instruction is not for 'bob' in this run" in turn.failed["bob"] for turn in turns)
-    assert all("cut short" in turn.failed["cem"] for turn in turns)
+    assert all("'bob'" in turn.failed["bob"] and turn.failed["cem"] for turn in turns)
     told = []
     play_asynchronous(
-        village.server,
-        village.courier(),
-        uploads=7,
-        deadline=5.0,
-        on_failure=lambda name, sentence: told.append(name),
+        village.server, village.courier(), uploads=7, deadline=5.0, on_failure=lambda name, sentence: told.append(name)
     )
     assert village.parameters.version == 10
     assert 2 <= told.count("bob") == told.count("cem") <= 4  # asked again now and then, not all the time
-
-
-def test_one_that_sends_several_parts_has_failed(found: Found) -> None:
-    village = found()
     village.handlers["bob"] = lambda kind, parts: [b"", b""]
     (turn,) = played(village, village.courier(), 1)
-    assert "'bob' replied 2 parts" in turn.failed["bob"]
+    assert "2 parts" in turn.failed["bob"]
 
 
-def test_one_that_lost_its_file_begins_anew(found: Found) -> None:
+def test_one_that_lost_its_file_begins_anew(found):
     village = found(download=0.4)
     played(village, village.courier(), 3)
     (village.home / "bob").unlink()
@@ -281,7 +247,7 @@ def test_one_that_lost_its_file_begins_anew(found: Found) -> None:
     assert [("bob" in turn.uploaded, turn.failed) for turn in turns] == [(False, {}), (True, {}), (True, {})]
 
 
-def test_when_all_budgets_are_spent_it_ends(found: Found, tmp_path: Any) -> None:
+def test_when_all_budgets_are_spent_it_ends(found, tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     for name in NAMES:
         ledger.set_budget(f"test: {name}", unit="person", neighbours="add/remove", epsilon=4.0, delta=1e-5)
@@ -296,7 +262,7 @@ def test_when_all_budgets_are_spent_it_ends(found: Found, tmp_path: Any) -> None
     assert village.parameters.version == 3 * (len(turns) - 1)
 
 
-def test_without_photos_turns_are_empty_and_without_turns_it_ends(found: Found) -> None:
+def test_without_photos_turns_are_empty_and_without_turns_it_ends(found):
     village = found(batches=2)
     turns = played(village, village.courier(), 4)
     assert [len(turn.uploaded) for turn in turns] == [3, 3, 0, 0]
@@ -307,12 +273,12 @@ def test_without_photos_turns_are_empty_and_without_turns_it_ends(found: Found) 
 # --- too few ---
 
 
-def test_a_turn_waits_until_enough_are_there(found: Found) -> None:
+def test_a_turn_waits_until_enough_are_there(found):
     village = found()
     bob = village.handlers.pop("bob")
-    waits: list[float] = []
+    waits = []
 
-    def pause(seconds: float) -> None:
+    def pause(seconds):
         waits.append(seconds)
         if len(waits) == 3:
             village.handlers["bob"] = bob
@@ -320,17 +286,17 @@ def test_a_turn_waits_until_enough_are_there(found: Found) -> None:
     (turn,) = played(village, village.courier(), 1, minimum=3, pause=pause)
     assert (len(waits), len(turn.uploaded)) == (3, 3)
     village.handlers.clear()
-    with pytest.raises(ServiceError, match="a turn needs 2 participants; 0 could be reached within 5 seconds"):
+    with pytest.raises(ServiceError, match="2 participants; 0"):
         played(village, village.courier(), 1, minimum=2)
 
 
-def test_without_turns_those_who_are_away_are_waited_for(found: Found) -> None:
+def test_without_turns_those_who_are_away_are_waited_for(found):
     village = found()
     away = dict(village.handlers)
     village.handlers.clear()
 
     class Dawn(Time):
-        def pause(self, seconds: float) -> None:
+        def pause(self, seconds):
             super().pause(seconds)
             if self.now == 10:
                 village.handlers.update(away)
@@ -339,18 +305,18 @@ def test_without_turns_those_who_are_away_are_waited_for(found: Found) -> None:
     played_freely(village, village.courier(), 6, clock=dawn.clock, pause=dawn.pause)
     assert (dawn.now, village.parameters.version) == (10, 6)
     village.handlers.clear()
-    with pytest.raises(ServiceError, match="nobody has replied for 15 seconds"):
+    with pytest.raises(ServiceError, match="15 seconds"):
         played_freely(village, village.courier(), 1)
 
 
 class Unsure(LocalCourier):
     """A courier that can no longer reach one whom it called present."""
 
-    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
+    def send(self, name, kind, parts):
         return "" if name in ("ann", "bob") else super().send(name, kind, parts)
 
 
-def test_those_who_are_gone_when_they_are_sent_for_are_late(found: Found) -> None:
+def test_those_who_are_gone_when_they_are_sent_for_are_late(found):
     village = found()
     turns = played(village, Unsure(village.handlers), 2)
     assert [(turn.late, turn.uploaded) for turn in turns] == [(["ann", "bob"], ["cem"])] * 2
@@ -358,16 +324,16 @@ def test_those_who_are_gone_when_they_are_sent_for_are_late(found: Found) -> Non
     assert village.parameters.version == 5
 
 
-def test_when_nobody_replies_it_ends(found: Found) -> None:
+def test_when_nobody_replies_it_ends(found):
     village = found()
-    with pytest.raises(ServiceError, match="nobody has replied for 15 seconds"):
+    with pytest.raises(ServiceError, match="15 seconds"):
         played_freely(village, village.courier(lambda *_: None), 1)
     turns = played(village, village.courier(lambda *_: None), 2)
     assert [turn.late for turn in turns] == [list(NAMES)] * 2
 
 
 @pytest.mark.parametrize("wrong", [{"turns": 0}, {"minimum": 0}, {"deadline": 0.0}, {"deadline": float("inf")}])
-def test_impossible_bounds_are_refused(found: Found, wrong: dict[str, Any]) -> None:
+def test_impossible_bounds_are_refused(found, wrong):
     village = found()
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
         play_synchronous(village.server, village.courier(), **({"turns": 1, "deadline": 1.0} | wrong))

@@ -1,6 +1,7 @@
-"""The audits of every mechanism: what must be refuted is, and what is proven stands.
+"""Audits of every mechanism: what must be refuted is, what is proven stands, a quarter of the noise is always seen.
 
-Audits are made with a confidence of 1 - 1e-7, so that a true claim is refuted with probability at most 1e-7.
+Audits are made with a confidence of 1 - 1e-7, so that a true claim is refuted with probability at most 1e-7; where
+randomness is seeded, nothing fails by chance.
 """
 
 import json
@@ -13,18 +14,12 @@ from blindsight.audit import localreleases, noisyvalues, publishedhashing, share
 from blindsight.audit.canaries import CanarySubject
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.indexmechanisms import central_sums
-from blindsight.audit.mechanisms import (
-    RUNS,
-    noise,
-    private_search,
-    published_hashing,
-    selective_sharing,
-    self_test,
-)
+from blindsight.audit.mechanisms import RUNS, noise, private_search, published_hashing, selective_sharing, self_test
 from blindsight.audit.subject import audit_subjects, findings
+from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
-from blindsight.search.central import CentralHasher
+from blindsight.search.central import CentralHasher, Plan
 
 SURE = 1 - 1e-7
 
@@ -61,7 +56,6 @@ PROVEN = {
     "Laplace for a parameter": (lambda: sharedupdates.laplace_parameter(1.0), 0.8),
     "Gaussian for a participant": (lambda: sharedupdates.participant_gaussian(2.0, 1e-6), 0.0),
     "Gaussian for a record": (lambda: sharedupdates.record_gaussian(2.0, 1e-6), 0.0),
-    "above a threshold": (lambda: sharedupdates.threshold_upload(1.0), 0.0),
 }
 
 
@@ -126,22 +120,18 @@ def test_findings_say_who_claims_what_is_proven_and_what_was_measured():
         )
     )
     refuted, stands = rows
-    assert refuted.verdict == "refuted"
-    assert refuted.claim == "Random Flipping of 48 bits, Theorem 4: epsilon = 1 per record"
-    assert refuted.source == "Wang, Lu and Zhang 2020"
-    assert refuted.proven == "exactly epsilon = 25.98 per record of 48 bits"
+    assert (refuted.verdict, refuted.source) == ("refuted", "Wang, Lu and Zhang 2020")
+    assert "epsilon = 1 per record" in refuted.claim
+    assert "25.98" in refuted.proven
     assert refuted.measured.low > 3
-    assert refuted.measured.high is None
-    assert refuted.measured.confidence == CONFIDENCE
+    assert (refuted.measured.high, refuted.measured.confidence) == (None, CONFIDENCE)
     assert stands.verdict == "not refuted"
     assert json.loads(json.dumps([row.to_dict() for row in rows]))[1]["details"]["runs"] == 5_000
     assert heard == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_no_claim_is_audited_twice():
-    claims = [
-        str(subject.claim) for subject in (*published_hashing(), *private_search(), *noise(), *selective_sharing())
-    ]
+    claims = [str(subject.claim) for made in LISTS for subject in made()]
     assert len(set(claims)) == len(claims)
 
 
@@ -165,14 +155,10 @@ def test_the_whole_list_with_the_default_effort():
 
 
 def test_too_few_runs_or_canaries_get_told_how_many_are_needed():
-    with pytest.raises(
-        InputError, match=r"to refute epsilon = 4 .* at least 913 runs of each input are needed; got 50"
-    ):
+    with pytest.raises(InputError, match=r"913.*50"):
         localreleases.kary_response(4.0).audit(50)
-    with pytest.raises(InputError, match=r"to refute epsilon = 4 .* in one run at least 381 canaries are needed"):
+    with pytest.raises(InputError, match="381 canaries"):
         localreleases.local_release_run(4.0).audit(50)
-    with pytest.raises(InputError, match="at least 913 runs"):
-        audit_subjects([localreleases.kary_response(4.0)], runs=50)
 
 
 def test_expensive_mechanisms_run_less_often_but_often_enough():
@@ -182,3 +168,67 @@ def test_expensive_mechanisms_run_less_often_but_often_enough():
     run = CanarySubject(claim=subject.claim, run=lambda coins, source: np.zeros(coins.size), share=0.5, expense=10)
     assert run.affordable(1000) == 100
     assert run.affordable(10) == 46
+
+
+SHARE = 4  # a quarter of the noise
+LISTS = (published_hashing, private_search, noise, selective_sharing)
+CHEAP = 2  # expense up to which a test is fast
+
+
+def parameters():
+    for made in LISTS:
+        for number, subject in enumerate(made()):
+            marks = [] if subject.expense <= CHEAP else [pytest.mark.slow]
+            yield pytest.param(made, number, id=str(subject.claim), marks=marks)
+
+
+@pytest.fixture
+def quarter(monkeypatch):
+    """Every mechanism adds a quarter of the noise: it is made for four times the epsilon, or has a quarter of sigma."""
+
+    def louder(module, name):
+        made = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda epsilon, *others, **named: made(SHARE * epsilon, *others, **named))
+
+    def weaker(module, name):
+        made = getattr(module, name)
+
+        def less(**named):
+            noise = made(**named)
+            return replace(noise, noise_multiplier=noise.noise_multiplier / SHARE)
+
+        monkeypatch.setattr(module, name, less)
+
+    beta = publishedhashing.paper_beta
+    monkeypatch.setattr(publishedhashing, "paper_beta", lambda epsilon: beta(epsilon) / SHARE)
+    louder(localreleases, "LocalHasher")
+    louder(sharedupdates, "Laplace")
+    louder(sharedupdates, "PublishedLaplace")
+    for name in ("calibrate_participant", "calibrate_record"):
+        weaker(sharedupdates, name)
+    for name in ("KaryResponse", "SubsetSelection", "HammingBall"):
+        made = getattr(localreleases, name)
+        monkeypatch.setattr(localreleases, name, lambda size, epsilon, made=made: made(size, SHARE * epsilon))
+    response = localreleases.record_beta
+    monkeypatch.setattr(localreleases, "record_beta", lambda epsilon, bits: response(SHARE * epsilon, bits))
+    laplace = noisyvalues.laplace
+    monkeypatch.setattr(noisyvalues, "laplace", lambda epsilon: laplace(epsilon, noise_share=1 / SHARE))
+    calibrated = GaussianMechanism.calibrated
+    monkeypatch.setattr(GaussianMechanism, "calibrated", lambda **named: _weaker(calibrated(**named)))
+    plan = CentralHasher.plan
+    monkeypatch.setattr(CentralHasher, "plan", lambda hasher: _weaker_plan(plan(hasher)))
+
+
+def _weaker(mechanism):
+    return replace(mechanism, sigma=mechanism.sigma / SHARE)
+
+
+def _weaker_plan(plan):
+    return Plan(_weaker(plan.mean), _weaker(plan.directions), _weaker(plan.rotation), plan.iterations)
+
+
+@pytest.mark.parametrize(("made", "number"), list(parameters()))
+def test_a_quarter_of_the_noise_is_refuted(quarter, made, number):
+    subject = made()[number]
+    audit = subject.audit(subject.affordable(RUNS // 2), source=seeded_bytes(3))
+    assert audit.refuted, audit.bound

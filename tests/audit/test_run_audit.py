@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from functools import cache
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -34,16 +36,8 @@ ABOUT = {
 
 def written(path, about, study, scheme, **options):
     """Learn as `blindsight learn encrypted --record` does, under a short key."""
-    learner = FederatedClassifier(
-        scheme,
-        rounds=1,
-        key_bits=1024,
-        insecure=True,
-        classes=study.classes,
-        multilabel=study.multilabel,
-        record=True,
-        **options,
-    )
+    kind = {"classes": study.classes, "multilabel": study.multilabel}
+    learner = FederatedClassifier(scheme, rounds=1, key_bits=1024, insecure=True, record=True, **kind, **options)
     learner.fit(study.owners, public=study.public)
     learner.model_.save(path / "model.npz")
     learner.recorded_.save(path / "recorded-round.npz")
@@ -58,8 +52,17 @@ def studied(dataset, **options):
 
 @pytest.fixture(scope="module")
 def learn(tmp_path_factory):
+    """Return a copy of the folder of a run, which is learned once."""
     study = studied(load("digits", count=500, random_state=0))
-    return lambda scheme, **options: written(tmp_path_factory.mktemp("run"), ABOUT, study, scheme, **options)
+
+    @cache
+    def kept(scheme, **options):
+        return written(tmp_path_factory.mktemp("run"), ABOUT, study, scheme, **options)
+
+    def learned(scheme, **options):
+        return copytree(kept(scheme, **options), tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
+
+    return learned
 
 
 def audited(folder, **options):
@@ -126,11 +129,13 @@ def test_a_sum_without_weights_of_single_owners_is_a_note(learn):
     checks = {check.name: check for check in plan_run(folder, random_state=0).checks}
     evidence = checks["weights of single owners in the sum"].run(1.0)
     assert (evidence.findings, len(evidence.notes)) == ((), 1)
-    assert "changed by one owner alone" in evidence.notes[0]
 
 
-def test_run_without_a_recording_says_how_to_record(learn):
+def test_a_recording_that_is_damaged_is_refused_and_one_that_is_missing_a_note(learn):
     folder = learn("plain")
+    (folder / "recorded-round.npz").write_bytes(b"PK")
+    with pytest.raises(CorruptFileError, match=r"recorded-round.npz"):
+        audited(folder)
     (folder / "recorded-round.npz").unlink()
     audit = audited(folder)
     assert any("--record" in note for note in audit.notes)
@@ -140,18 +145,11 @@ def test_run_without_a_recording_says_how_to_record(learn):
 def test_changed_or_missing_data_are_a_note(learn):
     folder = learn("plain")
     audit = audited(folder, data=load("digits", count=500, random_state=1))
-    assert any("is not what this run was learned from" in note for note in audit.notes)
+    assert any("learned from" in note for note in audit.notes)
     assert by_attack(audit, "recorded view")
     about = ABOUT | {"data": "csv", "path": str(folder / "gone.csv")}
     (folder / "run.json").write_text(json.dumps(about))
     assert any("gone.csv" in note for note in audited(folder).notes)
-
-
-def test_damaged_recording_is_refused(learn):
-    folder = learn("plain")
-    (folder / "recorded-round.npz").write_bytes(b"PK")
-    with pytest.raises(CorruptFileError, match=r"recorded-round.npz"):
-        audited(folder)
 
 
 def recorded(scheme, updates):
@@ -202,12 +200,12 @@ def test_chance_is_called_a_leak_as_rarely_as_stated(updates):
     rng = np.random.default_rng(2)
     sent = {owner: np.abs(rng.normal(size=50)) for owner in updates}  # all signs alike, as formats have them
     smallest = []
-    for seed in range(40):
+    for seed in range(25):
         other = {owner: rng.normal(size=50) for owner in updates}
         leaks = attack_view(recorded("plain", other), sent, false_alarm=0.2, random_state=seed)
         smallest.append(min(leak.values.p_value for leak in leaks))
-    # Three tests at 1/15 each: 20 alarms or more of 40 at a rate of .2 happen with 3 in 10^5, and seeds are fixed.
-    assert sum(p <= 1 / 15 for p in smallest) < 20
+    # Three tests at 1/15 each: 19 alarms or more of 25 at a rate of .2 happen less than once in 10^8.
+    assert sum(p <= 1 / 15 for p in smallest) < 19
 
 
 LONG = ("a", "bartholomew", "christopher-robin")
@@ -238,25 +236,16 @@ def test_names_of_different_lengths_hide_no_leak():
 
 def test_owners_that_compare_with_nobody_are_not_tested():
     same = {owner: np.ones(20) for owner in LONG}
-    with pytest.raises(InputError, match="no two owners of the recorded round have different updates"):
+    with pytest.raises(InputError, match="different"):
         attack_view(recorded("masks", same), same)
     sent = same | {"a": np.arange(20.0)}
     messages = [message for message in recorded("plain", sent) if author(message) != "bartholomew"]
-    with pytest.raises(InputError, match="no message of 'bartholomew'"):
+    with pytest.raises(InputError, match="'bartholomew'"):
         attack_view(messages, sent)
 
 
 def test_round_of_zeros_has_nothing_to_find():
-    nothing = RecordedRound(
-        scheme="plain",
-        minimum_per_position=1,
-        messages={},
-        sent={"a": np.zeros(3)},
-        total=np.zeros(3),
-        withheld=np.zeros(0, np.int64),
-        before=np.zeros((1, 3)),
-    )
-    with pytest.raises(InputError, match="sent zeros"):
-        attack_view((), nothing.sent)
-    with pytest.raises(InputError, match="no message of 'a'"):
-        attack_view((), replace(nothing, sent={"a": np.ones(3)}).sent)
+    with pytest.raises(InputError, match="zeros"):
+        attack_view((), {"a": np.zeros(3)})
+    with pytest.raises(InputError, match="'a'"):
+        attack_view((), {"a": np.ones(3)})

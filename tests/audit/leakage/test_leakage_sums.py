@@ -1,0 +1,231 @@
+"""x"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from blindsight.audit.leakage.averages import attack_averages, average_findings, others_sum
+from blindsight.audit.leakage.chance import Disguise, needed_trials, places_test, values_test
+from blindsight.audit.leakage.singles import attack_singles, single_findings
+from blindsight.errors import InputError
+from blindsight.learn.aggregation import open_session
+from blindsight.rng import science, seeded_bytes
+
+
+def structured_guesses(generator):
+    """Guesses that look anything but random: constants, ramps, headers."""
+    rows = generator.integers(0, 255, size=(20, 40)).astype(float)
+    rows[:, :12] = 255
+    rows[0], rows[1] = np.arange(40), 1
+    return rows
+
+
+def test_false_alarms_come_at_the_stated_rate_whatever_the_guesses_look_like():
+    """400 trials at 5%: more than 46 false alarms have probability below 1e-6 at that rate."""
+    generator = science(0)
+    truth = np.r_[np.linspace(5, 1, 12), np.zeros(28)]  # smooth, one-sided, all at the front, like the guesses
+    alarms = 0
+    for _ in range(400):
+        hidden = Disguise.draw(40, generator).hide(truth)
+        alarms += not values_test(
+            structured_guesses(generator), hidden, generator=generator, false_alarm=0.05
+        ).at_chance
+    assert alarms <= stats.binom.isf(1e-6, 400, 0.05)
+    assert alarms >= stats.binom.ppf(1e-6, 400, 0.05)  # and not much rarer: the test is exact
+
+
+def test_a_partial_leak_among_many_guesses_is_found():
+    generator = science(1)
+    truth = generator.normal(size=200)
+    guesses = generator.normal(size=(100, 200))
+    guesses[37] += 0.8 * truth
+    found = values_test(guesses, truth, generator=generator, false_alarm=0.001)
+    assert not found.at_chance
+    assert found.score > found.threshold
+    assert found.trials == needed_trials(0.001)
+
+
+def test_places_are_tested_by_blocks():
+    generator = science(2)
+    truth = np.zeros(300)
+    truth[60:90] = generator.normal(size=30)  # blocks 6, 7 and 8 of 10 weights
+    found = places_test(np.array([6, 7, 8]), truth, block=10, generator=generator, false_alarm=0.001)
+    assert found.score == pytest.approx(1)
+    assert not found.at_chance  # one set of places in 4060
+    for places in (np.array([0, 1, 2]), np.arange(30)):  # beside it, and everywhere
+        assert places_test(places, truth, block=10, generator=generator, false_alarm=0.001).at_chance
+
+
+def test_false_alarms_of_places_come_at_most_at_the_stated_rate():
+    """400 trials at 5%: more than 46 false alarms have probability below 1e-6 at that rate."""
+    generator = science(3)
+    truth = generator.normal(size=60)
+    alarms = sum(
+        not places_test(generator.permutation(60)[:12], truth, block=1, generator=generator, false_alarm=0.05).at_chance
+        for _ in range(400)
+    )
+    assert alarms <= stats.binom.isf(1e-6, 400, 0.05)
+
+
+def test_a_disguise_can_be_undone():
+    generator = science(4)
+    disguise, vector = Disguise.draw(50, generator), generator.normal(size=50)
+    assert np.array_equal(disguise.reveal(disguise.hide(vector)), vector)
+    assert not np.array_equal(disguise.hide(vector), vector)
+
+
+def test_bad_input_gets_a_sentence():
+    generator, row = science(0), np.ones((1, 4))
+    with pytest.raises(InputError, match="rows of 3 numbers"):
+        values_test(row, np.ones(3), generator=generator, false_alarm=0.1)
+    with pytest.raises(InputError, match="the truth is zero"):
+        values_test(row, np.zeros(4), generator=generator, false_alarm=0.1)
+    with pytest.raises(InputError, match="blocks 0 to 1"):
+        places_test(np.array([2]), np.ones(4), block=2, generator=generator, false_alarm=0.1)
+    for rate in (0.0, 1e-9, 1.0):
+        with pytest.raises(InputError, match="false-alarm rate"):
+            needed_trials(rate)
+
+
+@pytest.fixture(scope="module")
+def leaks(digits):
+    found = attack_averages(digits.private, users=(2, 3), victims=40, random_state=0)
+    return {(leak.users, leak.case): leak for leak in found}
+
+
+def test_of_two_users_each_has_the_others_update(leaks, digits):
+    for (users, case), leak in leaks.items():
+        if users == 2:
+            assert leak.update_cosines.min() > 1 - 1e-6  # fixed point
+            if case != "sparse hinge":
+                assert leak.sample_cosines.min() > 0.999
+            assert leak.sample.shape == (64,)
+
+
+def test_of_three_users_each_has_the_sum_of_two(leaks):
+    hinge, average = leaks[3, "hinge"], leaks[3, "average of one class"]
+    assert hinge.update_cosines.max() < 0.999
+    # Signed samples of random labels: cos of y1 x1 + y2 x2 with y1 x1 is between 0 and 1, by how alike they are.
+    assert 0.45 < hinge.update_cosines.mean() < 0.8
+    assert hinge.gain.low > 0
+    # Averages over one class resemble each other, so that one's own is nearly as good a guess.
+    assert average.blind_update_cosines.mean() > 0.8
+    assert average.gain.value < 0.2
+
+
+def test_updates_that_have_nothing_in_common():
+    """Brute force for orthogonal updates: the cosine is 1 / sqrt(N - 1), and the sum is what a round gives."""
+    users = ("ann", "bob", "cem")
+    updates = dict(zip(users, 3 * np.eye(3), strict=True))
+    average = open_session("plain", users=users, dimension=3).round(updates, 0).average
+    rest = others_sum(average, updates["cem"], 3)
+    assert rest.tolist() == pytest.approx([3, 3, 0])
+
+
+def test_findings(leaks):
+    findings = {
+        (finding.details["users"], finding.attack.split(":")[0]): finding
+        for finding in average_findings(leaks.values())
+    }
+    assert (findings[2, "hinge"].verdict, findings[2, "hinge"].measured.low > 0.999) == ("leaks", True)
+    assert findings[2, "hinge"].source == "nobody (the paper asks for N >= 3)"
+    assert findings[3, "hinge"].verdict == "leaks"
+    assert findings[3, "hinge"].measured.low < findings[3, "hinge"].measured.value
+
+
+def test_two_users_are_judged_by_what_was_measured(leaks):
+    two = leaks[2, "hinge"]
+    blind = replace(two, update_cosines=two.blind_update_cosines)  # an attack that is no better than one's own update
+    assert average_findings([blind])[0].verdict == "at chance"
+
+
+def test_unrelated_updates_give_no_gain():
+    """If the victim is not in the sum, nothing is gained: the sum of two strangers against one's own update."""
+    generator = science(3)
+    gains = []
+    for _ in range(200):
+        victim, own, *strangers = generator.normal(size=(4, 50))
+        rest = others_sum((own + sum(strangers)) / 3, own, 3)
+        gains.append(abs(rest @ victim) / np.linalg.norm(rest) / np.linalg.norm(victim))
+    # Mean |cosine| in 50 dimensions is .113, with standard deviation .085 / sqrt(200) = .006; 1e-6 at 5 of them.
+    assert np.mean(gains) == pytest.approx(0.113, abs=0.03)
+
+
+def test_bad_input_gets_a_sentence_averages(digits):
+    with pytest.raises(InputError, match="two victims or more"):
+        attack_averages(digits.private, victims=1)
+    with pytest.raises(InputError, match="if there are any"):
+        others_sum([1.0], [1.0], 1)
+    with pytest.raises(InputError, match="With fewer than three"):
+        open_session("plain", users=("ann", "bob"), dimension=3)
+
+
+def attacked(minimum, **options):
+    options = {"dimension": 600, "sparsity": 0.9, "users": 4} | options
+    return attack_singles(
+        minimum_per_position=minimum, key_bits=1024, insecure=True, random_state=7, source=seeded_bytes(7), **options
+    )
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    return {minimum: attacked(minimum) for minimum in (1, 2, 3)}
+
+
+def test_without_the_rule_every_single_weight_is_shown(rounds):
+    leak = rounds[1]
+    assert leak.exposed == leak.singles > 100
+    assert leak.shown == leak.touched
+    assert leak.precision == leak.share
+    assert leak.subtracted == leak.pairs > 0
+
+
+def test_with_the_rule_no_single_weight_is_shown_but_users_need_one_more(rounds):
+    assert (rounds[2].exposed, rounds[3].exposed) == (0, 0)
+    assert rounds[2].singles == rounds[1].singles
+    assert rounds[2].subtracted == rounds[2].pairs > 0  # a user who was one of the two reads the other
+    assert rounds[3].subtracted == 0
+    assert 0 < rounds[2].shown < rounds[1].shown
+
+
+def test_the_share_of_singles_is_the_formula_of_independent_supports(rounds):
+    """Brute force over 200,000 weights: the share is within 5 standard errors (2e-7 would be 5.2)."""
+    changed = science(8).random((4, 200_000)) < 0.1
+    counts = changed.sum(axis=0)
+    touched, singles = np.count_nonzero(counts), np.count_nonzero(counts == 1)
+    expected = rounds[1].expected_share
+    assert abs(singles / touched - expected) < 5.2 * np.sqrt(expected * (1 - expected) / touched)
+    assert abs(rounds[1].share - expected) < 5.2 * np.sqrt(expected * (1 - expected) / rounds[1].touched)
+
+
+def test_blocks_are_counted_whole(rounds):
+    """Block DPHE protects owners of whole blocks alike, and not single weights in a block that others changed too."""
+    whole = attacked(2, scheme="block-dphe", dimension=1800)
+    assert whole.exposed == 0 < whole.singles
+    assert not whole.scattered
+    scattered = attacked(2, scheme="block-dphe", whole_blocks=False)
+    assert scattered.scattered
+    assert scattered.exposed > 0.5 * scattered.singles
+
+
+def test_findings_singles(rounds):
+    scattered = attacked(2, scheme="block-dphe", whole_blocks=False)
+    verdicts = [finding.verdict for finding in single_findings([*rounds.values(), scattered])]
+    assert verdicts == [
+        *("refuted", "refuted"),  # the theorem admits nothing
+        *("not refuted", "as stated"),
+        *("not refuted", "not refuted"),
+        *("leaks", "as stated"),
+    ]
+    (outside, inside, *_) = single_findings([rounds[1]])
+    assert outside.measured.low > 0.9
+    assert "minimum_per_position = 1" in inside.claim
+
+
+def test_bad_input_gets_a_sentence_singles():
+    with pytest.raises(InputError, match="'bfv'"):
+        attack_singles(scheme="bfv")
+    with pytest.raises(InputError, match="sparsity must be in"):
+        attack_singles(sparsity=1.0)
