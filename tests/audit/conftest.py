@@ -3,16 +3,9 @@
 import pytest
 
 from blindsight.audit import checks, subject
-from tests.keys import fixed_primes
 
 
 @pytest.fixture(autouse=True)
 def _time_stands_still(monkeypatch):
     for module in (checks, subject):
         monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _known_keys():
-    with fixed_primes():
-        yield

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from blindsight.files import write_arrays
 from blindsight.audit import checks
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.checks import Audit, Check, Evidence, check_minutes, run_checks, worst_of_each
@@ -14,6 +13,7 @@ from blindsight.audit.finding import Finding, Interval
 from blindsight.audit.inversion.pictures import PictureRow
 from blindsight.audit.targets import Target, recognise
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MissingExtraError, PrivacyError
+from blindsight.files import write_arrays
 from blindsight.search.building import Wish, build_gallery
 from blindsight.search.origin import Source
 
@@ -261,14 +261,14 @@ def test_runs_of_other_versions(tmp_path, content, sentence):
 def test_indexes_and_sifts_of_other_versions(tmp_path):
     folder = tmp_path / "index"
     build_gallery(Source("digits", count=60), Wish("open", None, 1e-6, 8), folder)
+    with pytest.raises(InputError, match="budget"):
+        audit_artefact(folder, minutes=0, random_state=0)
+    with pytest.raises(InputError, match="seed"):
+        audit_artefact(folder, minutes=1, random_state=-1)
     about = json.loads((folder / "gallery.json").read_text())
     written(folder, "gallery.json", json.dumps(about | {"format": 2}))
     with pytest.raises(CorruptFileError, match=r"gallery\.json"):
         audited_path(folder)
-    with pytest.raises(InputError, match="budget"):  # before anything is read
-        audit_artefact(folder, minutes=0, random_state=0)
-    with pytest.raises(InputError, match="seed"):
-        audit_artefact(folder, minutes=1, random_state=-1)
     sift = tmp_path / "sift"
     write_arrays(sift / "origin.npz", "blindsight/sift-origin.2", {}, {"seen": np.zeros((1, 16), np.uint8)})
     written(sift, "sift.npz", "")

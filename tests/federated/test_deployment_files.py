@@ -1,15 +1,21 @@
-"""The files for several machines name what there is: programs and options of Flower, and the paths of its nodes."""
+"""Files for several machines and demonstrations on one name what there is, and nothing goes in the clear."""
 
 import importlib
 import re
 import shlex
+import tomllib
 from collections import defaultdict
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+from apps.federated import demo, example
 from apps.federated.deployment.commands import QUIET
+from blindsight.federated.flower.node import desk_of
+from blindsight.federated.members import Members
+from blindsight.federated.sums.generatordesk import GeneratorDesk
+from blindsight.federated.sums.userdesk import UserDesk
 
 pytest.importorskip("flwr")
 
@@ -88,3 +94,35 @@ def test_the_proxy_lets_nodes_reach_what_they_ask_for_and_nothing_else():
         ("/", "return 404"),
     ]
     assert re.findall(r"proxy_pass (\S+);", text) == [f"https://superlink{router.prefix}/"]
+
+
+def settings_of(version):
+    return set(
+        tomllib.loads((example.EXAMPLE / version / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    )
+
+
+def test_the_example_with_encryption_gives_every_party_a_home_and_a_desk(tmp_path):
+    nodes, server = example.parties("after", tmp_path)
+    desks = [desk_of(node.node_config) for node in nodes]
+    assert [type(desk) for desk in desks] == [UserDesk] * len(example.OWNERS) + [GeneratorDesk]
+    members = Members.read(Path(str(server["members"])))
+    for desk in desks:
+        members.check(desk.home.identity.public)
+    assert members.users == tuple(sorted(example.OWNERS))
+    assert [node.node_config.get("partition-id") for node in nodes] == [0, 1, 2, 3, 4, None]
+    assert set(server) <= settings_of("after")  # Flower refuses a setting that an app does not have
+
+
+def test_the_example_without_encryption_needs_no_home(tmp_path):
+    nodes, server = example.parties("before", tmp_path)
+    assert [dict(node.node_config) for node in nodes] == [{"partition-id": place} for place in range(5)]
+    assert server == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demonstration_has_no_scheme_in_the_clear(capsys):
+    assert demo._options(["--scheme", "bfv"]).scheme == "bfv"
+    with pytest.raises(SystemExit):
+        demo._options(["--scheme", "plain"])
+    assert "invalid choice: 'plain'" in capsys.readouterr().err

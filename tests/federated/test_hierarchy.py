@@ -117,10 +117,12 @@ def plain(owners):
 
 
 def test_the_sum_of_sums_is_the_sum_and_everyone_reads_it(run):
-    root = run.root()
-    for name in ("south", "north"):
-        root.receive(name, collect(run, name, REGIONS[name]).close())
+    root, sums = run.root(), {name: collect(run, name, REGIONS[name]).close() for name in ("south", "north")}
+    for name, request in sums.items():
+        root.receive(name, request)
     answer = run.generator.answer(root.close())
+    with pytest.raises(PrivacyError, match="round 0"):  # after all regions none is opened alone
+        run.generator.answer(sums["north"])
     there = (*REGIONS["north"], *REGIONS["south"])
     for owner in OWNERS:
         total = run.users[owner].read(answer, 0)
@@ -156,17 +158,10 @@ def close_anyway(run, region, owners):
     return root._request(tuple(aggregator._round.receipts[owner] for owner in owners))
 
 
-def test_after_all_regions_none_is_opened_alone(run):
-    north, south = (collect(run, name, REGIONS[name]).close() for name in ("north", "south"))
-    root = run.root()
-    root.receive("north", north)
-    root.receive("south", south)
-    run.generator.answer(root.close())
-    with pytest.raises(PrivacyError, match="round 0 is over"):
-        run.generator.answer(north)
-
-
 def test_a_root_takes_each_region_once_and_only_its_own_owners(run):
+    (message, *_) = run.users["hal"].contribute(update("hal"), 0)
+    with pytest.raises(MessageError, match=r"'hal'.*'north'"):
+        run.region("north").receive(message)
     north, south = (collect(run, name, REGIONS[name]).close() for name in ("north", "south"))
     root = run.root()
     with pytest.raises(PrivacyError, match="no region"):
@@ -183,13 +178,6 @@ def test_a_root_takes_each_region_once_and_only_its_own_owners(run):
     root.receive("south", south)
     total = run.users["ann"].read(run.generator.answer(root.close()), 0)
     assert np.array_equal(total.values, plain((*REGIONS["north"], *REGIONS["south"])))
-
-
-def test_a_region_takes_in_its_own_owners_alone(run):
-    region = run.region("north")
-    (message, *_) = run.users["eve"].contribute(update("eve"), 0)
-    with pytest.raises(MessageError, match=r"'eve'.*'north'"):
-        region.receive(message)
 
 
 def test_a_region_cannot_read_where_the_owners_of_others_put_their_blocks():
@@ -254,8 +242,12 @@ def test_shards_of_a_key_service_open_their_part_of_the_model_each():
     assert np.array_equal(np.concatenate(parts), plain((*REGIONS["north"], *REGIONS["south"])))
 
 
-def test_an_owner_of_two_regions_and_single_weights_are_refused():
+def test_an_owner_of_two_regions_single_weights_and_nonsense_are_refused():
     run = Sparse()
+    with pytest.raises(InputError, match="got 0"):
+        most_fraction_bits(0, 1.0)
+    with pytest.raises(InputError, match="got 5 and -1"):
+        most_fraction_bits(5, -1.0)
     with pytest.raises(InputError, match="belongs to one region"):
         SparseRoot({"a": ("ann",), "b": ("ann",)}, 0, terms=run.terms, setup=run.setup)
     single = Terms(run="a", users=OWNERS, dimension=9, capacity=3, fraction_bits=0, key_bits=1024, insecure=True)
@@ -291,10 +283,3 @@ def test_fraction_bits_are_as_many_as_fit_a_slot(owners, largest, slot_bits):
     assert (
         bits == 62 or not fits(bits + 1) or owners * (Fraction(largest) * 2 ** (bits + 1) + 1) >= 2 ** (slot_bits - 1)
     )
-
-
-def test_nonsense_is_refused_with_a_sentence():
-    with pytest.raises(InputError, match="got 0"):
-        most_fraction_bits(0, 1.0)
-    with pytest.raises(InputError, match="got 5 and -1"):
-        most_fraction_bits(5, -1.0)

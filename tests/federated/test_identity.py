@@ -1,9 +1,11 @@
-"""A letter is read by its recipient, believed from its sender, and good for its purpose and run alone."""
+"""Who is who: identities, their letters and signatures, the members file, and the directory of nodes that greet."""
 
 import base64
 import copy
 import hashlib
 import pickle
+import re
+import tomllib
 
 import pytest
 from hypothesis import example, given
@@ -13,8 +15,13 @@ from blindsight.crypto.sealedbox import ExchangeKey, seal_for
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
+from blindsight.federated.directory import Directory
 from blindsight.federated.identity import Identity, PublicIdentity, _PublicMessage, _SecretState, verify_signed
+from blindsight.federated.members import Members
+from blindsight.federated.sums import greeting
+from blindsight.federated.sums.greeting import greet, hello
 from blindsight.learn.dphe.storage import write_state
+from blindsight.learn.dphe.terms import KEY_GENERATOR
 from blindsight.rng import seeded_bytes
 
 
@@ -26,6 +33,7 @@ def party(name, seed):
 ANN, BOB, EVE = party("ann", 1), party("bob", 2), party("eve", 3)
 LETTER = ANN.write(b"a secret", to=BOB.public, purpose="set-up", run="run 1")
 SIGNED = ANN.sign(b"a claim", purpose="hello")
+CONTEXT = b"blindsight letter 1"
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=64)
 
 
@@ -36,95 +44,72 @@ def read(letter, *, by=BOB, sender=ANN, purpose="set-up", run="run 1"):
 @given(body=st.binary(max_size=300), purpose=st.text(max_size=40), run=st.text(max_size=40))
 def test_a_letter_arrives_and_hides_its_content(body, purpose, run):
     marked = b"marked content " + body
-    letter = ANN.write(marked, to=BOB.public, purpose=purpose, run=run)
-    assert read(letter, purpose=purpose, run=run) == marked
+    letter, again = (ANN.write(marked, to=BOB.public, purpose=purpose, run=run) for _ in range(2))
+    assert read(letter, purpose=purpose, run=run) == read(again, purpose=purpose, run=run) == marked
     assert b"marked content" not in letter
-    with pytest.raises(MessageError, match="another recipient"):
-        read(letter, by=EVE, purpose=purpose, run=run)
-    with pytest.raises(MessageError, match="another recipient"):  # not even the one who wrote it
-        read(letter, by=ANN, purpose=purpose, run=run)
+    assert again[:32] != letter[:32]
+    assert again[32:] != letter[32:]
+    for other in (EVE, ANN):  # not even the one who wrote it
+        with pytest.raises(MessageError, match="another recipient"):
+            read(letter, by=other, purpose=purpose, run=run)
 
 
-def test_two_letters_of_one_content_differ():
-    again = ANN.write(b"a secret", to=BOB.public, purpose="set-up", run="run 1")
-    assert read(again) == read(LETTER)
-    assert again[:32] != LETTER[:32]
-    assert again[32:] != LETTER[32:]
-
-
-@given(bit=st.integers(0, 8 * len(LETTER) - 1))
-@example(bit=255)
-def test_a_letter_with_a_flipped_bit_is_refused(bit):
+@given(bit=st.integers(0, 8 * len(LETTER) - 1), length=st.integers(0, len(LETTER) - 1))
+@example(bit=255, length=0)
+def test_a_letter_with_a_flipped_bit_or_cut_short_is_refused(bit, length):
     altered = bytearray(LETTER)
     altered[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(MessageError, match="was altered"):
-        read(bytes(altered))
-
-
-@given(length=st.integers(0, len(LETTER) - 1))
-def test_a_letter_cut_short_is_refused(length):
-    with pytest.raises(MessageError, match="was altered"):
-        read(LETTER[:length])
+    for spoilt in (bytes(altered), LETTER[:length]):
+        with pytest.raises(MessageError, match="altered"):
+            read(spoilt)
 
 
 @given(garbage=st.binary(max_size=200))
 def test_garbage_is_refused_sealed_or_not(garbage):
-    with pytest.raises(MessageError):
-        read(garbage)
-    with pytest.raises(MessageError):
-        read(seal_for(BOB.public.exchange_key, garbage, context=b"blindsight letter 1"))
-    with pytest.raises(MessageError):
-        verify_signed(garbage, ANN.public, purpose="hello")
-    with pytest.raises(MessageError):
-        PublicIdentity.from_bytes(garbage)
+    for attempt in (
+        lambda: read(garbage),
+        lambda: read(seal_for(BOB.public.exchange_key, garbage, context=CONTEXT)),
+        lambda: verify_signed(garbage, ANN.public, purpose="hello"),
+        lambda: PublicIdentity.from_bytes(garbage),
+    ):
+        with pytest.raises(MessageError):
+            attempt()
+
+
+def handed_on():
+    return seal_for(EVE.public.exchange_key, BOB._exchange.open(LETTER, context=CONTEXT), context=CONTEXT)
 
 
 @pytest.mark.parametrize(
-    ("other", "sentence"),
+    ("attempt", "words"),
     [
-        ({"purpose": "answer"}, "what 'ann' signed is for 'set-up'; expected 'answer'."),
-        ({"run": "run 2"}, "the letter from 'ann' is for run 'run 1'; this is run 'run 2'."),
-        ({"sender": EVE}, "from someone who does not take part"),
-        ({"sender": party("ann", 4)}, "not signed by 'ann'"),
+        (lambda: read(LETTER, purpose="answer"), "'set-up'.*'answer'"),
+        (lambda: read(LETTER, run="run 2"), "'run 1'.*'run 2'"),
+        (lambda: read(LETTER, sender=EVE), "does not take part"),
+        (lambda: read(LETTER, sender=party("ann", 4)), "not signed by 'ann'"),
+        (lambda: read(handed_on(), by=EVE), "somebody else"),
+        (
+            lambda: read(party("ann", 3).write(b"lies", to=BOB.public, purpose="set-up", run="run 1")),
+            "not signed by 'ann'",  # Eve's keys, Ann's name
+        ),
+        (lambda: verify_signed(SIGNED, ANN.public, purpose="bye"), "'hello'.*'bye'"),
+        (lambda: verify_signed(SIGNED, BOB.public, purpose="hello"), "does not take part"),
+        (lambda: verify_signed(SIGNED, party("ann", 4).public, purpose="hello"), "not signed by 'ann'"),
+        (
+            lambda: read(seal_for(BOB.public.exchange_key, SIGNED, context=CONTEXT), purpose="hello"),
+            r"letter\.1",  # a signature is no letter
+        ),
+        (
+            lambda: verify_signed(BOB._exchange.open(LETTER, context=CONTEXT), ANN.public, purpose="set-up"),
+            r"statement\.1",
+        ),
+        (lambda: verify_signed(ANN.signer.sign(b"a claim", author="ann"), ANN.public, purpose="hello"), None),
     ],
 )
-def test_another_purpose_run_or_sender_is_refused(other, sentence):
-    with pytest.raises(MessageError, match=sentence):
-        read(LETTER, **other)
-
-
-def test_a_letter_that_its_recipient_hands_on_is_refused():
-    envelope = BOB._exchange.open(LETTER, context=b"blindsight letter 1")
-    forwarded = seal_for(EVE.public.exchange_key, envelope, context=b"blindsight letter 1")
-    with pytest.raises(MessageError, match="somebody else"):
-        read(forwarded, by=EVE)
-
-
-def test_nobody_writes_in_the_name_of_another():
-    forged = party("ann", 3).write(b"lies", to=BOB.public, purpose="set-up", run="run 1")  # Eve's keys, Ann's name
-    with pytest.raises(MessageError, match="not signed by 'ann'"):
-        read(forged)
-
-
-def test_a_signature_is_good_for_its_author_and_purpose():
+def test_letters_and_signatures_are_good_for_their_author_recipient_purpose_and_run_alone(attempt, words):
     assert verify_signed(SIGNED, ANN.public, purpose="hello") == b"a claim"
-    with pytest.raises(MessageError, match=r"'hello'.*'bye'"):
-        verify_signed(SIGNED, ANN.public, purpose="bye")
-    with pytest.raises(MessageError, match="does not take part"):
-        verify_signed(SIGNED, BOB.public, purpose="hello")
-    with pytest.raises(MessageError, match="not signed by 'ann'"):
-        verify_signed(SIGNED, party("ann", 4).public, purpose="hello")
-
-
-def test_signatures_letters_and_other_signed_messages_do_not_pass_for_each_other():
-    sealed = seal_for(BOB.public.exchange_key, SIGNED, context=b"blindsight letter 1")
-    with pytest.raises(MessageError, match=r"letter\.1"):
-        read(sealed, purpose="hello")
-    envelope = BOB._exchange.open(LETTER, context=b"blindsight letter 1")
-    with pytest.raises(MessageError, match=r"statement\.1"):
-        verify_signed(envelope, ANN.public, purpose="set-up")
-    with pytest.raises(MessageError):
-        verify_signed(ANN.signer.sign(b"a claim", author="ann"), ANN.public, purpose="hello")
+    with pytest.raises(MessageError, match=words):
+        attempt()
 
 
 @given(name=NAMES, keys=st.binary(min_size=64, max_size=64))
@@ -136,42 +121,32 @@ def test_a_public_identity_comes_back_and_its_fingerprint_covers_both_keys(name,
     assert PublicIdentity("x", keys[:32], keys[32:]).fingerprint == public.fingerprint
 
 
-def test_what_is_no_identity_is_refused():
-    with pytest.raises(InputError, match="32 bytes each"):
+def test_what_is_no_identity_is_refused(tmp_path):
+    with pytest.raises(InputError, match="32 bytes"):
         PublicIdentity("ann", bytes(32), bytes(31))
-    with pytest.raises(MessageError, match="32 bytes each"):
+    with pytest.raises(MessageError, match="32 bytes"):
         PublicIdentity.from_bytes(encode(_PublicMessage("ann", bytes(32), bytes(31))))
     with pytest.raises(MessageError, match="printable"):
         PublicIdentity.from_bytes(encode(_PublicMessage("ann\x1b[2J", bytes(32), bytes(32))))
     with pytest.raises(InputError, match="low order"):
         ANN.write(b"", to=PublicIdentity("bob", BOB.public.signing_key, bytes(32)), purpose="", run="")
-
-
-@pytest.mark.parametrize("name", ["", "a" * 65, " ann", "ann ", "an\nn", "ann\x7f", "\ud800"])
-def test_bad_names_are_refused_and_no_file_is_made(name, tmp_path):
-    with pytest.raises(InputError, match="64 printable"):
-        Identity.create(tmp_path / "home" / "identity.key", name)
+    for name in ("", "a" * 65, " ann", "ann ", "an\nn", "ann\x7f", "\ud800"):
+        with pytest.raises(InputError, match="64 printable"):
+            Identity.create(tmp_path / "home" / "identity.key", name)
     assert not (tmp_path / "home").exists()
 
 
-def test_an_identity_comes_back_from_its_own_disk(tmp_path):
+def test_an_identity_comes_back_from_its_own_disk_and_is_never_overwritten(tmp_path):
     path = tmp_path / "home" / "identity.key"
     made = Identity.create(path, "bob")
-    loaded = Identity.load(path)
-    assert loaded.public == made.public
-    assert loaded.name == "bob"
+    loaded, before = Identity.load(path), path.read_bytes()
+    assert (loaded.public, loaded.name) == (made.public, "bob")
     assert read(ANN.write(b"hi", to=made.public, purpose="set-up", run="run 1"), by=loaded) == b"hi"
     assert verify_signed(loaded.sign(b"hi", purpose="p"), made.public, purpose="p") == b"hi"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert Identity.create(tmp_path / "other", "bob").public.fingerprint != made.public.fingerprint
-
-
-def test_an_identity_is_never_overwritten(tmp_path):
-    path = tmp_path / "identity.key"
-    Identity.create(path, "bob")
-    before = path.read_bytes()
-    with pytest.raises(StorageError, match="exists already"):
+    with pytest.raises(StorageError, match="exists"):
         Identity.create(path, "eve")
     assert path.read_bytes() == before
 
@@ -189,7 +164,7 @@ def test_a_file_that_others_can_read_that_is_damaged_or_missing_is_refused(tmp_p
     with pytest.raises(CorruptFileError, match="saved"):
         Identity.load(path)
     write_state(path, _SecretState("bob", bytes(32), b"short"))
-    with pytest.raises(CorruptFileError, match="32 bytes; got 5"):
+    with pytest.raises(CorruptFileError, match="got 5"):
         Identity.load(path)
 
 
@@ -201,3 +176,141 @@ def test_nothing_shows_the_secrets():
     for leave in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(PrivacyError):
             leave(ANN)
+
+
+# ---- the members file
+
+
+def public(name, number):
+    return PublicIdentity(name, bytes([number]) * 32, bytes(32))
+
+
+PARTIES = [public(name, number) for number, name in enumerate(["key generator", "cem", "ann", "aggregator", "bob"])]
+MEMBERS = Members({party.name: party.fingerprint for party in PARTIES})
+
+
+def test_members_are_recognised_strangers_and_other_keys_are_not(tmp_path):
+    for one in PARTIES:
+        MEMBERS.check(one)
+    assert MEMBERS.users == ("ann", "bob", "cem")
+    with pytest.raises(PrivacyError, match="'eve'"):
+        MEMBERS.check(public("eve", 2))
+    impostor = public("ann", 9)
+    both = f"{re.escape(impostor.fingerprint)}.*{re.escape(MEMBERS.fingerprints['ann'])}"
+    with pytest.raises(PrivacyError, match=both):
+        MEMBERS.check(impostor)
+    with pytest.raises(PrivacyError, match="'ann'"):
+        MEMBERS.check(PublicIdentity("ann", bytes([2]) * 32, bytes([1]) * 32))  # her signatures, another's letters
+    (tmp_path / "members.toml").write_text(MEMBERS.to_toml())
+    assert Members.read(tmp_path / "members.toml") == MEMBERS
+    agreed = dict(MEMBERS.fingerprints)
+    members = Members(agreed)
+    agreed["eve"] = agreed.pop("ann")  # what was agreed cannot be changed from outside
+    assert members == MEMBERS
+
+
+@given(names=st.sets(NAMES, max_size=8))
+def test_a_members_file_comes_back_whatever_the_names(names):
+    members = Members({name: public("x", number).fingerprint for number, name in enumerate(names)})
+    assert tomllib.loads(members.to_toml())["members"] == members.fingerprints
+
+
+def test_a_wrong_members_file_gets_a_sentence(tmp_path):
+    path, (first, second, *_) = tmp_path / "members.toml", [one.fingerprint for one in PARTIES]
+    with pytest.raises(StorageError, match="not exist"):
+        Members.read(path)
+    for text, words in [
+        (b"\xff\xfe", "no members file"),
+        (b"[members", "no members file"),
+        (b"", "one table"),
+        (b"members = 3", "one table"),
+        (b"[members]\n[users]", "one table"),
+        (b"[members]\nann = 5", "'ann'"),
+        (b"[members]\nann.b = 'x'", "'ann'"),
+        (b"[members]\nann = 'SHA256:abc'", "'SHA256:abc'"),
+        (f"[members]\n' ann' = '{first}'".encode(), "64 printable"),
+        (f"[members]\nann = '{first}'\nann = '{second}'".encode(), "no members file"),
+        (f"[members]\na = '{first}'\nb = '{first}'".encode(), "'a' and 'b'"),
+    ]:
+        path.write_bytes(text)
+        with pytest.raises(CorruptFileError, match=words) as caught:
+            Members.read(path)
+        assert str(path) in str(caught.value)
+    with pytest.raises(InputError, match="fingerprint"):
+        Members({"ann": MEMBERS.fingerprints["ann"] + "="})
+
+
+# ---- the directory
+
+
+@pytest.fixture
+def identities(tmp_path):
+    return {name: Identity.create(tmp_path / name, name) for name in ("ann", "bob", KEY_GENERATOR)}
+
+
+@pytest.fixture
+def directory(identities):
+    return Directory(Members({name: identity.public.fingerprint for name, identity in identities.items()}))
+
+
+def enter(directory, node, identity, role="user"):
+    challenge, message = hello(node)
+    directory.enter(node, tuple(greet(identity, role, (message,), node)), challenge)
+
+
+def test_members_get_in_under_their_names_and_nobody_else(directory, identities, tmp_path):
+    enter(directory, 1, Identity.create(tmp_path / "eve", "eve"))
+    enter(directory, 2, Identity.create(tmp_path / "false ann", "ann"))
+    enter(directory, 3, identities["bob"], "key-generator")
+    enter(directory, 4, identities[KEY_GENERATOR])
+    _, message = hello(5)
+    directory.enter(5, tuple(greet(identities["ann"], "user", (message,), 5)), bytes(32))  # answers another hello
+    directory.enter(6, (b"",), bytes(32))
+    challenge, message = hello(7)
+    _, signed = greet(identities["ann"], "user", (message,), 7)
+    directory.enter(7, (identities["bob"].public.to_bytes(), signed), challenge)  # with another's signature
+    assert not directory.nodes
+    assert set(directory.refused) == {1, 2, 3, 4, 5, 6, 7}
+    assert "Somebody else" in directory.refused[2]
+    assert "another hello" in directory.refused[5]
+    enter(directory, 8, identities["ann"])
+    enter(directory, 9, identities[KEY_GENERATOR], "key-generator")
+    assert directory.keep({8, 9, 10}) == {"ann": 8, KEY_GENERATOR: 9}
+    assert directory.known == {8, 9}
+
+
+def test_a_node_cannot_pass_for_another_by_handing_its_hello_on(directory, identities):
+    challenge, message = hello(1)
+    with pytest.raises(MessageError, match=r"node 2.*node 1"):
+        greet(identities["ann"], "user", (message,), 2)
+    _, altered = hello(2, lambda count: challenge)  # as the node in between would put it to the other
+    directory.enter(1, tuple(greet(identities["ann"], "user", (altered,), 2)), challenge)
+    assert not directory.nodes
+    assert "node 2" in directory.refused[1]
+    for parts in ((), (message, message)):
+        with pytest.raises(MessageError, match="one part"):
+            greet(identities["ann"], "user", parts, 1)
+
+
+def test_of_two_nodes_with_the_same_keys_the_first_stays_until_it_is_gone(directory, identities):
+    enter(directory, 1, identities["ann"])
+    enter(directory, 2, identities["ann"])  # started anew; the network has not noticed yet that node 1 is dead
+    assert "'ann'" in directory.refused[2]
+    enter(directory, 1, identities["ann"])
+    assert directory.keep({1, 2}) == {"ann": 1}
+    assert directory.known == {1, 2}
+    assert directory.keep({2}) == {}
+    assert directory.known == set()
+    enter(directory, 2, identities["ann"])
+    assert directory.keep({2}) == {"ann": 2}
+
+
+def test_nodes_of_another_protocol_are_told_to_install_the_same_version(directory, identities, monkeypatch):
+    challenge, message = hello(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(greeting, "PROTOCOL", 2)
+        patch.setattr(greeting, "_check_protocol", lambda *_: None)
+        theirs = tuple(greet(identities["ann"], "user", (message,), 1))
+    directory.enter(1, theirs, challenge)
+    assert "protocol 2" in directory.refused[1]
+    assert "same version" in directory.refused[1]

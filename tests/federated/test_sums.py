@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blindsight.files import write_arrays
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
 from blindsight.federated.sums.aggregatorend import UnansweredError
@@ -15,6 +14,7 @@ from blindsight.federated.sums.opening import find_run, label_run
 from blindsight.federated.sums.orders import read_order
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.server import SumServer
+from blindsight.files import write_arrays
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.federation import Memory, Proposal
 from tests.federated.village import ALL_SCHEMES, DIMENSION, IMPATIENT, PATIENCE, USERS, Village, damaged

@@ -1,4 +1,4 @@
-"""The Flower app itself, ServerApp and ClientApps, over a grid in one process: every task from settings to report."""
+"""The Flower app itself over a grid in one process: every task from settings to report, and what the server is told."""
 
 import json
 import tomllib
@@ -9,12 +9,15 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from apps.federated.blindsight_federated import client_app, server_app
+from apps.federated.blindsight_federated.settings import Settings
 from apps.federated.deployment.federation import APP, LocalFederation
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.federated.flower.node import desk_of
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.model import LinearModel
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
+from tests.federated.village import make_home
 
 DEFAULTS = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
 QUICK = {"key-bits": 1024, "wait-seconds": 0.1, "round-seconds": 0.1, "step-seconds": 0.1, "key-generator-seconds": 0.1}
@@ -156,3 +159,54 @@ def test_too_few_users_and_unknown_tasks_end_with_a_sentence(app):
         app.run()
     with pytest.raises(InputError, match="'rounds'"):
         app.run(rounds="three")
+
+
+def data_of_dan(app, **arrays):
+    path = app.federation.home("dan") / "data.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize("task", ["classifier", "k-means"])
+def test_the_server_is_told_of_other_dimensions(tmp_path, task):
+    app = App(tmp_path)
+    data_of_dan(app, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
+    report = app.run(task=task, clusters=3, rounds=1, scheme="bfv", sparsity=0.0)
+    assert report["rounds"][0]["refused"] == {"dan": "features must have 12 columns; got 5."}
+
+
+def test_the_server_is_not_told_where_data_are_or_how_many(tmp_path, caplog):
+    app = App(tmp_path)
+    path = data_of_dan(app, features=np.zeros((40, 12)), labels=np.zeros(39, dtype=np.int64))
+    refused = app.run(rounds=1, scheme="bfv")["rounds"][0]["refused"]
+    assert refused == {"dan": "it failed on its side (InputError); the node's log says more."}
+    assert "contribute failed: there must be a label per sample; got labels of shape (39,) for 40." in caplog.text
+    path.unlink()
+    refused = app.run(rounds=2, scheme="bfv")["rounds"][1]["refused"]
+    assert refused == {"dan": "it failed on its side (StorageError); the node's log says more."}
+
+
+def test_the_server_uses_no_home_but_its_own(tmp_path):
+    app = App(tmp_path)
+    given = app.federation.run_config()
+    home, members = Settings(given).home()
+    assert home.identity.name == "aggregator"
+    assert "ann" in members.users
+    with pytest.raises(InputError, match=r"'ann'.*'aggregator'"):
+        Settings({**given, "home": str(app.federation.home("ann"))}).home()
+    other = tmp_path / "members.toml"
+    other.write_text(Path(given["members"]).read_text().replace('"aggregator"', '"somebody"'))
+    with pytest.raises(PrivacyError, match="'aggregator'"):
+        Settings({**given, "members": str(other)}).home()
+
+
+PIN = "SHA256:" + "A" * 43
+
+
+def test_a_node_can_insist_on_a_minimum_per_position(tmp_path):
+    config = {"home": str(make_home(tmp_path, "ann").path), "key-generator": PIN}
+    assert desk_of(config).minimum_per_position == 1
+    assert desk_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
+    for wrong in (0, "3", 1.5):
+        with pytest.raises(InputError, match="minimum-per-position"):
+            desk_of({**config, "minimum-per-position": wrong})

@@ -1,9 +1,7 @@
 """One exchange: who may speak for whom, and what becomes of uploads when instructions or reports are lost."""
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from blindsight.federated.sharing.messages import Instruction, Report
 from blindsight.learn.selective import ParameterServer, Sharing
 from blindsight.learn.selective.messages import Request, Upload
 
-Found = Callable[..., Any]
 KIND = "sharing/exchange"
 
 

@@ -1,8 +1,5 @@
 """Over a courier, selective sharing does what it does in one process, bit for bit, whatever is lost on the way."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +11,6 @@ from blindsight.learn.selective import Sharing, asynchronous
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.rng import seeded_bytes
 
-Found = Callable[..., Any]
 NAMES = ("ann", "bob", "cem")
 WAYS = pytest.mark.parametrize(
     ("sharing", "download"),

@@ -1,5 +1,7 @@
-"""The cost model: it finds constants that are there, foretells bytes of rounds it has not seen, and adds up."""
+"""The cost model finds constants that are there and foretells bytes of rounds it has not seen; crowds and carriage."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blindsight.crypto import paillier
 from blindsight.errors import InputError, UnknownNameError
+from blindsight.federated.carriage import Carriage, Exchange
 from blindsight.federated.costmodel import (
     FIGURES,
     CostModel,
@@ -22,9 +26,10 @@ from blindsight.federated.costmodel import (
     fit_by_owners,
     measure,
 )
-from blindsight.federated.crowd import lattice_round, sparse_round
+from blindsight.federated.crowd import READERS, lattice_round, sparse_round
 from blindsight.learn.schemes.paillier import sparse_terms
 from blindsight.learn.sumterms import SumTerms
+from tests.keys import bfv_key, paillier_key
 
 MESSAGES = ("contribution", "request", "answer", "set-up message")
 SPARSE = Setting("block-dphe", key_bits=1024, density=0.2, insecure=True)
@@ -159,3 +164,114 @@ def test_nonsense_is_refused_with_a_sentence():
         Hierarchy(regions=4, shards=1).figures(UNITS, 11, 100)
     with pytest.raises(InputError, match="shard"):
         Hierarchy(regions=1, shards=101).figures(UNITS, 11, 100)
+
+
+COSTS = {
+    "encrypt": 1.0,
+    "read": 0.5,
+    "add": 0.25,
+    "close": 3.0,
+    "decrypt": 7.0,
+    "contribution": 1000.0,
+    "request": 900.0,
+    "answer": 40.0,
+}
+
+
+def test_a_round_carries_calls_contributions_the_request_and_the_answer():
+    exchange = Exchange.of(COSTS, users=4, weights=10)
+    assert exchange.messages == 5
+    assert exchange.bytes == 4 * (80 + 40 + 1000) + 900 + 40
+    assert exchange.roles == 4 * 1.5 + (4 * 0.25 + 3) + 7
+
+
+def test_constants_that_are_there_are_found_carriage():
+    true = Carriage(message=1.5, byte=2e-8)
+    sizes = [Exchange(users, size, roles) for users, size, roles in ((3, 1e6, 0.1), (3, 1e8, 9.0), (8, 1e7, 1.0))]
+    found = Carriage.fit([(size, true.cpu_seconds(size)) for size in sizes])
+    assert found.message == pytest.approx(1.5)
+    assert found.byte == pytest.approx(2e-8)
+
+
+def test_wall_time_is_two_polls_and_all_work_on_the_cores_there_are():
+    carriage, exchange = Carriage(message=2.0, byte=1e-6), Exchange(users=3, bytes=4e6, roles=8.0)
+    assert carriage.cpu_seconds(exchange) == 8 + 2 * 4 + 4
+    assert carriage.wall_seconds(exchange, cores=4, poll=2) == 2 * (0.75 + 0.5) + 5
+    assert carriage.wall_seconds(exchange, cores=2) == 3 * 1.25 + 10
+
+
+@pytest.mark.parametrize("found", [[], [20.0], [20.0, 7.9]])
+def test_rounds_that_say_nothing_are_refused(found):
+    with pytest.raises(InputError, match="two rounds"):
+        Carriage.fit([(Exchange(3, 1e6, 8.0), seconds) for seconds in found])
+
+
+OWNERS = tuple(f"owner-{number}" for number in range(13))
+SIZE = 200
+TERMS = SumTerms(run="test", users=OWNERS, dimension=SIZE, fraction_bits=4)
+PAILLIER, LATTICE = paillier_key(), bfv_key()
+
+
+def draw(owner):
+    values = np.zeros(SIZE)
+    values[:20] = np.random.default_rng(OWNERS.index(owner)).integers(-99, 99, 20) / 16
+    return np.roll(values, 20 * OWNERS.index(owner))
+
+
+def play(scheme, update):
+    if scheme == "bfv":
+        return lattice_round(TERMS, update, key=LATTICE)
+    sparse = sparse_terms(TERMS, blocks=True, capacity=90, key_bits=1024, minimum_per_position=1, insecure=True)
+    return sparse_round(sparse, update, key=PAILLIER)
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "bfv"])
+def test_the_sum_is_exact_while_one_update_at_a_time_is_in_memory(scheme):
+    drawn = []
+    most = 0
+
+    def alive():
+        return sum(reference() is not None for reference in drawn)
+
+    def update(owner):
+        nonlocal most
+        if alive() > 1:
+            gc.collect()
+        most = max(most, alive())
+        values = draw(owner)
+        drawn.append(weakref.ref(values))
+        return values
+
+    crowd = play(scheme, update)
+    assert np.array_equal(crowd.integers, 16 * np.sum([draw(owner) for owner in OWNERS], axis=0))
+    assert len(drawn) == len(OWNERS)
+    assert most <= 1  # the last owner's, until the next one takes its place
+
+
+@pytest.mark.parametrize(("scheme", "sent", "opened"), [("block-dphe", 3, 7), ("bfv", 1, 1)])
+def test_every_party_is_charged(scheme, sent, opened):
+    crowd = play(scheme, draw)
+    cost = crowd.cost
+    assert (crowd.ciphertexts, crowd.opened) == (sent, opened)
+    assert crowd.readers == OWNERS[::2]
+    assert len(crowd.readers) <= READERS
+    assert all(cost.seconds("encrypt", party=owner) > 0 for owner in OWNERS)
+    assert all(cost.seconds("read", party=owner) > 0 for owner in crowd.readers)
+    assert 0 < crowd.closing < cost.seconds("aggregate", party="aggregator")
+    assert cost.seconds("decrypt", party="key generator") > 0
+    assert cost.received("aggregator") > sum(map(cost.sent, OWNERS)) > sent * len(OWNERS) * 256
+    assert all(crowd.setup.received(owner) > 500 for owner in (*OWNERS, "aggregator"))
+
+
+def test_every_owner_makes_its_own_window_table(monkeypatch):
+    made = []
+
+    class Counted(paillier.Randomiser):
+        def __init__(self, n):
+            made.append(n)
+            super().__init__(n)
+
+    monkeypatch.setattr(paillier, "Randomiser", Counted)
+    play("block-dphe", draw)
+    assert made == [PAILLIER.public.n] * len(OWNERS)
+    paillier.randomiser.cache_clear()
