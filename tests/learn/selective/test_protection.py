@@ -172,32 +172,23 @@ def test_record_noise_is_left_to_training():
     assert np.array_equal(plain.dense(), record.dense())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"share": 0.0}, "0.0"),
-        ({"share": 1.2}, "1.2"),
-        ({"share": math.nan}, "nan"),
-        ({"share": True}, "share.*True"),
-        ({"share": "0.1"}, "share.*'0.1'"),
-        ({"bound": True}, "bound.*True"),
-        ({"bound": 0.0}, "bound"),
-        ({"bound": math.inf}, "bound"),
-        ({"select": "largst"}, "'largest'"),
-        ({"select": "threshold"}, "both"),
-        ({"threshold": 0.1}, "both"),
-        ({"select": "threshold", "threshold": "low"}, "threshold.*'low'"),
-        ({"select": "threshold", "threshold": -1.0}, "threshold"),
-        ({"select": "threshold", "threshold": 0.2, "bound": 0.1}, "no value reaches"),
-        ({"noise": Laplace(1.0)}, "bound"),
-        ({"noise": PublishedLaplace(1.0), "select": "random"}, "bound"),
-        ({"noise": 1.0}, "noise"),
-        ({"noise": GAUSSIAN, "select": "threshold", "threshold": 0.1}, "Laplace"),
-        ({"noise": ParticipantGaussian(1.0, 1.0, among=2)}, "same places"),
-        ({"noise": ParticipantGaussian(1.0, 1.0, among=2), "share": 1.0, "half": True}, "half"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(arguments, words):
+AMONG = ParticipantGaussian(1.0, 1.0, among=2)
+BAD = {
+    "share": [{"share": share} for share in (0.0, 1.2, math.nan, True, "0.1")],
+    "bound": [{"bound": bound} for bound in (True, 0.0, -0.1, math.inf)],
+    "'largest'": [{"select": "largst"}],
+    "threshold": [{"select": "threshold"}, *({"select": "threshold", "threshold": bad} for bad in ("low", -1.0))],
+    "both": [{"threshold": 0.1}],
+    "no value reaches": [{"select": "threshold", "threshold": 0.2, "bound": 0.1}],
+    "Name the bound": [{"noise": Laplace(1.0)}, {"noise": PublishedLaplace(1.0), "select": "random"}],
+    "noise": [{"noise": 1.0}, {"noise": GAUSSIAN, "select": "threshold", "threshold": 0.1}],
+    "same places": [{"noise": AMONG}],
+    "half": [{"noise": AMONG, "share": 1.0, "half": True}],
+}
+
+
+@pytest.mark.parametrize(("words", "arguments"), [(words, arguments) for words in BAD for arguments in BAD[words]])
+def test_what_cannot_be_meant_is_refused(words, arguments):
     with pytest.raises(InputError, match=words):
         Sharing(**({"share": 0.1} | arguments))
 
