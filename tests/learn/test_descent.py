@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from blindsight.errors import InputError
@@ -75,18 +75,6 @@ def test_smoothed_hinge_is_within_half_its_smoothing_of_the_true_minimum():
         return np.maximum(0, 1 - y * (X @ w)).mean() + ridge / 2 * w @ w
 
     assert hinge_objective(exact) - 1e-6 <= hinge_objective(found) <= hinge_objective(exact) + smoothing / 2
-
-
-def test_beats_plain_sgd_on_its_own_objective():
-    X, y = two_classes(seed=6)
-    alpha = 0.02
-    given = problem(X, y, loss="logistic", lasso=0.5 * alpha, pull=0.5 * alpha)
-    sgd = SGDClassifier("log_loss", penalty="elasticnet", alpha=alpha, l1_ratio=0.5, random_state=0, max_iter=2000)
-    sgd.fit(X, y)
-    theirs = given.objective(np.column_stack([sgd.coef_, sgd.intercept_]))[0]
-    ours = given.objective(minimise(given, batch_size=20))[0]
-    assert ours <= theirs
-    assert ours == pytest.approx(theirs, rel=0.05)
 
 
 def test_many_problems_at_once_are_the_same_as_one_by_one():

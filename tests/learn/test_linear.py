@@ -35,26 +35,6 @@ def test_train_agrees_with_one_vs_rest_liblinear():
     assert (predict(ours, X) == oracle.predict(X)).mean() > 0.99
 
 
-def test_federated_averaging_comes_near_the_pooled_classifier():
-    owners = [pictures(60, seed) for seed in range(4)]
-    X_test, y_test = pictures(1000, seed=50)
-    pooled = train(
-        np.vstack([X for X, _ in owners]),
-        class_signs(np.concatenate([labels for _, labels in owners]), CLASSES),
-        LinearTraining(ridge=0.1),
-        random_state=0,
-    )
-    for sparsify in ("topk", "blocks", "strength"):
-        training = LinearTraining(ridge=0.1, sparsify=sparsify, sparsity=0.7, block_size=4)
-        shared, residuals = np.zeros((CLASSES, DIMENSIONS + 1)), [None] * 4
-        for _ in range(15):
-            updates = [update(training, *owner, shared, residual=r) for owner, r in zip(owners, residuals, strict=True)]
-            shared = shared + np.mean([u.sent for u in updates], axis=0)
-            residuals = [u.residual for u in updates]
-            assert all(u.sparsity >= 0.7 for u in updates)
-        assert (predict(shared, X_test) == y_test).mean() >= (predict(pooled, X_test) == y_test).mean() - 0.02
-
-
 @pytest.mark.parametrize("sparsify", ["topk", "blocks"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_is_not_sent_is_held_for_later(sparsify, dtype):
@@ -190,11 +170,6 @@ def test_balanced_classes_count_alike():
     )
     balanced = LinearTraining(loss="logistic", ridge=0.01, class_weight="balanced")
     np.testing.assert_allclose(train(X, signs, balanced, random_state=0, passes=5000, tolerance=1e-7), even, atol=0.01)
-
-
-def test_same_seed_same_update():
-    X, labels = pictures()
-    assert (update(LinearTraining(), X, labels).sent == update(LinearTraining(), X, labels).sent).all()
 
 
 def test_the_default_ridge_is_dimensions_over_samples():

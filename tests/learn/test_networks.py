@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from blindsight.errors import CorruptFileError, InputError, MissingExtraError, StorageError, UnknownNameError  # noqa: E402
+from blindsight.errors import CorruptFileError, InputError, MissingExtraError, StorageError  # noqa: E402
 from blindsight.learn import vgg  # noqa: E402
 from blindsight.learn.linearmodel import Standardiser  # noqa: E402
 from blindsight.learn.networks import (  # noqa: E402
@@ -170,11 +170,6 @@ def test_a_head_standardises_by_public_numbers_that_are_no_parameters():
 def test_wrong_sizes_get_a_sentence(make, sentence):
     with pytest.raises(InputError, match=sentence):
         make()
-
-
-def test_an_unknown_optimiser_suggests_the_nearest():
-    with pytest.raises(UnknownNameError, match="'adam'"):
-        new_optimiser("adan", head(2, 2))
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):

@@ -79,18 +79,6 @@ def test_what_is_sent_and_what_remains_make_the_change(values, share, half):
     assert (left + update.dense()).tolist() == pytest.approx(change.tolist(), rel=1e-6)
 
 
-def test_error_feedback_sends_all_in_the_end():
-    sharing = Sharing(0.05, residual=True, half=True)
-    rng, held, sent = np.random.default_rng(1), np.zeros(200, dtype=np.float32), np.zeros(200)
-    changes = [change_of(200, seed) for seed in range(30)]
-    for change in changes + [np.zeros(200, dtype=np.float32)] * 60:
-        wanted = change + held
-        update = protect(wanted, sharing, rng=rng)
-        sent += update.dense()
-        held = remainder(wanted, update, sharing)
-    assert sent == pytest.approx(np.sum(changes, axis=0, dtype=np.float64), abs=1e-4)
-
-
 @pytest.mark.parametrize("sharing", [way for way in EVERY_WAY if way.select == "random" and way.noise], ids=str)
 def test_remainder_holds_no_noise(sharing):
     change = change_of(300)
@@ -148,15 +136,6 @@ def test_largest_of_the_noisy_values_are_sent():
 def test_random_places_do_not_depend_on_the_change(noise):
     sharing = Sharing(0.1, select="random", bound=0.2, noise=noise)
     assert np.array_equal(shared(change_of(300, 1), sharing).indices, shared(change_of(300, 2), sharing).indices)
-
-
-def test_shared_noise_of_all_participants_meets_at_the_same_places():
-    sharing = Sharing(0.2, select="random", noise=ParticipantGaussian(1.0, 1.0, among=3))
-    updates = [
-        protect(change_of(50, seed), sharing, rng=np.random.default_rng(9), source=seeded_bytes(seed))
-        for seed in range(3)
-    ]
-    assert len({tuple(update.indices.tolist()) for update in updates}) == 1
 
 
 def test_noise_of_the_operating_system_is_the_default():

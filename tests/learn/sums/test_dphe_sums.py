@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindsight.crypto.encoding import FixedPoint
 from blindsight.learn.dphe import Terms, set_up
 from blindsight.learn.dphe.decomposition import decompose
 
@@ -96,22 +95,6 @@ def test_extremes_of_all_users_add_without_overflow(new_run, changes):
         most = np.full(terms.dimension, sign * terms.max_integer)
         answer = parties.sum(dict.fromkeys(terms.users, most), round)
         np.testing.assert_array_equal(parties.aggregator.read(answer).integers, len(terms.users) * most)
-
-
-def test_single_weights_and_blocks_give_the_same_bits_from_real_numbers(new_run):
-    rng = np.random.default_rng(0)
-    updates = {name: rng.normal(size=24) * (rng.random(24) < 0.3) for name in NAMES[:4]}
-    sums = []
-    for changes in ({}, {"slots": 6, "capacity": 4}, {"slots": 3, "capacity": 3, "permutations": "single"}):
-        parties = new_run(**changes)
-        parties.aggregator.open(7)
-        for name, update in updates.items():
-            for message in parties.users[name].contribute(update, 7):
-                parties.aggregator.receive(message)
-        sums.append(parties.aggregator.read(parties.generator.answer(parties.aggregator.close())).integers)
-    plain = sum(FixedPoint(fraction_bits=8).encode(update) for update in updates.values())
-    for total in sums:
-        np.testing.assert_array_equal(total, plain)
 
 
 def test_little_is_left_to_decrypt(new_run, key, sparse_update):

@@ -419,15 +419,6 @@ def test_lines_that_cannot_be_played_are_refused(make, words):
         make()
 
 
-def test_a_trainer_that_does_not_tell_its_epochs_cannot_have_noise_per_photo():
-    noise = RecordGaussian(clip=1.0, noise_multiplier=1.0)
-    trainer = Odometer(epochs=None, record_noise=noise)
-    with pytest.raises(PrivacyError, match="does not tell"):
-        SelectiveLine("photo", Sharing(0.5, noise=noise)).begin(
-            setting(lambda record_noise: trainer, trainer.initial())
-        )
-
-
 def test_record_noise_reaches_the_trainers_of_its_line_alone():
     made = []
 
