@@ -53,7 +53,7 @@ def test_an_owner_alone_ends_at_its_own_minimum_however_little_it_sends():
     goal = train(X, class_signs(labels, CLASSES), EXACT, random_state=0, passes=5000, tolerance=1e-7)
     training = LinearTraining(loss="squared hinge", ridge=0.05, sparsify="blocks", block_size=5, passes=100)
     shared, residual = np.zeros_like(goal), None
-    for _ in range(40):
+    for _ in range(30):
         done = update(training, X, labels, shared, residual=residual)
         shared, residual = shared + done.sent, done.residual
     np.testing.assert_allclose(shared, goal, atol=0.001)

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
@@ -71,6 +71,7 @@ def test_the_vector_is_the_parameters_one_behind_the_other(odd):
 
 
 @given(seed=st.integers(0, 2**32), frozen=st.booleans())
+@settings(max_examples=20)
 def test_what_was_written_is_read_and_all_else_stays(seed, frozen):
     with torch.random.fork_rng(devices=[]):
         module = Odd()

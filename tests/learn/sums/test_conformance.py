@@ -93,7 +93,7 @@ def test_everyone_reads_the_exact_sum(run):
 
 
 @given(st.data())
-@settings(max_examples=8)
+@settings(max_examples=5)
 def test_drop_outs_at_any_step_leave_the_sum_of_those_who_contributed(new, data):
     run = new()
     run.begin(0)
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_refused_counted_and_changes_nothing(new, run):
             run.resigned(message, stranger, "zoe"),
             run.resigned(message, run.key("bob"), "ann"),
             foreign["ann"][0],  # signed by the same key, for another run
-            *[mutated(message, source) for _ in range(60)],
+            *[mutated(message, source) for _ in range(40)],
             *[earlier] * bool(earlier),
         ]
         refused = aggregator.refused
@@ -383,10 +383,10 @@ def test_a_journal_that_ends_anywhere_holds_what_was_whole(keyed):
     begun = whole.index(sent[0])
     assert whole[begun:] == b"".join(sent)
     ends = np.cumsum([begun, *map(len, sent)])
-    cuts = {int(end) + shift for end in ends for shift in (-1, 0, 1, 40)}
+    cuts = {int(end) + shift for end in ends[::2] for shift in (-1, 0, 40)}
     for cut in sorted(cut for cut in cuts if begun <= cut <= len(whole)):
         torn = sent[0][:100] + bytes(len(sent[0]) - 100)  # as long as it should be
-        for tail in (b"", bytes(500), b"BLSM", torn) if cut == ends[3] else (b"",):
+        for tail in (b"", bytes(500), b"BLSM", torn) if cut == ends[4] else (b"",):
             path.write_bytes(whole[:cut] + tail)
             acknowledged = int((ends <= cut).sum()) - 1
             shards = len(sent) // len(USERS)

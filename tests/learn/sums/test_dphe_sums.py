@@ -49,7 +49,7 @@ def expected_sum(terms, updates):
     return np.where(enough, total, 0), enough
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(run=runs())
 def test_the_answer_is_the_plain_sum(key, run):
     terms, updates = run
@@ -66,7 +66,7 @@ def test_the_answer_is_the_plain_sum(key, run):
         np.testing.assert_array_equal(outcome.entered, enough & (name in updates))
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(run=runs())
 def test_shards_are_full_distinct_and_add_up_to_the_update(run):
     terms, updates = run

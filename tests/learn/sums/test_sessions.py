@@ -57,7 +57,7 @@ weights = st.one_of(
 
 
 @given(st.data())
-@settings(max_examples=8)
+@settings(max_examples=6)
 def test_all_schemes_give_the_same_sum_bit_for_bit(sessions, data):
     present = data.draw(st.permutations(USERS))[: data.draw(st.integers(3, 5))]
     drawn = {}
@@ -190,7 +190,7 @@ def test_messages_that_come_twice_or_again_count_once(updates, scheme):
     earlier = []
 
     def echo(sender, receiver, message):
-        before = list(earlier) if receiver == "aggregator" else []
+        before = earlier[-12:] if receiver == "aggregator" else []
         earlier.append(message)
         return [message, message, *before]
 

@@ -4,7 +4,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError
@@ -14,6 +14,7 @@ LABELS = np.arange(600) % 4
 
 
 @given(st.integers(1, 8), st.integers(1, 9), st.floats(0.1, 0.6), st.integers(0, 9))
+@settings(max_examples=40)
 def test_each_photo_is_taken_once_and_days_are_even(participants, days, initial, seed):
     plan = plan_days(LABELS, participants=participants, days=days, initial=initial, random_state=seed)
     taken = np.concatenate([plan.initial, *chain.from_iterable(plan.days)])
