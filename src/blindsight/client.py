@@ -302,7 +302,6 @@ class Client:
         return _each(Proposal, self._get("/proposals")["proposals"])
 
     def proposal(self, job: str) -> Proposal:
-        """Return one proposal."""
         return _read(Proposal, self._get(f"/proposals/{_part(job)}"))
 
     def grants(self) -> tuple[Grant, ...]:

@@ -67,12 +67,10 @@ class OneRunBound:
 
     @property
     def attack(self) -> str:
-        """How it was measured, in words."""
         counts = f"{self.correct:,} of {self.guesses:,} guesses right"
         return f"one run with {self.canaries:,} canaries, {counts} (at most {self.most:.2f} can be shown)"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
         return asdict(self) | {"most": self.most}
 
 

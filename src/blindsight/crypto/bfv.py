@@ -193,7 +193,6 @@ class SecretKey(Secret):
 
     @classmethod
     def from_secret_bytes(cls, data: bytes) -> "SecretKey":
-        """Read what `secret_bytes` wrote."""
         message = decode(data, _SecretKeyMessage)
         return cls(_read_context(message.context, secret=True)[1], PublicKey.from_bytes(message.public))
 

@@ -41,7 +41,6 @@ class ExchangeKey(Secret):
     __slots__ = ("_key", "public")
 
     def __init__(self, seed: bytes) -> None:
-        """Take the 32 secret bytes the key consists of."""
         if len(seed) != _KEY_BYTES:
             raise InputError(f"an exchange key consists of {_KEY_BYTES} bytes; got {len(seed)}.")
         self._key = X25519PrivateKey.from_private_bytes(seed)
@@ -49,11 +48,9 @@ class ExchangeKey(Secret):
 
     @classmethod
     def generate(cls, source: ByteSource = system_bytes) -> "ExchangeKey":
-        """Make a new key."""
         return cls(source(_KEY_BYTES))
 
     def secret_bytes(self) -> bytes:
-        """Return the 32 secret bytes, for the owner's own storage (mode 0600)."""
         return self._key.private_bytes_raw()
 
     def open(self, sealed: bytes, *, context: bytes) -> bytes:

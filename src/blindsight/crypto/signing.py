@@ -33,7 +33,6 @@ class SigningKey(Secret):
     __slots__ = ("_key", "public")
 
     def __init__(self, seed: bytes) -> None:
-        """Take the 32 secret bytes the key consists of."""
         if len(seed) != 32:
             raise InputError(f"a signing key consists of 32 bytes; got {len(seed)}.")
         self._key = Ed25519PrivateKey.from_private_bytes(seed)

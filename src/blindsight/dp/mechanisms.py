@@ -69,7 +69,6 @@ class LaplaceMechanism:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Refuse parameters without a guarantee."""
         check_positive("sensitivity", self.sensitivity)
         check_positive("epsilon", self.epsilon)
 
@@ -110,7 +109,6 @@ class GaussianMechanism:
     sigma: float
 
     def __post_init__(self) -> None:
-        """Refuse parameters without a guarantee."""
         check_positive("sensitivity", self.sensitivity)
         check_positive("sigma", self.sigma)
 
@@ -156,7 +154,6 @@ class RandomisedResponse:
     bits_per_unit: int
 
     def __post_init__(self) -> None:
-        """Refuse parameters without a guarantee."""
         check_positive("epsilon", self.epsilon)
         if self.bits_per_unit < 1:
             raise InputError(f"bits_per_unit must be at least 1; got {self.bits_per_unit}.")

@@ -83,7 +83,6 @@ class Setting:
 
     @property
     def per_ciphertext(self) -> int:
-        """How many weights share a ciphertext."""
         if self.scheme == "bfv":
             return bfv.parameters_for(_largest_sum(self.slot_bits)).degree
         return SlotPacking.for_key(self.key_bits, slot_bits=self.slot_bits).slots

@@ -58,12 +58,10 @@ class Briefing:
         return int(np.count_nonzero(_chosen(np.ones(dimension), self)))
 
     def to_bytes(self) -> bytes:
-        """Return it as a message."""
         return encode(_BriefingMessage(**asdict(self)))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what `to_bytes` wrote."""
         message = decode(data, _BriefingMessage, max_bytes=4096)
         try:
             return cls(message.sparsity, message.block, message.most_examples, message.weighted_by)

@@ -37,7 +37,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what was asked for when it is asked for: a node of a federation begins anew with every message."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -55,7 +55,6 @@ class ClusterTraining:
     batch_size: int = 1024
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained, before any owner has begun."""
         for kind, choices in (("target", Target), ("sparsify", Sparsify)):
             if getattr(self, kind) not in get_args(choices):
                 raise UnknownNameError(kind, str(getattr(self, kind)), get_args(choices))

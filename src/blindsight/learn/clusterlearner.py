@@ -28,12 +28,10 @@ class ClusterLearner:
 
     @property
     def adds(self) -> bool:
-        """Tell whether the sum is added to the shared model, not a new one."""
         return self.training.target == "update"
 
     @property
     def validated(self) -> bool:
-        """Tell whether there are validation data."""
         return self.validation is not None
 
     def first(self, seed: int) -> Array:

@@ -66,7 +66,6 @@ class Cost:
         return sum(item.ciphertexts for item in self.transfers if item.sender == sender)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data for JSON."""
         return asdict(self)
 
 

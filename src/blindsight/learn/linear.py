@@ -73,7 +73,6 @@ class LinearTraining:
     smoothing: float = 0.5  # of the hinge's corner
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained, before any owner has begun."""
         for kind, choices in (("target", Target), ("sparsify", Sparsify), ("class_weight", ClassWeight)):
             if getattr(self, kind) not in get_args(choices):
                 raise UnknownNameError(kind, str(getattr(self, kind)), get_args(choices))
@@ -102,7 +101,6 @@ class LocalUpdate:
 
     @property
     def sparsity(self) -> float:
-        """The share of exact zeros in what is sent."""
         return sparsity(self.sent)
 
     def __repr__(self) -> str:

@@ -33,12 +33,10 @@ class LinearLearner:
 
     @property
     def adds(self) -> bool:
-        """Tell whether the sum is added to the shared model, not a new one."""
         return self.training.target == "update"
 
     @property
     def validated(self) -> bool:
-        """Tell whether there are validation data."""
         return self.validation is not None
 
     @property

@@ -92,7 +92,6 @@ def predict(weights: ArrayLike, X: ArrayLike) -> NDArray[np.int64]:
 
 
 def predict_attributes(weights: ArrayLike, X: ArrayLike) -> NDArray[np.int8]:
-    """Return 1 or 0 for every sample and attribute."""
     return (decision_function(weights, X) > 0).astype(np.int8)
 
 

@@ -59,7 +59,6 @@ class Roster:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything agreed."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     def to_bytes(self) -> bytes:

@@ -60,5 +60,4 @@ class SumTerms(FixedPointTerms):
 
     @property
     def max_integer(self) -> int:
-        """The largest absolute value of an encoded weight."""
         return SlotPacking(self.slot_bits, 1).max_value(len(self.users))

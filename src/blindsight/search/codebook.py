@@ -63,12 +63,10 @@ class Codebook:
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return len(self.mean)
 
     @property
     def cells(self) -> int:
-        """How many cells it has."""
         return len(self.prior)
 
     def meanings_of(self, X: Any) -> Floats:

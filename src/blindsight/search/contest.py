@@ -79,7 +79,6 @@ class ContestRow:
         return f"{self.proven:.2f}{delta}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data for JSON."""
         return {
             "method": self.method,
             "protects": self.group,

@@ -61,5 +61,4 @@ class Database:
         raise StorageError(f"PostgreSQL broke off {doing} {_ATTEMPTS} times because of other writers. Try again.")
 
     def close(self) -> None:
-        """Close all connections."""
         self._pool.close()

@@ -50,7 +50,6 @@ class HammingBall:
     radius: int
 
     def __init__(self, bits: int, epsilon: float, radius: int | None = None) -> None:
-        """Refuse parameters without a guarantee."""
         check_bits(bits)
         factor = odds(epsilon)
         best = _nearest_radius(int(bits), factor) if radius is None else radius

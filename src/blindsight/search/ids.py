@@ -115,21 +115,17 @@ class TextIds:
 
     @property
     def values(self) -> NDArray[np.object_]:
-        """All ids by position."""
         return self._values.view
 
     def positions(self, wanted: NDArray[np.object_]) -> NDArray[np.int64]:
-        """Return where these ids stand, -1 where they do not."""
         return np.fromiter((self._places.get(key, -1) for key in wanted), dtype=np.int64, count=len(wanted))
 
     def append(self, new: NDArray[np.object_]) -> None:
-        """Add ids that are known to be new."""
         begin = len(self.values)
         self._places.update((key, begin + place) for place, key in enumerate(new))
         self._values.append(new)
 
     def keep(self, kept: NDArray[np.bool_]) -> None:
-        """Forget all ids but these; positions close up."""
         self._values = Growing(self.values[kept])
         self._places = _places(self.values)
 

@@ -62,12 +62,10 @@ class KernelHash(HashFunction):
 
     @property
     def bits(self) -> int:
-        """Length of a code."""
         return int(self.matrix.shape[1])
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return int(self.anchors.shape[1])
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -49,12 +49,10 @@ class LayeredHash(HashFunction):
 
     @property
     def bits(self) -> int:
-        """Length of a code."""
         return len(self.biases[-1])
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return len(self.mean)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -65,7 +63,6 @@ class LayeredHash(HashFunction):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the function made of these arrays."""
         depth = sum(name.startswith("weight") for name in arrays)
         weights = tuple(arrays[f"weight{k}"] for k in range(depth))
         biases = tuple(arrays[f"bias{k}"] for k in range(depth))

@@ -53,7 +53,6 @@ class NetworkHash(HashFunction):
 
     @property
     def bits(self) -> int:
-        """Length of a code."""
         return self.width
 
     @property

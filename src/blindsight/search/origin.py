@@ -95,7 +95,6 @@ class Origin:
 
     @classmethod
     def load(cls, path: AnyPath) -> Self:
-        """Read what `save` wrote; a damaged file raises `CorruptFileError`."""
         document, arrays = read_arrays(path, _KIND)
         try:
             return cls(Source(**document), arrays["names"], arrays["numbers"], arrays["parts"])

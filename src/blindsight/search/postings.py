@@ -43,7 +43,6 @@ class SymbolIndex:
 
     @property
     def ids(self) -> IdArray:
-        """All ids, oldest first."""
         return self._rows.ids
 
     @property
@@ -57,7 +56,6 @@ class SymbolIndex:
         self._lists = None
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove what is there of these ids; return how many were."""
         kept = self._rows.remove(ids)
         self._lists = None
         return int(np.count_nonzero(~kept))
@@ -85,7 +83,6 @@ class SymbolIndex:
         return ScoredHits(self._rows.take(positions), values)
 
     def save(self, path: AnyPath, *, private: bool = False) -> None:
-        """Write everything to one file, whole or not at all; a `private` one can be read by its owner alone."""
         sections = {"symbols": self._rows.values, **pack_ids(self.ids)}
         write_arrays(path, _KIND, {"outputs": self.outputs}, sections, private=private)
 

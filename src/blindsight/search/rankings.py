@@ -56,7 +56,6 @@ class FeatureSearcher(Searcher):
 
     @property
     def items(self) -> int:
-        """How many items are ranked."""
         return len(self.features)
 
     def distances(self, queries: ArrayLike) -> Distances:
@@ -75,7 +74,6 @@ class CodeSearcher(Searcher):
 
     @property
     def items(self) -> int:
-        """How many items are ranked."""
         return len(self.codes)
 
     def distances(self, queries: ArrayLike) -> Distances:
@@ -100,7 +98,6 @@ class SymbolSearcher(Searcher):
 
     @property
     def items(self) -> int:
-        """How many items are ranked."""
         return len(self.released)
 
     def distances(self, queries: ArrayLike) -> Distances:

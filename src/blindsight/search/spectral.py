@@ -48,12 +48,10 @@ class SpectralHash(HashFunction):
 
     @property
     def bits(self) -> int:
-        """Length of a code."""
         return int(self.matrix.shape[1])
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return int(self.matrix.shape[0])
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -64,7 +64,6 @@ class SearchStudy:
         cache: AnyPath | None = None,
         progress: Progress = silent,
     ) -> Self:
-        """Make the features of a divided collection; a pipeline that learns is fitted to the public pictures alone."""
         features = extract(dataset, pipeline, fit_to=division.public, cache=cache, progress=progress)
         return cls.of(dataset, features, division)
 

@@ -44,7 +44,6 @@ class KaryResponse:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Refuse parameters without a guarantee."""
         _check_alphabet(self.k)
         odds(self.epsilon)
         object.__setattr__(self, "k", int(self.k))
@@ -52,7 +51,6 @@ class KaryResponse:
 
     @property
     def loss(self) -> float:
-        """What one release costs a record, proven."""
         return self.epsilon
 
     @property
@@ -97,7 +95,6 @@ class SubsetSelection:
     size: int
 
     def __init__(self, k: int, epsilon: float, size: int | None = None) -> None:
-        """Refuse parameters without a guarantee."""
         _check_alphabet(k)
         odds(epsilon)
         best = _best_size(int(k), epsilon) if size is None else size
@@ -108,7 +105,6 @@ class SubsetSelection:
 
     @property
     def loss(self) -> float:
-        """What one release costs a record, proven."""
         return self.epsilon
 
     @property

@@ -65,7 +65,6 @@ class Database:
             yield session
 
     def close(self) -> None:
-        """Close all connections."""
         self.engine.dispose()
 
 

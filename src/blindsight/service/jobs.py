@@ -47,7 +47,6 @@ class Job:
 
     @property
     def finished_or_stopped(self) -> bool:
-        """Whether nothing more will come of it."""
         return self.state not in UNFINISHED
 
 

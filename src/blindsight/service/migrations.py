@@ -114,7 +114,6 @@ def migrate(engine: Engine, migrations: Sequence[Migration] = MIGRATIONS) -> int
 
 
 def _version(connection: Connection) -> int:
-    """Return the version of the tables, 0 if there are none yet."""
     if not inspect(connection).has_table("service_version"):
         connection.exec_driver_sql("CREATE TABLE service_version (version INTEGER NOT NULL PRIMARY KEY)")
     return int(connection.execute(text("SELECT coalesce(max(version), 0) FROM service_version")).scalar_one())

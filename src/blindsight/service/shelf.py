@@ -40,7 +40,6 @@ class Shelf:
         self._mutex = threading.Lock()
 
     def runs(self) -> tuple[str, ...]:
-        """Return the names of all runs."""
         return _names(self._runs, lambda folder: (folder / _ABOUT).is_file())
 
     def run(self, name: str) -> RunRecord:

@@ -36,17 +36,14 @@ class LayeredSift(Sift):
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return self.layers.dimension
 
     @property
     def width(self) -> int:
-        """How many numbers it lets out for a picture."""
         return self.layers.width
 
     @property
     def levels(self) -> tuple[int, ...] | None:
-        """How many levels each number has, or None without a quantiser."""
         return None if self.quantiser is None else (self.quantiser.levels,) * self.width
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -55,12 +52,10 @@ class LayeredSift(Sift):
         return {**self.layers.arrays(), **edges}
 
     def document(self) -> dict[str, Any]:
-        """Return the pipeline it belongs to."""
         return {"pipeline": self.pipeline}
 
     @classmethod
     def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
-        """Return the sift made of these parts."""
         quantiser = Quantiser(arrays["edges"]) if "edges" in arrays else None
         return cls(Layers.from_arrays(arrays), quantiser, str(document["pipeline"]), name)
 

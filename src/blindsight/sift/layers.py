@@ -45,7 +45,6 @@ class Layers:
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return len(self.mean)
 
     @property

@@ -63,7 +63,6 @@ class Register:
 
     @property
     def recovered(self) -> str | None:
-        """What an interrupted write left behind and what was done about it, or None."""
         return None if self._journal is None else self._journal.recovered
 
     @contextmanager
@@ -100,13 +99,11 @@ class Register:
             self._apply(record)
 
     def private_of(self, person: str) -> tuple[str, ...]:
-        """Return what a person hides."""
         if person not in self.people:
             raise UnknownNameError("person", person, ())  # who else is here is nobody's business
         return self.people[person]
 
     def app(self, name: str) -> App:
-        """Return what an app asks for."""
         if name not in self.apps:
             raise UnknownNameError("app", name, self.apps)
         return self.apps[name]

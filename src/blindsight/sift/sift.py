@@ -149,12 +149,10 @@ class LinearSift(Sift):
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return int(self.matrix.shape[0])
 
     @property
     def width(self) -> int:
-        """How many numbers it lets out for a picture."""
         return int(self.matrix.shape[1])
 
     @property
@@ -205,7 +203,6 @@ def without_negligible(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _frozen(numbers: ArrayLike, part: str) -> Floats:
-    """Return a read-only float32 copy of finite numbers of sane size."""
     with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(numbers, dtype=np.float32)
     if not (np.abs(array) <= LARGEST).all():

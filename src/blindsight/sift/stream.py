@@ -47,7 +47,6 @@ class Windows:
 
     @property
     def frames(self) -> int:
-        """How many frames a window has."""
         return int(self.rows.shape[1])
 
     def concatenated(self, released: NDArray[Any]) -> NDArray[Any]:

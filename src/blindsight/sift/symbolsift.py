@@ -50,12 +50,10 @@ class SymbolSift(Sift):
 
     @property
     def dimension(self) -> int:
-        """How many features it takes."""
         return self.layers.dimension
 
     @property
     def width(self) -> int:
-        """How many numbers it lets out for a picture."""
         return len(self.reading)
 
     @property
@@ -73,7 +71,6 @@ class SymbolSift(Sift):
 
     @classmethod
     def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
-        """Return the sift made of these parts."""
         layers, reading = Layers.from_arrays(arrays), tuple(document["reading"])
         return cls(layers, arrays["matrix"], arrays["offset"], reading, str(document["pipeline"]), name)
 

@@ -60,7 +60,6 @@ def all_but_one(coalition: Coalition, victim: str) -> Recovery:
 
 
 def with_the_key(coalition: Coalition, victim: str) -> Recovery:
-    """Return a user's update, decrypted with the key generator's key from what the aggregator received."""
     terms, key = _terms(coalition), coalition.key
     if not isinstance(key, PrivateKey):
         raise InputError(f"nobody in the coalition of {', '.join(coalition.members)} can decrypt.")

@@ -44,9 +44,7 @@ class Decoder(ABC):
 class Inversion(Protocol):
     """A way to learn a decoder."""
 
-    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> Decoder:
-        """Learn from public pictures and their features, row by row; `persons` tells which rows show the same one."""
-        ...
+    def fit(self, features: ArrayLike, images: Pictures, persons: ArrayLike | None = None) -> Decoder: ...
 
 
 def check_rows(features: ArrayLike, dimension: int | None = None) -> Floats:

@@ -48,7 +48,6 @@ class LinearDecoder(Decoder):
     contrasts: tuple[float, float]
 
     def paint(self, rows: Floats) -> Floats:
-        """Return the pictures of checked rows as numbers in [0, 255]."""
         targets: Floats = np.matmul(rows - self.centre, self.matrix) + self.offset
         return self.paint_targets(targets)
 

@@ -61,7 +61,6 @@ class Disguise:
         return cls(generator.permutation(size), generator.choice([-1.0, 1.0], size=size))
 
     def hide(self, vector: NDArray[Any]) -> NDArray[Any]:
-        """Return a vector in disguise."""
         hidden: NDArray[Any] = self.signs * vector[self.order]
         return hidden
 

@@ -71,14 +71,12 @@ class SharingLesson:
         )
 
     def to_bytes(self) -> bytes:
-        """Return the lesson as a message."""
         document = {"classes": self.classes, "learning_rate": self.learning_rate, "epochs": self.epochs}
         arrays = pack_arrays({"mean": self.standardiser.mean, "scale": self.standardiser.scale})
         return encode(_LessonMessage(self.terms.to_bytes(), json.dumps(document).encode(), arrays))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what `to_bytes` wrote; `MessageError` on anything else."""
         message = decode(data, _LessonMessage)
         try:
             arrays, document = unpack_arrays(message.arrays), json.loads(message.document)

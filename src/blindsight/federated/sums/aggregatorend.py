@@ -38,7 +38,6 @@ class AggregatorEnd(ABC):
     """The aggregator's end, whatever the scheme; `refused` tells by user what was wrong with a step of this round."""
 
     def __init__(self, terms: RunTerms, folder: Path) -> None:
-        """Go on from what the folder holds, if anything."""
         self.terms, self.folder = terms, folder
         self.refused: dict[str, str] = {}
 

@@ -24,7 +24,6 @@ class GeneratorEnd(ABC):
     """The key generator's end, whatever the scheme."""
 
     def __init__(self, terms: RunTerms, folder: Path) -> None:
-        """Go on from what the folder holds, if anything."""
         self.terms, self.folder = terms, folder
 
     @abstractmethod
@@ -78,7 +77,6 @@ class PaillierGeneratorEnd(GeneratorEnd):
 
     @property
     def log(self) -> tuple[str, ...]:
-        """A sentence for every round that was decrypted."""
         return self._generator.log
 
 
@@ -138,7 +136,6 @@ class LatticeGeneratorEnd(RosterEnd):
 
     @property
     def log(self) -> tuple[str, ...]:
-        """A sentence for every round that was decrypted."""
         return LatticeKeyGenerator.load(self._path).log
 
 

@@ -37,9 +37,7 @@ Identities = Callable[[], Mapping[str, PublicIdentity]]
 class Reception(Courier, Protocol):
     """A courier that knows who its parties are (`flower.gridcourier`)."""
 
-    def identities(self) -> Mapping[str, PublicIdentity]:
-        """Return the members that can be reached now, with the keys they have shown."""
-        ...
+    def identities(self) -> Mapping[str, PublicIdentity]: ...
 
     def complaints(self) -> str:
         """Say who was not let in, and why."""

@@ -115,12 +115,10 @@ class RunTerms:
         )
 
     def to_bytes(self) -> bytes:
-        """Return the terms as a message."""
         return encode(RunTermsMessage(**asdict(self)))
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything agreed."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     @classmethod

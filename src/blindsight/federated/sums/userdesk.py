@@ -60,11 +60,9 @@ class UserDesk:
         check_fingerprint(self.key_generator)
 
     def greet(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
-        """Answer the server's hello to the node that this is."""
         return greet(self.home.identity, ROLE, parts, node)
 
     def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
-        """Answer the server; what is wrong with a message raises and changes nothing."""
         match kind, parts:
             case "enrol", (terms, generator):
                 return [self._enrol(terms, generator)]

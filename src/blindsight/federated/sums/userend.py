@@ -39,7 +39,6 @@ class UserEnd(ABC):
     """What the server asks of a user in a round besides its contribution."""
 
     def __init__(self, name: str, terms: RunTerms, folder: Path) -> None:
-        """Go on from what the folder holds, if anything."""
         if name not in terms.users:
             raise InputError(f"{name!r} does not take part in this run.")
         self.name, self.terms, self.folder = name, terms, folder
@@ -87,7 +86,6 @@ class PaillierUserEnd(UserEnd):
         return self._user.enrolment()
 
     def accept(self, setup: bytes) -> None:
-        """Receive keys and permutations."""
         self._user.accept(setup)
 
     def contribute(self, integers: Integers, attempt: int, note: bytes) -> list[bytes]:
@@ -131,7 +129,6 @@ class LatticeUserEnd(_RosterUserEnd):
     """A user of BFV."""
 
     def accept(self, setup: bytes) -> None:
-        """Receive the roster and the encryption key."""
         roster, message = self._roster(setup)
         if not self._path.exists():
             LatticeUser(self.name, roster, self._key, path=self._path)
@@ -149,7 +146,6 @@ class LatticeUserEnd(_RosterUserEnd):
         return self._user.contribute_integers(integers, attempt)
 
     def read(self, answer: bytes, attempt: int) -> Outcome:
-        """Read the answer."""
         return self._outcome(self._user.read(answer, attempt))
 
 
@@ -159,7 +155,6 @@ class MaskUserEnd(_RosterUserEnd):
     steps: ClassVar[tuple[str, ...]] = ("advertise", "share", "unmask")
 
     def accept(self, setup: bytes) -> None:
-        """Receive the roster."""
         roster, _ = self._roster(setup)
         if not self._path.exists():
             MaskUser(self.name, roster, self._key, path=self._path)
@@ -197,7 +192,6 @@ class PlainUserEnd(UserEnd):
     """A user who sends its update in the clear, for comparison."""
 
     def enrolment(self) -> bytes:
-        """Return nothing: nobody has a key."""
         return b""
 
     def accept(self, setup: bytes) -> None:
@@ -209,7 +203,6 @@ class PlainUserEnd(UserEnd):
         return [encode(plain.Update(attempt, self.name, residues))]
 
     def read(self, answer: bytes, attempt: int) -> Outcome:
-        """Read the sum."""
         total, terms = decode(answer, plain.Total), self.terms.sums
         if total.round != attempt:
             raise MessageError(f"the sum is of attempt {total.round}; {attempt} was asked for.")

@@ -34,7 +34,6 @@ class Agreement:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of everything agreed."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     @cached_property

@@ -156,7 +156,6 @@ class User(Secret):
         self._keep(replace(self._state, **changes))
 
     def _keep(self, state: UserState) -> None:
-        """Adopt a new state once it is on disk."""
         if self._path is not None:
             write_state(self._path, state)
         self._state = state

@@ -37,7 +37,6 @@ class LatticeAggregator(Secret):
     def __init__(
         self, roster: Roster, key: SigningKey, *, path: AnyPath | None = None, record: Record = forget
     ) -> None:
-        """Make the aggregator of a run that the roster knows by this signing key."""
         roster.check_identity(AGGREGATOR, key)
         refuse_to_overwrite(path)
         self.roster = roster
@@ -50,7 +49,6 @@ class LatticeAggregator(Secret):
 
     @classmethod
     def load(cls, path: AnyPath, *, record: Record = forget) -> "LatticeAggregator":
-        """Go on where the aggregator that kept its journal at `path` stopped, in the middle of a round or not."""
         journal = MessageJournal(path)
         messages = journal.messages()
         with state_errors(path):
@@ -67,7 +65,6 @@ class LatticeAggregator(Secret):
 
     @property
     def round(self) -> int:
-        """The number of the round that was opened last; -1 if none was."""
         return -1 if self._round is None else self._round.number
 
     @property
@@ -84,14 +81,12 @@ class LatticeAggregator(Secret):
             self._public = public
 
     def open(self, round: int) -> None:
-        """Begin a round, which must have a higher number than all before; an unfinished one is given up."""
         if round <= self.round:
             raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
         self._restart_journal(self._public, round)
         self._round = _Round(round)
 
     def receive(self, message: bytes) -> None:
-        """Take in a contribution; what is wrong with one raises `MessageError`, is counted and changes nothing."""
         self._record(message)
         try:
             self._take_in(message)
@@ -151,7 +146,6 @@ class LatticeAggregator(Secret):
         current.sum, current.receipts[user] = total, contribution.envelope
 
     def _replay(self, message: bytes) -> None:
-        """Do again what a record of the journal stands for."""
         if isinstance(decode(message, RoundClosed, Vouched), RoundClosed):
             self._started().closed = True
         else:

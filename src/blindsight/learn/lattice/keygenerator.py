@@ -61,7 +61,6 @@ class LatticeKeyGenerator(Secret):
 
     @classmethod
     def load(cls, path: AnyPath, *, record: Record = forget) -> "LatticeKeyGenerator":
-        """Go on where the key generator that kept its state at `path` stopped."""
         state = read_state(path, GeneratorState)
         with state_errors(path):
             secret = SecretKey.from_secret_bytes(state.secret_key)
@@ -72,7 +71,6 @@ class LatticeKeyGenerator(Secret):
 
     @property
     def log(self) -> tuple[str, ...]:
-        """A sentence for every round that was decrypted."""
         return self._memory.log
 
     @property
@@ -124,7 +122,6 @@ class LatticeKeyGenerator(Secret):
         return self._key.sign(encode(message), author=KEY_GENERATOR)
 
     def _remember(self, **changes: Any) -> None:
-        """Adopt a new state once it is on disk."""
         memory = replace(self._memory, **changes)
         if self._path is not None:
             state = GeneratorState(

@@ -40,7 +40,6 @@ class LatticeUser(Secret):
     def __init__(
         self, name: str, roster: Roster, key: SigningKey, *, path: AnyPath | None = None, record: Record = forget
     ) -> None:
-        """Make the user of a run that the roster knows by this signing key."""
         roster.check_identity(name, key)
         refuse_to_overwrite(path)
         self.name, self.roster = name, roster
@@ -50,7 +49,6 @@ class LatticeUser(Secret):
 
     @classmethod
     def load(cls, path: AnyPath, *, record: Record = forget) -> "LatticeUser":
-        """Go on where the user that kept its state at `path` stopped."""
         state = read_state(path, UserState)
         with state_errors(path):
             user = cls(state.user, Roster.from_bytes(state.roster), SigningKey(state.seed), record=record)
@@ -60,7 +58,6 @@ class LatticeUser(Secret):
         return user
 
     def accept(self, setup: bytes) -> None:
-        """Receive the encryption key from the key generator."""
         self._record(setup)
         public = read_setup(self.roster, setup, known=self._memory.public)
         if self._memory.public is None:
@@ -103,7 +100,6 @@ class LatticeUser(Secret):
         return read_answer(self.roster, answer, round=round)
 
     def _remember(self, **changes: Any) -> None:
-        """Adopt a new state once it is on disk."""
         memory = replace(self._memory, **changes)
         if self._path is not None:
             state = UserState(

@@ -57,7 +57,6 @@ class MaskServer(Secret):
     """The aggregator."""
 
     def __init__(self, roster: Roster, key: SigningKey, *, record: Record = forget) -> None:
-        """Make the aggregator of a run that the roster knows by this signing key."""
         roster.check_identity(AGGREGATOR, key)
         self.roster = roster
         self.refused = 0
@@ -75,7 +74,6 @@ class MaskServer(Secret):
         return () if self._round is None else tuple(sorted(self._round.seen))
 
     def open(self, round: int) -> None:
-        """Begin a round, which must have a higher number than all before; an unfinished one is given up."""
         last, terms = -1 if self._round is None else self._round.number, self.roster.terms
         if round <= last:
             raise InputError(f"rounds count up from 0: after round {last} there is no round {round}.")

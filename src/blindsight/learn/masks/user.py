@@ -45,7 +45,6 @@ class MaskUser(Secret):
         source: ByteSource = system_bytes,
         record: Record = forget,
     ) -> None:
-        """Make the user of a run that the roster knows by this signing key."""
         roster.check_identity(name, key)
         refuse_to_overwrite(path)
         self.name, self.roster = name, roster

@@ -36,7 +36,6 @@ class PlainAggregator:
     """Adds up what it reads; garbage, strangers and second thoughts are refused and change nothing."""
 
     def __init__(self, terms: SumTerms, round: int, record: Record) -> None:
-        """Begin a round."""
         self.terms, self.round = terms, round
         self._record = record
         self._sum = np.zeros(terms.dimension, dtype=np.int64)
@@ -90,7 +89,6 @@ class PlainSession(Session):
         return Sum(total.users, integers, np.empty(0, dtype=np.int64))
 
     def statement(self) -> PrivacyStatement:
-        """Say that nothing is protected."""
         return statement()
 
 

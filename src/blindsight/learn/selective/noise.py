@@ -50,7 +50,6 @@ class PublishedLaplace:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no noise."""
         _check_positive("epsilon", self.epsilon)
 
     def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
@@ -65,7 +64,6 @@ class Laplace:
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no noise."""
         _check_positive("epsilon", self.epsilon)
 
     def release(self, values: Floats, bound: float, source: ByteSource = system_bytes) -> Floats:
@@ -150,7 +148,6 @@ class RecordGaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no noise."""
         _check_positive("clip", self.clip)
         _check_multiplier(self.noise_multiplier)
 

@@ -54,7 +54,6 @@ class FederatedAveraging:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be played."""
         if self.period is not None and self.period < 1:
             raise InputError(f"period must be at least 1 batch; got {self.period}.")
         if not 0 < self.server_rate < math.inf:

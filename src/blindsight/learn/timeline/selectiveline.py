@@ -65,7 +65,6 @@ class SelectiveLine:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be played."""
         if self.order not in get_args(OrderName):
             raise UnknownNameError("order", self.order, get_args(OrderName))
         if not 1 <= self.speed_ratio < math.inf:

@@ -25,8 +25,6 @@ _SMALL = frozenset(
 
 
 def add_routes(router: APIRouter, pages: Pages) -> None:
-    """Add the addresses of this tab."""
-
     @router.get("/ledger")
     def show(request: Request, before: int | None = None) -> Response:
         who = pages.visitor(request)

@@ -14,8 +14,6 @@ _LINES = ("codebook", "labelled codebook", "central", "Hamming ball", "flipped b
 
 
 def add_routes(router: APIRouter, pages: Pages) -> None:
-    """Add the addresses of this tab."""
-
     @router.get("/search")
     def show(request: Request, query: int = 6, epsilon: float = 4.0, method: str = PRIVATE[0]) -> Response:
         exhibit = pages.showcase.exhibit("search")

@@ -16,8 +16,6 @@ _PUBLIC, _PRIVATE = Showcase.FIRST
 
 
 def add_routes(router: APIRouter, pages: Pages) -> None:
-    """Add the addresses of this tab."""
-
     @router.get("/sift")
     def show(request: Request, public: str = _PUBLIC, private: str = _PRIVATE) -> Response:
         name = sift_name(public, private)
