@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, local
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -45,8 +46,7 @@ def unchanged(tmp_path_factory):
 
 
 def actions(gateway, *wanted):
-    entries = gateway.audit.entries(limit=1000)
-    return [entry for entry in entries if entry.action in wanted]
+    return [entry for entry in gateway.audit.entries(limit=1000) if entry.action in wanted]
 
 
 # --- from a proposal to a release ---
@@ -92,50 +92,40 @@ def test_an_app_is_told_the_verdict_and_no_more(gateway, cast):
     assert gateway.statements(cast.ann)[0][1]["evidence"]
 
 
-def test_what_leaks_is_not_granted(gateway, cast):
+def test_what_leaks_or_cannot_be_verified_is_not_granted_and_the_app_does_not_learn_why(gateway, cast):
     job = asked(gateway, cast, SMILE)
-    with pytest.raises(PrivacyError, match="That is too much: the app gets nothing"):
+    with pytest.raises(PrivacyError, match="too much"):
         gateway.answer(cast.ann, job, "allow")
     assert gateway.proposal(cast.ann, job).answer is None
-    assert gateway.grants(cast.ann) == ()
-    with pytest.raises(PrivacyError, match="has no grant"):
+    with pytest.raises(PrivacyError, match="grant"):
         gateway.release(cast.apps["X"], "Ann", latest=1)
-    assert [entry.action for entry in actions(gateway, "refuse grant", "refuse release", "grant", "release")] == [
-        "refuse grant",
-        "refuse release",
-    ]
-
-
-def test_what_cannot_be_verified_is_denied_and_the_app_does_not_learn_why(gateway, cast):
-    gateway.register_app(cast.apps["X"], ["smiling"])
-    job = asked(gateway, cast)
+    seen = [entry.action for entry in actions(gateway, "refuse grant", "refuse release", "grant", "release")]
+    assert seen == ["refuse grant", "refuse release"]
+    gateway.register_app(cast.apps["Y"], ["smiling"])
+    job = asked(gateway, cast, app="Y")
     assert "both public and private" in gateway.proposal(cast.ann, job).sentence
-    assert gateway.proposal(cast.apps["X"], job).verdict == "denied"
-    assert gateway.job(cast.apps["X"], job).result == {"verdict": "denied"}
-    with pytest.raises(InputError, match="nothing to answer"):
+    assert gateway.proposal(cast.apps["Y"], job).verdict == "denied"
+    assert gateway.job(cast.apps["Y"], job).result == {"verdict": "denied"}
+    with pytest.raises(InputError):
         gateway.answer(cast.ann, job, "allow")
+    assert gateway.grants(cast.ann) == ()
 
 
-def test_a_person_may_refuse_or_ask_for_less(gateway, cast):
+def test_a_person_may_refuse_or_ask_for_less_and_answers_once(gateway, cast):
     no = asked(gateway, cast, GENDER)
     assert gateway.answer(cast.ann, no, "refuse").answer == "refuse"
-    with pytest.raises(InputError, match="answered already: refuse"):
+    with pytest.raises(InputError, match="refuse"):
         gateway.answer(cast.ann, no, "allow")
     assert gateway.answer(cast.ann, no, "refuse").answer == "refuse"
     less = gateway.answer(cast.ann, asked(gateway, cast, GENDER, app="Y"), "fewer").next
     work(gateway)
     assert gateway.proposal(cast.ann, less).evidence["report"]["certificates"]  # bits, which can be certified
     assert gateway.proposal(cast.apps["Y"], less).verdict == "accept"
-    gateway.answer(cast.ann, less, "allow")
-    assert set(gateway.release(cast.apps["Y"], "Ann", latest=1).rows[0]) <= {0, 1}
-    with pytest.raises(UnknownNameError, match="unknown answer"):
+    with pytest.raises(UnknownNameError, match="maybe"):
         gateway.answer(cast.ann, less, "maybe")
-
-
-def test_answering_twice_is_answering_once(gateway, cast):
-    job = asked(gateway, cast, GENDER)
-    assert gateway.answer(cast.ann, job, "allow").grant == gateway.answer(cast.ann, job, "allow").grant == 1
+    assert gateway.answer(cast.ann, less, "allow").grant == gateway.answer(cast.ann, less, "allow").grant == 1
     assert len(gateway.grants(cast.ann)) == 1
+    assert set(gateway.release(cast.apps["Y"], "Ann", latest=1).rows[0]) <= {0, 1}
 
 
 def test_only_one_of_two_answers_at_once_counts(gateway, cast, monkeypatch):
@@ -146,7 +136,7 @@ def test_only_one_of_two_answers_at_once_counts(gateway, cast, monkeypatch):
         found = get(id)
         if not getattr(read, "before", False):
             read.before = True
-            barrier.wait()  # both have read that nobody has answered yet
+            barrier.wait(120)  # both have read that nobody has answered yet
         return found
 
     monkeypatch.setattr(gateway.jobs, "get", together)
@@ -162,10 +152,10 @@ def test_only_one_of_two_answers_at_once_counts(gateway, cast, monkeypatch):
 
 def test_nothing_is_answered_before_it_is_verified(gateway, cast):
     job = gateway.propose(cast.apps["X"], "Ann", GENDER).id
-    with pytest.raises(InputError, match="it is queued"):
+    with pytest.raises(InputError, match="queued"):
         gateway.answer(cast.ann, job, "allow")
     gateway.cancel(cast.apps["X"], job)
-    with pytest.raises(InputError, match="it is cancelled"):
+    with pytest.raises(InputError, match="cancelled"):
         gateway.answer(cast.ann, job, "allow")
 
 
@@ -187,13 +177,13 @@ def test_no_more_frames_than_were_verified(gateway, cast):
     granted(gateway, cast, GENDER, frames=2)
     app = cast.apps["X"]
     gateway.release(app, "Ann", latest=1)
-    with pytest.raises(BudgetExceededError, match=r"2 frame\(s\) of this person were verified .* 1 are released"):
+    with pytest.raises(BudgetExceededError, match=r"2 frame.* 1 "):
         gateway.release(app, "Ann", latest=2)
     gateway.release(app, "Ann", frames=[cast.frames[0]])
     with pytest.raises(BudgetExceededError):
         gateway.release(app, "Ann", frames=[cast.frames[0]])
     assert gateway.grants(app)[0].released == 2
-    with pytest.raises(InputError, match="has got 2 frames of this person already; ask for more"):
+    with pytest.raises(InputError, match="2 frames"):
         gateway.propose(app, "Ann", GENDER, frames=2)
     frames = [entry.details["frames"] for entry in actions(gateway, "release")]
     assert frames == [1, 1]
@@ -217,17 +207,18 @@ def test_a_stream_goes_on_with_its_last_release(gateway, cast):
     assert gateway.release(cast.apps["X"], "Ann", frames=cast.frames[2:]).rows == first[1:]
 
 
-@pytest.mark.parametrize("wrong", [{}, {"frames": [], "latest": None}, {"latest": 0}, {"latest": -1}, {"latest": 1001}])
-def test_a_release_says_which_frames(gateway, cast, wrong):
+def test_a_release_says_which_frames(gateway, cast):
     granted(gateway, cast, GENDER, then="repeat")
-    with pytest.raises(InputError):
-        gateway.release(cast.apps["X"], "Ann", **wrong)
-    with pytest.raises(InputError, match=r"^\D*not so many frames\D*$"):
-        gateway.release(cast.apps["X"], "Ann", latest=9)
-    with pytest.raises(UnknownNameError, match="unknown frame"):
-        gateway.release(cast.apps["X"], "Ann", frames=["0" * 32])
+    app = cast.apps["X"]
+    for wrong in ({}, {"frames": [], "latest": None}, {"latest": 0}, {"latest": -1}, {"latest": 1001}):
+        with pytest.raises(InputError):
+            gateway.release(app, "Ann", **wrong)
+    with pytest.raises(InputError, match=r"^\D*not so many frames\D*$"):  # how many there are is not told
+        gateway.release(app, "Ann", latest=9)
+    with pytest.raises(UnknownNameError, match="frame"):
+        gateway.release(app, "Ann", frames=["0" * 32])
     assert gateway.grants(cast.ann)[0].released == 0
-    assert len(actions(gateway, "refuse release")) == 3
+    assert len(actions(gateway, "refuse release")) == 7
 
 
 def test_a_budget_is_decided_before_frames_are_looked_at(gateway, cast, monkeypatch):
@@ -246,13 +237,13 @@ def test_new_preferences_suspend_at_once_and_a_job_reviews(gateway, cast):
     job = gateway.set_private(cast.ann, ["smiling", "age"])
     assert [grant.standing for grant in gateway.grants(cast.ann)] == ["suspended", "suspended"]
     for name in "XY":
-        with pytest.raises(PrivacyError, match="is suspended"):
+        with pytest.raises(PrivacyError, match="suspended"):
             gateway.release(cast.apps[name], "Ann", latest=1)
     assert gateway.set_private(cast.ann, ["smiling", "age"]).id == job.id  # queued already
     work(gateway)
     assert gateway.job(cast.ann, job.id).result == {"kept": [1], "revoked": [2]}
     assert [grant.standing for grant in gateway.grants(cast.ann)] == ["live", "revoked"]
-    assert "guesses age right" in gateway.grants(cast.ann)[1].reason
+    assert "age" in gateway.grants(cast.ann)[1].reason
     gateway.release(cast.apps["X"], "Ann", latest=1)
     order = [entry.action for entry in actions(gateway, "person", "confirm", "revoke", "release")]
     assert order[1:] == ["person", "person", "confirm", "revoke", "release"]
@@ -266,7 +257,7 @@ def test_a_new_attacker_ends_what_only_it_can_read(gateway, cast, tmp_path):
     assert gateway.grants(cast.ann)[0].standing == "suspended"
     work(gateway)
     assert gateway.jobs.get(job.id).result == {"kept": [], "revoked": [1]}
-    assert f"{name} guesses smiling right" in gateway.grants(cast.operator)[0].reason
+    assert name in gateway.grants(cast.operator)[0].reason
     for wrong in (name, "no such attacker", EVIL):
         with pytest.raises(InputError):
             gateway.add_attacker(cast.operator, wrong)
@@ -280,7 +271,7 @@ def test_a_person_or_an_operator_ends_a_grant(gateway, cast):
     for principal in (cast.ann, cast.operator):
         number = granted(gateway, cast, GENDER)
         assert gateway.revoke(principal, number, EVIL).standing == "revoked"
-        with pytest.raises(PrivacyError, match="has no grant"):
+        with pytest.raises(PrivacyError, match="grant"):
             gateway.release(cast.apps["X"], "Ann", latest=1)
     last = actions(gateway, "revoke")[-1]
     assert (last.actor, last.details["grant"], last.details["reason"]) == (cast.operator.id, number, EVIL)
@@ -314,59 +305,72 @@ def test_everyone_sees_only_what_is_theirs(gateway, cast):
     job = asked(gateway, cast, GENDER)
     gateway.answer(cast.ann, job, "allow")
     for stranger in (bob, cast.apps["Y"]):
-        with pytest.raises(UnknownNameError, match="unknown job"):
-            gateway.proposal(stranger, job)
-        with pytest.raises(UnknownNameError, match="unknown job"):
-            gateway.cancel(stranger, job)
+        for call in (gateway.proposal, gateway.cancel):
+            with pytest.raises(UnknownNameError, match="job"):
+                call(stranger, job)
         assert gateway.proposals(stranger) == gateway.grants(stranger) == ()
-    with pytest.raises(UnknownNameError, match="unknown job"):
-        gateway.answer(bob, job, "refuse")
-    with pytest.raises(UnknownNameError, match="unknown grant"):
-        gateway.revoke(bob, 1, "mine")
-    with pytest.raises(UnknownNameError, match="unknown frame"):
-        gateway.picture(bob, cast.frames[0])
-    with pytest.raises(UnknownNameError, match="unknown person"):
-        gateway.person(bob, "Ann")
-    with pytest.raises(UnknownNameError, match="unknown frame"):  # Ann's frames are not Bob's
-        gateway.delete_frame(bob, cast.frames[0])
+    for call, kind in (
+        (lambda: gateway.answer(bob, job, "refuse"), "job"),
+        (lambda: gateway.revoke(bob, 1, "mine"), "grant"),
+        (lambda: gateway.picture(bob, cast.frames[0]), "frame"),
+        (lambda: gateway.person(bob, "Ann"), "person"),
+        (lambda: gateway.delete_frame(bob, cast.frames[0]), "frame"),
+    ):
+        with pytest.raises(UnknownNameError, match=f"unknown {kind}"):
+            call()
     assert gateway.person(bob, "Bob").private == ("age",)
     assert gateway.person(cast.operator, "Ann").frames == 3
 
 
-def test_every_method_is_closed_to_other_roles(gateway, cast):
+def test_every_method_is_closed_to_other_roles(unchanged):
+    gateway, cast = unchanged
     owner, app, operator = cast.ann, cast.apps["X"], cast.operator
-    for principal, call in [
-        *((one, lambda p: gateway.set_private(p, ["age"])) for one in (app, operator)),
-        *((one, lambda p: gateway.add_frame(p, b"")) for one in (app, operator)),
-        *((one, lambda p: gateway.picture(p, cast.frames[0])) for one in (app, operator)),
-        *((one, gateway.frame_ids) for one in (app, operator)),
-        *((one, lambda p: gateway.delete_frame(p, cast.frames[0])) for one in (app, operator)),
-        *((one, lambda p: gateway.answer(p, "0" * 32, "allow")) for one in (app, operator)),
-        *((one, lambda p: gateway.register_app(p, ["age"])) for one in (owner, operator)),
-        *((one, lambda p: gateway.propose(p, "Ann")) for one in (owner, operator)),
-        *((one, lambda p: gateway.release(p, "Ann", latest=1)) for one in (owner, operator)),
-        *((one, lambda p: gateway.add_attacker(p, "naive Bayes, tuned")) for one in (owner, app)),
-        *((one, gateway.review) for one in (owner, app)),
-        *((one, gateway.entries) for one in (owner, app)),
-        *((one, gateway.check_log) for one in (owner, app)),
-        *((one, lambda p: gateway.create_principal(p, "Eve", "operator")) for one in (owner, app)),
-        *((one, lambda p: gateway.revoke_principal(p, owner.id)) for one in (owner, app)),
-        *((one, lambda p: gateway.rotate_token(p, owner.id)) for one in (owner, app)),
-        (app, lambda p: gateway.revoke(p, 1, "no")),
-        (app, lambda p: gateway.person(p, "Ann")),
-        (app, lambda p: gateway.odometer(p, "Ann")),
-    ]:
-        with pytest.raises(PrivacyError, match="this is not for the role"):
-            call(principal)
+    for refused, *calls in (
+        (
+            (app, operator),
+            lambda who: gateway.set_private(who, ["age"]),
+            lambda who: gateway.add_frame(who, b""),
+            lambda who: gateway.picture(who, cast.frames[0]),
+            gateway.frame_ids,
+            lambda who: gateway.delete_frame(who, cast.frames[0]),
+            lambda who: gateway.answer(who, "0" * 32, "allow"),
+        ),
+        (
+            (owner, operator),
+            lambda who: gateway.register_app(who, ["age"]),
+            lambda who: gateway.propose(who, "Ann"),
+            lambda who: gateway.release(who, "Ann", latest=1),
+        ),
+        (
+            (owner, app),
+            lambda who: gateway.add_attacker(who, "naive Bayes, tuned"),
+            gateway.review,
+            gateway.entries,
+            gateway.check_log,
+            lambda who: gateway.create_principal(who, "Eve", "operator"),
+            lambda who: gateway.revoke_principal(who, owner.id),
+            lambda who: gateway.rotate_token(who, owner.id),
+        ),
+        (
+            (app,),
+            lambda who: gateway.revoke(who, 1, "no"),
+            lambda who: gateway.person(who, "Ann"),
+            lambda who: gateway.odometer(who, "Ann"),
+        ),
+    ):
+        for principal in refused:
+            for call in calls:
+                with pytest.raises(PrivacyError, match="role"):
+                    call(principal)
 
 
 def test_an_app_that_asks_for_nothing_learns_no_names(gateway, cast):
     stranger, _ = gateway.create_principal(cast.operator, "W", "app")
     for call in (lambda: gateway.propose(stranger, "Ann"), lambda: gateway.release(stranger, "Ann", latest=1)):
-        with pytest.raises(InputError, match="say first what this app asks for") as error:
+        with pytest.raises(InputError) as error:
             call()
         assert "X" not in str(error.value)
-    with pytest.raises(UnknownNameError, match="unknown person 'Bob'"):
+    with pytest.raises(UnknownNameError, match="Bob"):
         gateway.propose(cast.apps["X"], "Bob")
 
 
@@ -374,14 +378,14 @@ def test_nobody_floods_the_queue(gateway, cast):
     for _ in range(MOST_WAITING):
         gateway.propose(cast.apps["X"], "Ann", GENDER)
     for sift in (GENDER, None):
-        with pytest.raises(InputError, match="5 jobs of yours are waiting"):
+        with pytest.raises(InputError, match=str(MOST_WAITING)):
             gateway.propose(cast.apps["X"], "Ann", sift)
     gateway.propose(cast.apps["Y"], "Ann", GENDER)
 
 
 def test_reviews_are_not_cancelled_by_those_they_concern(gateway, cast):
     job = gateway.set_private(cast.ann, ["age"])
-    with pytest.raises(PrivacyError, match="a review only an operator"):
+    with pytest.raises(PrivacyError, match="operator"):
         gateway.cancel(cast.ann, job.id)
     assert gateway.cancel(cast.operator, job.id).state == "cancelled"
 
@@ -389,14 +393,16 @@ def test_reviews_are_not_cancelled_by_those_they_concern(gateway, cast):
 # --- jobs that are stopped ---
 
 
-def stopping(gateway, monkeypatch, tmp_path, **more):
-    monkeypatch.setattr(gateway, "worker", Worker(gateway.jobs, gateway.worker._handlers, gateway.settings, **more))
+def stopped(gateway, cast, monkeypatch, clock):
+    """Let X propose to a service whose worker looks at another clock; return the job."""
+    again = Worker(gateway.jobs, gateway.worker._handlers, gateway.settings, clock=lambda: next(clock), heartbeat=0)
+    monkeypatch.setattr(gateway, "worker", again)
+    job = asked(gateway, cast, GENDER)
+    assert actions(gateway, "decision") == []
+    return job
 
 
-def test_a_cancelled_verification_decides_nothing(gateway, cast, monkeypatch, tmp_path):
-    clock = iter(range(10**6))
-    stopping(gateway, monkeypatch, tmp_path, clock=lambda: float(next(clock)), heartbeat=0)
-    job = gateway.propose(cast.apps["X"], "Ann", GENDER).id
+def test_a_cancelled_verification_decides_nothing(gateway, cast, monkeypatch):
     progress = gateway.jobs.progress
 
     def cancelling(id, doing, done):
@@ -405,19 +411,15 @@ def test_a_cancelled_verification_decides_nothing(gateway, cast, monkeypatch, tm
         return progress(id, doing, done)
 
     monkeypatch.setattr(gateway.jobs, "progress", cancelling)
-    work(gateway)
-    assert gateway.proposal(cast.ann, job).state == "cancelled"
-    assert gateway.proposal(cast.ann, job).verdict is None
-    assert actions(gateway, "decision") == []
+    job = stopped(gateway, cast, monkeypatch, iter(range(10**6)))
+    seen = gateway.proposal(cast.ann, job)
+    assert (seen.state, seen.verdict) == ("cancelled", None)
 
 
-def test_a_verification_that_takes_too_long_decides_nothing(gateway, cast, monkeypatch, tmp_path):
-    clock = iter([0.0, 1.0] + [10_000.0] * 1000)
-    stopping(gateway, monkeypatch, tmp_path, clock=lambda: next(clock), heartbeat=0)
-    job = asked(gateway, cast, GENDER)
+def test_a_verification_that_takes_too_long_decides_nothing(gateway, cast, monkeypatch):
+    job = stopped(gateway, cast, monkeypatch, iter([0.0, 1.0] + [10_000.0] * 1000))
     assert gateway.proposal(cast.ann, job).state == "timed out"
     assert gateway.proposal(cast.apps["X"], job).sentence is None
-    assert actions(gateway, "decision") == []
 
 
 # --- what is sent in ---
@@ -430,44 +432,55 @@ def changed(**parts):
 
 
 @pytest.mark.parametrize(
-    ("sift", "sentence"),
+    ("sift", "named"),
     [
-        (changed(matrix=[[NAN]] * 20), "'matrix' of a sift must hold finite numbers"),
+        (changed(matrix=[[NAN]] * 20), "matrix.*finite"),
         (changed(matrix=[[INF]] * 20), "finite"),
-        (changed(matrix=[[1e30]] * 20), "finite numbers within"),
-        (changed(matrix=[[10**400]] * 20), "must be a list of numbers"),
-        (changed(matrix=[["1"]] * 20), "must be a list of numbers"),
-        (changed(matrix=[[None]] * 20), "must be a list of numbers"),
-        (changed(matrix=[[1.0], [1.0, 2.0]]), "rows of the same length"),
-        (changed(matrix="import os"), "must be a list of numbers"),
-        (changed(matrix=[]), "needs a mean and a scale|must be a list"),
-        (changed(matrix=[[[1.0]]] * 20), "must be a list of numbers"),
-        (changed(matrix=[[0.0]] * 20), "column 0 of the matrix is zero"),
-        (changed(matrix=[[1.0]] * 19 + [[1e9]]), "times the median weight"),
-        (changed(scale=[0.0] * 20), "every scale must lie"),
-        (changed(mean=[0.0] * 19), "a mean and a scale per row"),
-        ({"mean": [0.0], "scale": [1.0], "matrix": [[1.0]]}, "takes 1 features; the platform has 20"),
-        (changed(matrix=[[1.0] * 65] * 20), "may let out 64 numbers"),
-        (changed(matrix=[[1.0] * 250_000] * 20), "4,000,000 numbers in all"),
-        (changed(pipeline="another"), "another feature pipeline"),
+        (changed(matrix=[[1e30]] * 20), "finite"),
+        (changed(matrix=[[10**400]] * 20), "numbers"),
+        (changed(matrix=[["1"]] * 20), "numbers"),
+        (changed(matrix=[[None]] * 20), "numbers"),
+        (changed(matrix=[[1.0], [1.0, 2.0]]), "same length"),
+        (changed(matrix="import os"), "numbers"),
+        (changed(matrix=[]), "mean and a scale|list"),
+        (changed(matrix=[[[1.0]]] * 20), "numbers"),
+        (changed(matrix=[[0.0]] * 20), "zero"),
+        (changed(matrix=[[1.0]] * 19 + [[1e9]]), "median"),
+        (changed(scale=[0.0] * 20), "scale"),
+        (changed(mean=[0.0] * 19), "mean"),
+        ({"mean": [0.0], "scale": [1.0], "matrix": [[1.0]]}, "20"),
+        (changed(matrix=[[1.0] * 65] * 20), "64"),
+        (changed(matrix=[[1.0] * 250_000] * 20), "4,000,000"),
+        (changed(pipeline="another"), "pipeline"),
         (changed(name="a\nb"), "one line"),
         (changed(name="a" * 101), "one line"),
-        (changed(code="import os"), "unknown part of a sift 'code'"),
-        ({"kind": "pickle", "arrays": {}}, "unknown kind of sift 'pickle'"),
-        ({"kind": "linear", "settings": [], "arrays": {}}, "are a JSON object"),
-        ({"kind": "linear", "settings": {}, "arrays": {"mean": [0.0] * 20}}, "needs 'scale'|needs 'matrix'"),
-        ({"kind": "symbol", "settings": {}, "arrays": {}}, "symbol sift needs 'reading'|needs 'mean'"),
-        ({"kind": "symbol", "settings": {"reading": "ab"}, "arrays": {"weight0": [1.0]}}, "needs|do not fit"),
-        ([1, 2], "a sift is a JSON object"),
-        ({}, "needs 'mean'|linear sift needs"),
+        (changed(code="import os"), "code"),
+        ({"kind": "pickle", "arrays": {}}, "pickle"),
+        ({"kind": "linear", "settings": [], "arrays": {}}, "JSON"),
+        ({"kind": "linear", "settings": {}, "arrays": {"mean": [0.0] * 20}}, "scale|matrix"),
+        ({"kind": "symbol", "settings": {}, "arrays": {}}, "reading|mean"),
+        ({"kind": "symbol", "settings": {"reading": "ab"}, "arrays": {"weight0": [1.0]}}, "needs|fit"),
+        ([1, 2], "JSON"),
+        ({}, "mean"),
     ],
 )
-def test_sifts_that_are_none_get_a_sentence(unchanged, sift, sentence):
+def test_sifts_that_are_none_get_a_sentence(unchanged, sift, named):
     gateway, cast = unchanged
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=named):
         gateway.propose(cast.apps["X"], "Ann", sift)
     assert gateway.jobs.waiting(cast.apps["X"].id) == 0
     assert actions(gateway, "try") == []  # and it counts as none
+
+
+def test_budgets_are_checked_before_anything_is_queued(unchanged):
+    gateway, cast = unchanged
+    for frames, then in ((0, "refuse"), (-1, "refuse"), (True, "refuse"), (1001, "refuse"), (1, "x")):
+        with pytest.raises(InputError):
+            gateway.propose(cast.apps["X"], "Ann", GENDER, frames=frames, then=then)
+    assert gateway.jobs.waiting(cast.apps["X"].id) == 0
+    with pytest.raises(UnknownNameError, match="mood"):  # an attribute without labels cannot be hidden
+        gateway.set_private(cast.ann, ["mood"])
+    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
 
 
 def test_sifts_may_come_in_parts_and_with_levels(gateway, cast):
@@ -479,22 +492,6 @@ def test_sifts_may_come_in_parts_and_with_levels(gateway, cast):
     assert first.evidence["sift"] == second.evidence["sift"]
     assert first.evidence["report"]["certificates"]
     assert len(actions(gateway, "try")) == 1  # the same sift is no second try
-
-
-@pytest.mark.parametrize(
-    ("frames", "then"), [(0, "refuse"), (-1, "refuse"), (True, "refuse"), (1001, "refuse"), (1, "x")]
-)
-def test_budgets_are_checked_before_anything_is_queued(unchanged, frames, then):
-    gateway, cast = unchanged
-    with pytest.raises(InputError):
-        gateway.propose(cast.apps["X"], "Ann", GENDER, frames=frames, then=then)
-    assert gateway.jobs.waiting(cast.apps["X"].id) == 0
-
-
-def test_an_attribute_without_labels_cannot_be_hidden(gateway, cast):
-    with pytest.raises(UnknownNameError, match="Without labels there is nothing to measure its leak against"):
-        gateway.set_private(cast.ann, ["mood"])
-    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
 
 
 def test_hostile_names_are_text_and_nothing_else(gateway, cast):
@@ -523,12 +520,7 @@ def test_the_log_tells_who_did_what_and_holds_no_secrets(gateway, cast):
     gateway.release(cast.apps["X"], "Ann", latest=2)
     (entry,) = actions(gateway, "release")
     assert entry.actor == cast.apps["X"].id
-    assert {key: entry.details[key] for key in ("person", "grant", "frames", "width")} == {
-        "person": "Ann",
-        "grant": 1,
-        "frames": 2,
-        "width": 2,
-    }
+    assert entry.details.items() >= {"person": "Ann", "grant": 1, "frames": 2, "width": 2}.items()
     (grant,) = actions(gateway, "grant")
     assert (grant.actor, grant.details["app"], len(grant.details["evidence"])) == (cast.ann.id, "X", 64)
     assert "report" not in grant.details
@@ -540,12 +532,7 @@ def test_the_log_tells_who_did_what_and_holds_no_secrets(gateway, cast):
 def test_where_the_log_cannot_be_written_nothing_happens(gateway, cast, monkeypatch):
     job = asked(gateway, cast, GENDER)
     granted(gateway, cast, GENDER, "Y")
-    gone = StorageError("the database could not be reached.")
-
-    def failing(*args, **kwargs):
-        raise gone
-
-    monkeypatch.setattr(gateway.audit, "append_all", failing)
+    monkeypatch.setattr(gateway.audit, "append_all", Mock(side_effect=StorageError("the database is gone.")))
     for call in (
         lambda: gateway.answer(cast.ann, job, "allow"),
         lambda: gateway.release(cast.apps["Y"], "Ann", latest=1),
@@ -554,7 +541,7 @@ def test_where_the_log_cannot_be_written_nothing_happens(gateway, cast, monkeypa
         lambda: gateway.add_attacker(cast.operator, "naive Bayes, tuned"),
         lambda: gateway.register_app(cast.apps["Y"], ["age"]),
     ):
-        with pytest.raises(StorageError, match="could not be reached"):
+        with pytest.raises(StorageError):
             call()
     monkeypatch.undo()
     (grant,) = gateway.grants(cast.ann)
@@ -573,7 +560,7 @@ def test_everything_survives_a_restart(tmp_path):
     first.release(cast.apps["X"], "Ann", latest=1)
     waiting = asked(first, cast, linear({6: 1.0}), "Y")
     seen = first.proposal(cast.ann, waiting)
-    with pytest.raises(StorageError, match="another service uses"):
+    with pytest.raises(StorageError, match="another service"):
         open_service(tmp_path / "service")
     first.close()
 
@@ -591,7 +578,7 @@ def test_a_proposal_that_was_tampered_with_is_refused(gateway, cast, tmp_path):
     good, bad = asked(gateway, cast, GENDER), asked(gateway, cast, SMILE, "Y")
     folder = tmp_path / "service" / "proposals"
     (folder / bad / "applied.npz").replace(folder / good / "applied.npz")
-    with pytest.raises(CorruptFileError, match="another proposal than it says"):
+    with pytest.raises(CorruptFileError, match="another proposal"):
         gateway.answer(cast.ann, good, "allow")
     assert gateway.grants(cast.ann) == ()
 
@@ -599,7 +586,7 @@ def test_a_proposal_that_was_tampered_with_is_refused(gateway, cast, tmp_path):
 def test_a_proposal_goes_stale(gateway, cast):
     job = asked(gateway, cast, GENDER)
     gateway.set_private(cast.ann, ["smiling", "age"])
-    with pytest.raises(PrivacyError, match="changed since this was verified"):
+    with pytest.raises(PrivacyError, match="changed"):
         gateway.answer(cast.ann, job, "allow")
 
 
@@ -615,10 +602,7 @@ def test_principals_come_and_go(gateway, cast):
 
 
 def test_a_principal_and_its_entry_come_together(gateway, cast, monkeypatch):
-    def full(*_):
-        raise StorageError("the log cannot be written.")
-
-    monkeypatch.setattr(gateway.audit, "append", full)
+    monkeypatch.setattr(gateway.audit, "append", Mock(side_effect=StorageError("the disk is full.")))
     with pytest.raises(StorageError):
         gateway.create_principal(cast.operator, "Bob", "owner")
     assert "Bob" not in [one.name for one in gateway.principals.list()]
@@ -633,7 +617,8 @@ def test_grants_end_with_their_owners_token(gateway, cast, cut_off):
     else:
         gateway.revoke_principal(cast.operator, cast.ann.id)
     (grant,) = gateway.grants(cast.operator)
-    assert (grant.standing, grant.reason) == ("revoked", "the owner's token was revoked")
+    assert grant.standing == "revoked"
+    assert "token" in grant.reason
     assert [entry.actor for entry in actions(gateway, "revoke")] == ["platform" if cut_off else cast.operator.id]
-    with pytest.raises(PrivacyError, match="has no grant"):
+    with pytest.raises(PrivacyError, match="grant"):
         gateway.release(cast.apps["X"], "Ann", latest=1)

@@ -95,17 +95,12 @@ def test_token_is_in_no_representation_or_error(people: Principals) -> None:
         assert token not in str(caught.value)
 
 
-@pytest.mark.parametrize("wrong", ["", "blindsight_", "x" * 10_000_000, "blindsight_" + "é" * 43, None, b"bytes", 7])
-def test_what_is_no_token_opens_nothing(people: Principals, wrong: object) -> None:
-    people.create("Ann", "owner")
-    assert people.authenticate(wrong) is None
-
-
-def test_near_misses_and_the_hash_itself_open_nothing(people: Principals) -> None:
+def test_what_is_no_token_opens_nothing(people: Principals) -> None:
     _, token = people.create("Ann", "owner")
-    flipped = token[:-1] + ("A" if token[-1] != "A" else "Q")
     digest = hashlib.sha256(token.encode()).hexdigest()
-    for wrong in (flipped, token + "\n", " " + token, token.lower(), digest, f"blindsight_{digest[:43]}"):
+    near = [token[:-1] + ("A" if token[-1] != "A" else "Q"), token + "\n", " " + token, token.lower()]
+    none = ["", "blindsight_", "x" * 10_000_000, "blindsight_" + "é" * 43, None, b"bytes", 7]
+    for wrong in (*near, *none, digest, f"blindsight_{digest[:43]}"):
         assert people.authenticate(wrong) is None
 
 
@@ -136,9 +131,9 @@ def test_revoked_token_is_worthless_for_ever(people: Principals, clock: Clock) -
     clock.now += HOUR
     people.revoke(ann.id)  # again changes nothing
     assert people.get(ann.id).revoked == NOON
-    with pytest.raises(InputError, match="was revoked, which is for ever"):
+    with pytest.raises(InputError, match="revoked"):
         people.rotate(ann.id)
-    with pytest.raises(InputError, match="is taken"):
+    with pytest.raises(InputError, match="taken"):
         people.create("Ann", "app")
 
 
@@ -149,7 +144,7 @@ def test_rotation_replaces_the_token_at_once(people: Principals, clock: Clock) -
     assert people.authenticate(old) is None
     assert people.authenticate(new) == ann  # with the expiry as it was
     clock.now += 2 * HOUR
-    with pytest.raises(InputError, match="expires must lie in the future"):
+    with pytest.raises(InputError, match="expires"):
         people.rotate(ann.id)
     renewed = people.rotate(ann.id, expires=NOON + 3 * HOUR)
     assert people.authenticate(renewed).expires == NOON + 3 * HOUR
@@ -159,7 +154,7 @@ def test_last_operator_stays(people: Principals, clock: Clock) -> None:
     first, _ = people.create("Op", "operator")
     second, _ = people.create("Deputy", "operator", expires=NOON + HOUR)
     clock.now += 2 * HOUR  # the deputy's token expired, so it does not count
-    with pytest.raises(InputError, match="'Op' is the last operator"):
+    with pytest.raises(InputError, match="Op"):
         people.revoke(first.id)
     people.rotate(second.id, expires=NOON + 3 * HOUR)
     people.revoke(first.id)
@@ -179,50 +174,29 @@ def test_first_run_happens_once_whoever_starts(database: Database) -> None:
     assert Principals(database).first_run() is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("", "owner"), "1 to 100 characters"),
-        (("x" * 101, "owner"), "1 to 100 characters"),
-        (("two\nlines", "owner"), "printable"),
-        (("nul\0", "owner"), "printable"),
-        (("\ud800", "owner"), "printable"),
-        ((" Ann", "owner"), "without spaces around"),
-        (("Ann", "king"), "unknown role 'king'"),
-    ],
-)
-def test_wrong_names_and_roles_are_refused(people: Principals, arguments: tuple[str, str], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        people.create(*arguments)
+def test_wrong_names_roles_and_expiries_are_refused(people: Principals) -> None:
+    for name in ("", "x" * 101, "two\nlines", "nul\0", "\ud800", " Ann"):
+        with pytest.raises(InputError, match="name"):
+            people.create(name, "owner")
+    with pytest.raises(InputError, match="king"):
+        people.create("Ann", "king")
+    for expires, named in ((NOON, "future"), (NOON.replace(tzinfo=None) + HOUR, "time zone")):
+        with pytest.raises(InputError, match=named):
+            people.create("Ann", "owner", expires=expires)
     assert people.list() == ()
 
 
-@pytest.mark.parametrize(
-    ("expires", "sentence"), [(NOON, "in the future"), (NOON.replace(tzinfo=None) + HOUR, "time zone")]
-)
-def test_wrong_expiries_are_refused(people: Principals, expires: datetime, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        people.create("Ann", "owner", expires=expires)
-
-
-def test_unknown_principals_are_told_without_naming_others(people: Principals) -> None:
-    ann, _ = people.create("Ann", "owner")
-    for ask in (people.get, people.revoke, people.rotate):
-        with pytest.raises(UnknownNameError, match="unknown principal 'owner-0'") as caught:
-            ask("owner-0")
-        assert ann.id not in str(caught.value)
-
-
-@pytest.mark.parametrize("injection", INJECTIONS)
-def test_injections_are_names_like_others(people: Principals, injection: str) -> None:
+def test_unknown_principals_and_injections_are_told_without_naming_others(people: Principals) -> None:
     bystander, token = people.create("Bystander", "operator")
-    found, _ = people.create(injection, "app")
-    assert people.get(found.id).name == injection
-    assert people.authenticate(injection) is None
-    for ask in (people.get, people.revoke, people.rotate):
-        with pytest.raises(UnknownNameError):
-            ask(injection)
-    assert people.list() == tuple(sorted((bystander, found), key=lambda one: one.id))
+    made = [people.create(injection, "app")[0] for injection in INJECTIONS]
+    assert [people.get(one.id).name for one in made] == INJECTIONS
+    for unknown in ("owner-0", *INJECTIONS):
+        assert people.authenticate(unknown) is None
+        for ask in (people.get, people.revoke, people.rotate):
+            with pytest.raises(UnknownNameError) as caught:
+                ask(unknown)
+            assert bystander.id not in str(caught.value)
+    assert set(people.list()) == {bystander, *made}
     assert people.authenticate(token) == bystander
 
 

@@ -2,6 +2,7 @@
 
 import io
 import socket
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -132,13 +133,18 @@ def test_an_attacker_joins_and_everything_is_reviewed(service: Any) -> None:
     assert len(service.as_("weather").release("ann", latest=1).rows) == 1
 
 
-def test_a_waiting_job_can_be_cancelled(shared_service: Any) -> None:
+def test_a_job_is_waited_for_or_cancelled(shared_service: Any) -> None:
     weather = shared_service.as_("weather")
     job = weather.propose("ann", frames=9)
     with pytest.raises(ServiceError):
         weather.wait(job.id, seconds=0.0)
     assert weather.cancel(job.id).state == "cancelled"
     assert weather.wait(job.id).ended
+    job = weather.propose("ann", frames=9)
+    worker = Thread(target=shared_service.work)
+    worker.start()
+    assert weather.wait(job.id, pause=0.01).state == "done"
+    worker.join()
 
 
 @pytest.mark.parametrize("url", ["ftp://here", "here", "", "https://", "http://example.org"])
