@@ -56,10 +56,8 @@ def open_page(chromium, service):
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         if token is not None:
-            page.goto("/login")
-            page.get_by_label("Token").fill(token)
-            page.get_by_role("main").get_by_role("button", name="Log in").click()
-            page.wait_for_url("**/sift")
+            cookies = service.browser(token).cookies.jar
+            context.add_cookies([{"name": one.name, "value": one.value, "url": service.home} for one in cookies])
         return page
 
     yield opened
@@ -85,7 +83,11 @@ def axe_finds(page):
     ],
 )
 def test_all_tabs_are_reached_by_clicking_and_accessible_in_every_look(service, open_page, width, look):
-    page = open_page(token=service.cast.ann_token, width=width, look=look)
+    page = open_page(width=width, look=look)
+    page.goto("/login")
+    page.get_by_label("Token").fill(service.cast.ann_token)
+    page.get_by_role("main").get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/sift")
     for tab in TABS:
         page.get_by_role("navigation", name="Parts").get_by_role("link", name=tab).click()
         page.wait_for_url(f"**/{tab.lower()}")
@@ -102,9 +104,13 @@ def test_the_operators_ledger_is_accessible(service, open_page):
     assert axe_finds(page) == []
 
 
-def test_a_click_on_a_picture_changes_the_answers_in_place(open_page):
+def test_charts_tell_numbers_and_a_click_on_a_picture_changes_the_answers_in_place(service, open_page):
     page = open_page()
     page.goto("/search")
+    page.locator(".chart .u-over").hover(position={"x": 30, "y": 40})
+    first = next(one for one in service.showcase.exhibit("search")["methods"] if one["name"] == "codebook")
+    value = page.locator(".u-series", has_text="codebook").first.locator(".u-value")
+    assert value.text_content() == f"{first['scores'][0]['score']:.3f}"
     page.evaluate("window.stayed = true")
     page.get_by_role("link", name="Query 1:").click()
     page.wait_for_url("**/search?query=0*")
@@ -117,16 +123,6 @@ def test_a_click_on_a_picture_changes_the_answers_in_place(open_page):
     assert page.evaluate("window.stayed")
     page.go_back()
     page.wait_for_url("**method=codebook*")
-
-
-def test_charts_tell_the_numbers_under_the_pointer(service, open_page):
-    page = open_page()
-    page.goto("/search")
-    chart = page.locator(".chart .u-over")
-    chart.hover(position={"x": 30, "y": 40})
-    first = next(one for one in service.showcase.exhibit("search")["methods"] if one["name"] == "codebook")
-    value = page.locator(".u-series", has_text="codebook").first.locator(".u-value")
-    assert value.text_content() == f"{first['scores'][0]['score']:.3f}"
 
 
 def test_a_run_is_watched_live_until_its_end(service, open_page):
@@ -145,6 +141,7 @@ def test_a_run_is_watched_live_until_its_end(service, open_page):
 def test_an_owner_answers_a_proposal(service, open_page):
     job = asked(service.gateway, service.cast, app="Y")
     page = open_page(token=service.cast.ann_token)
+    page.goto("/sift")
     desk = page.get_by_role("region", name="Your decisions")
     desk.get_by_text("Evidence: every attacker").click()
     assert desk.get_by_role("cell", name="smiling").first.is_visible()
@@ -161,6 +158,7 @@ def test_a_new_policy_is_tried_and_shown_when_it_is_there(service, open_page, mo
     made = Exhibit(data | {"public": "eyeglasses"}, dict.fromkeys(data["faces"], face))
     monkeypatch.setattr("blindsight.service.showcase.sift_exhibit", lambda *_: made)
     page = open_page(token=service.cast.ann_token)
+    page.goto("/sift")
     page.get_by_label("The app may learn").select_option("eyeglasses")
     page.get_by_role("button", name="Try “eyeglasses” without “male”").click()
     page.get_by_text("The app reads “eyeglasses”").first.wait_for()

@@ -266,7 +266,7 @@ def test_kill_9_during_a_verification(tmp_path):
     gateway.close()
 
 
-@pytest.mark.parametrize("what", ["releasing", "crowding"])
+@pytest.mark.parametrize("what", ["crowding", pytest.param("releasing", marks=pytest.mark.slow)])
 def test_kill_9_during_releases(tmp_path, what):
     folder = tmp_path / "service"
     gateway = open_service(folder)
