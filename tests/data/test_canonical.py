@@ -7,7 +7,6 @@ import stat
 import sys
 import tarfile
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from blindsight.rng import science
 PICTURES_PER_BATCH = 3
 
 
-def write_tar(path: Path, members: dict[str, bytes]) -> Path:
+def write_tar(path, members):
     with tarfile.open(path, "w:gz" if path.suffix in {".gz", ".tgz"} else "w") as tar:
         for name, content in members.items():
             entry = tarfile.TarInfo(name)
@@ -29,24 +28,24 @@ def write_tar(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def write_zip(path: Path, members: dict[str, bytes]) -> Path:
+def write_zip(path, members):
     with zipfile.ZipFile(path, "w") as packed:
         for name, content in members.items():
             packed.writestr(name, content)
     return path
 
 
-def files_in(folder: Path) -> dict[str, bytes]:
+def files_in(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def png(pixels: np.ndarray) -> bytes:
+def png(pixels):
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "PNG")
     return stream.getvalue()
 
 
-def test_cifar10_sheets_and_binary_batches_give_the_same_files(tmp_path: Path) -> None:
+def test_cifar10_sheets_and_binary_batches_give_the_same_files(tmp_path):
     random = science(0)
     sheets: dict[str, bytes] = {"package/index.js": b"code"}
     batches: dict[str, bytes] = {"cifar-10-batches-bin/readme.html": b"", "cifar-10-batches-bin/batches.meta.txt": b""}
@@ -69,9 +68,7 @@ def test_cifar10_sheets_and_binary_batches_give_the_same_files(tmp_path: Path) -
     assert files_in(tmp_path / "sheets") == expected
 
 
-def test_idx_files_from_gzip_and_from_a_debian_package_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idx_files_from_gzip_and_from_a_debian_package_are_the_same(tmp_path, monkeypatch):
     contents = {"train-images-idx3-ubyte": b"pixels" * 1000, "t10k-labels-idx1-ubyte": b"labels"}
     archives = []
     for name, content in contents.items():
@@ -96,12 +93,12 @@ def test_idx_files_from_gzip_and_from_a_debian_package_are_the_same(
         canonical.idx_from_debian([package], tmp_path / "again")
 
 
-def taken_for_text(picture: bytes) -> bytes:
+def taken_for_text(picture):
     """Do what damaged the faces in the wheel: every kind of line end becomes carriage return, line feed."""
     return picture.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")
 
 
-def test_orl_faces_that_were_taken_for_text_are_repaired(tmp_path: Path) -> None:
+def test_orl_faces_that_were_taken_for_text_are_repaired(tmp_path):
     random = science(1)
     pixels = {
         name: random.integers(14, 256, 112 * 92, dtype=np.uint8) for name in ("s1/1.pgm", "s2/7.pgm", "s8/10.pgm")
@@ -123,7 +120,7 @@ def test_orl_faces_that_were_taken_for_text_are_repaired(tmp_path: Path) -> None
         assert list(face[wrong]) == [10, 10]
 
 
-def test_caltech101_comes_out_of_its_archive_within_an_archive(tmp_path: Path) -> None:
+def test_caltech101_comes_out_of_its_archive_within_an_archive(tmp_path):
     pictures = {
         "101_ObjectCategories/ant/image_0001.jpg": b"ant",
         "101_ObjectCategories/Faces/image_0435.jpg": b"f",
@@ -139,7 +136,7 @@ def test_caltech101_comes_out_of_its_archive_within_an_archive(tmp_path: Path) -
     assert files_in(tmp_path / "out") == pictures
 
 
-def test_lfw_comes_out_with_one_folder_a_person(tmp_path: Path) -> None:
+def test_lfw_comes_out_with_one_folder_a_person(tmp_path):
     pictures = {
         "lfw_funneled/Ada_Byron/Ada_Byron_0001.jpg": b"1",
         "lfw_funneled/Alan_Turing/Alan_Turing_0002.jpg": b"2",

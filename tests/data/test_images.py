@@ -7,44 +7,42 @@ import stat
 import struct
 import zlib
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from PIL import Image
 
-from blindsight.data.images import Entry, decode, read_images
+from blindsight.data.images import decode, read_images
 from blindsight.errors import DataError, InputError, StorageError, UnknownNameError
 
 
-def encoded(picture: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+def encoded(picture, kind="PNG", **options):
     stream = io.BytesIO()
     picture.save(stream, kind, **options)
     return stream.getvalue()
 
 
-def plain(colour: tuple[int, int, int], size: tuple[int, int] = (8, 8)) -> Image.Image:
+def plain(colour, size=(8, 8)):
     return Image.new("RGB", size, colour)
 
 
-def noisy(seed: int, size: int = 32) -> Image.Image:
+def noisy(seed, size=32):
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8))
 
 
-def png_header(width: int, height: int) -> bytes:
+def png_header(width, height):
     """A well-formed PNG that claims a size and holds next to nothing."""
 
-    def chunk(kind: bytes, body: bytes) -> bytes:
+    def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
 
 
-def entries(*contents: bytes) -> list[Entry]:
+def entries(*contents):
     return [(f"{number}.png", content) for number, content in enumerate(contents)]
 
 
@@ -76,14 +74,14 @@ HALF_RED = Image.new("RGBA", (8, 8), (255, 0, 0, 128))
         ),
     ],
 )
-def test_every_kind_of_pixel_becomes_rgb(content: bytes, colour: tuple[int, int, int]) -> None:
+def test_every_kind_of_pixel_becomes_rgb(content, colour):
     pixels = decode(content, size=4)
     assert pixels.shape == (4, 4, 3)
     assert pixels.dtype == np.uint8
     assert {tuple(pixel) for pixel in pixels.reshape(-1, 3).tolist()} == {colour}
 
 
-def test_16_bit_grey_keeps_its_shades() -> None:
+def test_16_bit_grey_keeps_its_shades():
     ramp = np.arange(65536, dtype=np.uint16).reshape(256, 256)
     pixels = decode(encoded(Image.fromarray(ramp)), size=256)
     assert np.array_equal(pixels[..., 0], np.rint(ramp / 257))
@@ -91,7 +89,7 @@ def test_16_bit_grey_keeps_its_shades() -> None:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation_is_obeyed(orientation: int) -> None:
+def test_exif_orientation_is_obeyed(orientation):
     """The stored pixels are made so that, shown as EXIF says, the red quarter is at the top left."""
     upright = np.zeros((16, 16, 3), dtype=np.uint8)
     upright[:8, :8, 0] = 255
@@ -114,12 +112,12 @@ def test_exif_orientation_is_obeyed(orientation: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
-def test_damaged_exif_does_not_lose_the_picture() -> None:
+def test_damaged_exif_does_not_lose_the_picture():
     content = encoded(plain((255, 255, 255)), "JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
     assert np.all(decode(content, size=8) == 255)
 
 
-def test_a_wide_picture_is_cropped_at_its_centre_or_stretched() -> None:
+def test_a_wide_picture_is_cropped_at_its_centre_or_stretched():
     wide = np.zeros((10, 30, 3), dtype=np.uint8)
     wide[:, 10:20] = 255
     assert np.all(decode(encoded(Image.fromarray(wide)), size=10, fit="crop") == 255)
@@ -146,20 +144,20 @@ JPEG = encoded(noisy(0, 64), "JPEG")
         pytest.param(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n", "not a picture", id="a program"),
     ],
 )
-def test_unreadable_pictures_have_a_reason(content: bytes, reason: str) -> None:
+def test_unreadable_pictures_have_a_reason(content, reason):
     with pytest.raises(DataError, match=reason):
         decode(content, size=8)
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, len(JPEG) - 1), st.binary(min_size=1, max_size=64), st.integers(0, len(JPEG)))
-def test_no_damage_raises_anything_else(place: int, damage: bytes, length: int) -> None:
+def test_no_damage_raises_anything_else(place, damage, length):
     content = (JPEG[:place] + damage + JPEG[place + len(damage) :])[:length]
     with suppress(DataError):
         assert decode(content, size=8).shape == (8, 8, 3)
 
 
-def test_files_that_are_not_there_or_no_files(tmp_path: Path) -> None:
+def test_files_that_are_not_there_or_no_files(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
     encoded_file = tmp_path / "real.png"
@@ -173,7 +171,7 @@ def test_files_that_are_not_there_or_no_files(tmp_path: Path) -> None:
     assert str(tmp_path) not in "".join(found.skipped)
 
 
-def test_unreadable_entries_never_stop_the_rest() -> None:
+def test_unreadable_entries_never_stop_the_rest():
     good = [encoded(noisy(seed)) for seed in range(40)]
     mixed = [content for pair in zip(good, [b"words"] * 40, strict=True) for content in pair]
     reports: list[tuple[str, int, int | None]] = []
@@ -186,7 +184,7 @@ def test_unreadable_entries_never_stop_the_rest() -> None:
     assert reports[-1] == ("decoding pictures", 80, 80)
 
 
-def test_the_same_pixels_in_other_clothes_are_duplicates() -> None:
+def test_the_same_pixels_in_other_clothes_are_duplicates():
     exif = Image.Exif()
     exif[0x010E] = "another description"
     same = [
@@ -205,13 +203,13 @@ def test_the_same_pixels_in_other_clothes_are_duplicates() -> None:
     assert (found.duplicates, found.contradicting) == (3, 0)
 
 
-def test_pixels_of_another_shape_are_no_duplicates() -> None:
+def test_pixels_of_another_shape_are_no_duplicates():
     """8 x 2 and 4 x 4 white pixels are the same bytes."""
     found = read_images(entries(encoded(plain((255,) * 3, (8, 2))), encoded(plain((255,) * 3, (4, 4)))), size=4)
     assert found.rows.tolist() == [0, 1]
 
 
-def test_duplicates_that_contradict_all_go() -> None:
+def test_duplicates_that_contradict_all_go():
     contents = [encoded(noisy(seed)) for seed in (1, 2, 1, 3, 2, 1, 4, 4)]
     said = np.array([[0, 1], [0, 1], [0, 1], [5, 0], [0, 0], [0, 1], [2, -1], [2, 1]])
     found = read_images(entries(*contents), size=8, annotations=said)
@@ -223,7 +221,7 @@ def test_duplicates_that_contradict_all_go() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 1), st.integers(-1, 1)), min_size=1, max_size=12))
-def test_what_is_kept_agrees_with_brute_force(rows: list[tuple[int, int, int]]) -> None:
+def test_what_is_kept_agrees_with_brute_force(rows):
     contents = [encoded(plain((40 * picture, 0, 0))) for picture, _, _ in rows]
     kept = set()
     for picture in {row[0] for row in rows}:
@@ -241,21 +239,21 @@ def test_what_is_kept_agrees_with_brute_force(rows: list[tuple[int, int, int]]) 
         assert read_images(entries(*contents), size=2, annotations=said).rows.tolist() == sorted(kept)
 
 
-def test_nothing_readable_names_the_place_and_the_first_reasons() -> None:
+def test_nothing_readable_names_the_place_and_the_first_reasons():
     with pytest.raises(DataError, match=r"no picture of holidays can be read: 0.png: empty; .*; and 2 more\.$"):
         read_images(entries(*[b""] * 5), where="holidays")
     with pytest.raises(DataError, match=r"holidays holds no files\."):
         read_images([], where="holidays")
 
 
-def test_sizes_and_fits_are_checked() -> None:
+def test_sizes_and_fits_are_checked():
     with pytest.raises(InputError, match=r"size must be in 1\.\.4096"):
         decode(JPEG, size=0)
     with pytest.raises(UnknownNameError, match="'crop'"):
-        read_images(entries(JPEG), size=8, fit="crp")  # type: ignore[arg-type]
+        read_images(entries(JPEG), size=8, fit="crp")
 
 
-def mixed_bag() -> tuple[list[Entry], NDArray[np.int64]]:
+def mixed_bag():
     """Pictures 0..19 twice over with two unreadable ones between; picture 7 contradicts itself."""
     contents = [encoded(noisy(seed % 20)) for seed in range(40)]
     contents[11:11] = [b"", b"words"]
@@ -264,7 +262,7 @@ def mixed_bag() -> tuple[list[Entry], NDArray[np.int64]]:
     return entries(*contents), said
 
 
-def test_past_the_memory_limit_the_pixels_lie_in_a_private_file(tmp_path: Path) -> None:
+def test_past_the_memory_limit_the_pixels_lie_in_a_private_file(tmp_path):
     bag, said = mixed_bag()
     held = read_images(bag, size=16, annotations=said)
     mapped = read_images(bag, size=16, annotations=said, limit_memory=42 * 16 * 16 * 3 - 1, cache=tmp_path)
@@ -280,7 +278,7 @@ def test_past_the_memory_limit_the_pixels_lie_in_a_private_file(tmp_path: Path) 
     assert file.stat().st_size < held.images.nbytes + 4096
 
 
-def test_reading_again_replaces_the_file_under_a_reader(tmp_path: Path) -> None:
+def test_reading_again_replaces_the_file_under_a_reader(tmp_path):
     bag, _ = mixed_bag()
     first = read_images(bag, size=16, limit_memory=0, cache=tmp_path).images
     before = np.array(first)
@@ -293,20 +291,20 @@ def test_reading_again_replaces_the_file_under_a_reader(tmp_path: Path) -> None:
     assert len(list((tmp_path / "pixels").iterdir())) == 3
 
 
-def test_the_cache_folder_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_is_the_default(tmp_path, monkeypatch):
     monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path))
     read_images(entries(JPEG), size=8, limit_memory=0)
     assert len(list((tmp_path / "pixels").iterdir())) == 1
 
 
-def test_nothing_readable_leaves_no_file(tmp_path: Path) -> None:
+def test_nothing_readable_leaves_no_file(tmp_path):
     with pytest.raises(DataError, match="can be read"):
         read_images(entries(b"", b""), size=8, limit_memory=0, cache=tmp_path)
     assert list((tmp_path / "pixels").iterdir()) == []
 
 
-def test_an_interrupted_reading_leaves_no_file(tmp_path: Path) -> None:
-    def interrupt(what: str, done: int, total: int | None) -> None:
+def test_an_interrupted_reading_leaves_no_file(tmp_path):
+    def interrupt(what, done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -314,8 +312,8 @@ def test_an_interrupted_reading_leaves_no_file(tmp_path: Path) -> None:
     assert list((tmp_path / "pixels").iterdir()) == []
 
 
-def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+def test_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)

@@ -12,13 +12,13 @@ from blindsight.data.published import read_caltech101, read_celeba, read_cub, re
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError
 
 
-def picture(seed: int) -> bytes:
+def picture(seed):
     stream = io.BytesIO()
     Image.fromarray(np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(stream, "JPEG")
     return stream.getvalue()
 
 
-def save(path: Path, seed: int) -> None:
+def save(path, seed):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(picture(seed))
 
@@ -26,7 +26,7 @@ def save(path: Path, seed: int) -> None:
 # UTKFace
 
 
-def test_utkface_names_tell_age_gender_and_race(tmp_path: Path) -> None:
+def test_utkface_names_tell_age_gender_and_race(tmp_path):
     names = {
         "100_0_0_20170112213500903.jpg.chip.jpg": ("90+", ["over_59", "white"]),
         "26_1_1_20170116184024662.jpg": ("20-29", ["female", "under_30", "black"]),
@@ -42,7 +42,6 @@ def test_utkface_names_tell_age_gender_and_race(tmp_path: Path) -> None:
     dataset = read_utkface(tmp_path)
     assert dataset.names == tuple(sorted(names))
     assert sorted(text.split(": ")[0] for text in dataset.skipped) == sorted(malformed)
-    assert dataset.labels is not None
     for row, name in enumerate(dataset.names):
         label, true = names[name]
         assert dataset.label_names[dataset.labels[row]] == label
@@ -50,7 +49,7 @@ def test_utkface_names_tell_age_gender_and_race(tmp_path: Path) -> None:
     assert "non-commercial" in dataset.licence
 
 
-def test_utkface_copies_with_contradicting_labels_are_dropped(tmp_path: Path) -> None:
+def test_utkface_copies_with_contradicting_labels_are_dropped(tmp_path):
     for name, seed in {"20_0_0_1": 1, "20_0_0_2": 1, "30_0_0_3": 2, "30_1_0_4": 2, "40_1_2_5": 3}.items():
         save(tmp_path / f"{name}.jpg", seed)
     dataset = read_utkface(tmp_path)
@@ -58,7 +57,7 @@ def test_utkface_copies_with_contradicting_labels_are_dropped(tmp_path: Path) ->
     assert dataset.duplicates == 3
 
 
-def packed_faces(path: Path, **changed: object) -> Path:
+def packed_faces(path, **changed):
     files = [picture(seed) for seed in range(4)]
     files[2] = b"damaged"
     parts: dict[str, object] = {
@@ -68,17 +67,16 @@ def packed_faces(path: Path, **changed: object) -> Path:
         "female": np.array([0, 1, 1, 0], dtype=np.int8),
         "race": np.array([0, 1, 2, 4], dtype=np.int8),
     }
-    np.savez(path, **(parts | changed))  # type: ignore[arg-type]
+    np.savez(path, **(parts | changed))
     return path
 
 
-def test_packed_utkface(tmp_path: Path) -> None:
+def test_packed_utkface(tmp_path):
     dataset = read_utkface(packed_faces(tmp_path / "faces.npz"), size=8)
     assert dataset.names == ("000000.jpg", "000001.jpg", "000003.jpg")
     assert len(dataset.skipped) == 1
     assert dataset.attribute("female").tolist() == [0, 1, 0]
     assert dataset.attribute("over_59").tolist() == [0, 0, 1]
-    assert dataset.images is not None
     assert np.array_equal(dataset.images[1], np.asarray(Image.open(io.BytesIO(picture(1)))))
 
 
@@ -96,12 +94,12 @@ def test_packed_utkface(tmp_path: Path) -> None:
         {"race": np.array([{}, {}, {}, {}], dtype=object)},
     ],
 )
-def test_damaged_packed_utkface(changed: dict[str, object], tmp_path: Path) -> None:
+def test_damaged_packed_utkface(changed, tmp_path):
     with pytest.raises(CorruptFileError, match=r"faces\.npz is damaged"):
         read_utkface(packed_faces(tmp_path / "faces.npz", **changed))
 
 
-def test_missing_and_truncated_packed_files(tmp_path: Path) -> None:
+def test_missing_and_truncated_packed_files(tmp_path):
     with pytest.raises(StorageError, match="it does not exist"):
         read_utkface(tmp_path / "faces.npz")
     np.savez(tmp_path / "other.npz", jpeg=np.zeros(3), offset=np.zeros(2))
@@ -124,7 +122,7 @@ CELEBA = """3
 """
 
 
-def celeba(root: Path, pictures: str = "img_align_celeba") -> Path:
+def celeba(root, pictures="img_align_celeba"):
     for seed in range(3):
         save(root / pictures / f"{seed + 1:06d}.jpg", seed)
     (root / "list_attr_celeba.txt").write_text(CELEBA)
@@ -134,20 +132,18 @@ def celeba(root: Path, pictures: str = "img_align_celeba") -> Path:
 @pytest.mark.parametrize(
     "pictures", ["img_align_celeba", "Img/img_align_celeba", "img_align_celeba/img_align_celeba", ""]
 )
-def test_celeba(pictures: str, tmp_path: Path) -> None:
+def test_celeba(pictures, tmp_path):
     root = celeba(tmp_path, pictures)
     (root / "identity_CelebA.txt").write_text("000003.jpg 7\n000001.jpg 2880\n000002.jpg 7\n")
     dataset = read_celeba(root)
     assert dataset.names == ("000001.jpg", "000002.jpg", "000003.jpg")
     assert dataset.attribute_names == ("5_o_clock_shadow", "wearing_hat")
-    assert dataset.attributes is not None
     assert dataset.attributes.tolist() == [[0, 1], [1, 0], [0, 0]]
-    assert dataset.persons is not None
     assert dataset.persons.tolist() == [2880, 7, 7]
     assert (dataset.skipped, dataset.notes) == ((), ())
 
 
-def test_celeba_as_a_comma_separated_table_without_identities(tmp_path: Path) -> None:
+def test_celeba_as_a_comma_separated_table_without_identities(tmp_path):
     root = celeba(tmp_path)
     (root / "list_attr_celeba.txt").unlink()
     (root / "Anno").mkdir()
@@ -170,13 +166,13 @@ def test_celeba_as_a_comma_separated_table_without_identities(tmp_path: Path) ->
         (CELEBA.replace("Wearing_Hat", "5_o_clock_shadow"), "names an attribute twice"),
     ],
 )
-def test_damaged_celeba(text: str, sentence: str, tmp_path: Path) -> None:
+def test_damaged_celeba(text, sentence, tmp_path):
     (celeba(tmp_path) / "list_attr_celeba.txt").write_text(text)
     with pytest.raises(CorruptFileError, match=sentence):
         read_celeba(tmp_path)
 
 
-def test_celeba_without_its_tables(tmp_path: Path) -> None:
+def test_celeba_without_its_tables(tmp_path):
     with pytest.raises(DataError, match=r"does not hold list_attr_celeba\.txt"):
         read_celeba(tmp_path)
     (celeba(tmp_path) / "identity_CelebA.txt").write_text("000001.jpg 1\n")
@@ -187,7 +183,7 @@ def test_celeba_without_its_tables(tmp_path: Path) -> None:
 # CUB-200-2011
 
 
-def cub(root: Path) -> Path:
+def cub(root):
     files = ["002.Laysan_Albatross/L_1.jpg", "001.Black_footed_Albatross/B_1.jpg", "002.Laysan_Albatross/L_2.jpg"]
     for seed, name in enumerate(files):
         save(root / "images" / name, seed)
@@ -201,22 +197,19 @@ def cub(root: Path) -> Path:
     return root
 
 
-def test_cub(tmp_path: Path) -> None:
+def test_cub(tmp_path):
     cub(tmp_path / "CUB_200_2011")
     dataset = read_cub(tmp_path)
     assert dataset.label_names == ("Black_footed_Albatross", "Laysan_Albatross")
-    assert dataset.labels is not None
     assert dataset.labels.tolist() == [1, 0, 1]
     assert dataset.names[1] == "001.Black_footed_Albatross/B_1.jpg"
     assert dataset.attribute_names == ("has_bill_shape_curved_up_or_down", "has_size_small")
-    assert dataset.attributes is not None
     assert dataset.attributes.tolist() == [[1, 0], [-1, 1], [1, 0]]
     certain = read_cub(tmp_path / "CUB_200_2011", certainty=4).attributes
-    assert certain is not None
     assert certain.tolist() == [[1, -1], [-1, -1], [-1, 0]]
 
 
-def test_cub_finds_attributes_beside_its_folder_or_does_without(tmp_path: Path) -> None:
+def test_cub_finds_attributes_beside_its_folder_or_does_without(tmp_path):
     root = cub(tmp_path / "CUB_200_2011")
     shutil.move(root / "attributes" / "attributes.txt", tmp_path / "attributes.txt")
     assert len(read_cub(root).attribute_names) == 2
@@ -240,13 +233,13 @@ def test_cub_finds_attributes_beside_its_folder_or_does_without(tmp_path: Path) 
         ("attributes/image_attribute_labels.txt", "10 1 yes 4 1\n"),
     ],
 )
-def test_damaged_cub(file: str, text: str, tmp_path: Path) -> None:
+def test_damaged_cub(file, text, tmp_path):
     (cub(tmp_path / "cub") / file).write_text(text)
     with pytest.raises(CorruptFileError, match=f"{Path(file).name} is damaged"):
         read_cub(tmp_path / "cub")
 
 
-def test_cub_mistakes(tmp_path: Path) -> None:
+def test_cub_mistakes(tmp_path):
     with pytest.raises(DataError, match=r"does not hold images\.txt"):
         read_cub(tmp_path)
     with pytest.raises(InputError, match=r"certainty must be in 1\.\.4"):
@@ -261,7 +254,7 @@ def test_cub_mistakes(tmp_path: Path) -> None:
 CLASSES = ("BACKGROUND_Google", "Faces", "Faces_easy", "yin_yang")
 
 
-def test_caltech101_pictures(tmp_path: Path) -> None:
+def test_caltech101_pictures(tmp_path):
     root = tmp_path / "101_ObjectCategories"
     for seed, name in enumerate(CLASSES):
         save(root / name / "image_0001.jpg", seed)
@@ -273,33 +266,30 @@ def test_caltech101_pictures(tmp_path: Path) -> None:
     assert read_caltech101(root, background=False).label_names == CLASSES[1:]
 
 
-def caltech_features(path: Path, **changed: object) -> Path:
+def caltech_features(path, **changed):
     names = np.repeat(CLASSES, 3)
     parts: dict[str, object] = {
         "X": np.arange(12 * 5, dtype=np.float16).reshape(12, 5),
         "label": names,
         "name": np.array([f"{name}/image_{row:04d}.jpg" for row, name in enumerate(names)]),
     }
-    np.savez(path, **(parts | changed))  # type: ignore[arg-type]
+    np.savez(path, **(parts | changed))
     return path
 
 
 @pytest.mark.parametrize("label", [np.repeat(CLASSES, 3), np.repeat([7, 3, 1, 0], 3)], ids=["names", "numbers"])
-def test_caltech101_features(label: np.ndarray, tmp_path: Path) -> None:
+def test_caltech101_features(label, tmp_path):
     path = caltech_features(tmp_path / "features.npz", label=label)
     dataset = read_caltech101(path)
     assert dataset.images is None
-    assert dataset.features is not None
     assert dataset.features.dtype == np.float32
     assert np.array_equal(dataset.features, np.arange(60).reshape(12, 5))
     assert dataset.label_names == CLASSES
-    assert dataset.labels is not None
     assert dataset.labels.tolist() == np.repeat(range(4), 3).tolist()
     foreground = read_caltech101(path, background=False)
     assert foreground.label_names == CLASSES[1:]
     assert foreground.names == dataset.names[3:]
     few = read_caltech101(path, limit=4)
-    assert few.features is not None
     assert [dataset.names[int(row[0]) // 5] for row in few.features] == list(few.names)
 
 
@@ -313,12 +303,12 @@ def test_caltech101_features(label: np.ndarray, tmp_path: Path) -> None:
         {"label": np.arange(12)},
     ],
 )
-def test_damaged_caltech101_features(changed: dict[str, object], tmp_path: Path) -> None:
+def test_damaged_caltech101_features(changed, tmp_path):
     with pytest.raises(CorruptFileError, match=r"f\.npz is damaged"):
         read_caltech101(caltech_features(tmp_path / "f.npz", **changed))
 
 
-def test_features_that_are_not_numbers_are_counted(tmp_path: Path) -> None:
+def test_features_that_are_not_numbers_are_counted(tmp_path):
     features = np.zeros((12, 5), dtype=np.float16)
     features[2, 1] = features[2, 3] = np.nan
     features[7, 0] = np.inf
@@ -326,7 +316,7 @@ def test_features_that_are_not_numbers_are_counted(tmp_path: Path) -> None:
         read_caltech101(caltech_features(tmp_path / "f.npz", X=features))
 
 
-def test_features_of_the_background_alone(tmp_path: Path) -> None:
+def test_features_of_the_background_alone(tmp_path):
     names = np.array(["BACKGROUND_Google/a.jpg"])
     path = caltech_features(tmp_path / "f.npz", X=np.zeros((1, 5), dtype=np.float16), label=names, name=names)
     with pytest.raises(DataError, match="holds no features"):
