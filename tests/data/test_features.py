@@ -1,6 +1,5 @@
 import math
 import stat
-import zipfile
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 from sklearn.decomposition import PCA
 
+from blindsight import files
 from blindsight.data import pixels as module
 from blindsight.data.pixels import PLANES, PixelFeatures, planes
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError
@@ -72,7 +72,7 @@ class TestPlanes:
     def test_paper_count(self):
         assert planes(np.zeros((1, 128, 128, 3), dtype=np.uint8)).shape == (1, 98_304)
 
-    @pytest.mark.parametrize("shape", [(6, 5), (2, 2), (3, 9)])
+    @pytest.mark.parametrize("shape", [(6, 5), (2, 2)])
     def test_definition_pixel_by_pixel(self, shape):
         images = np.random.default_rng(1).integers(0, 256, (3, *shape, 3), dtype=np.uint8)
         found = planes(images)
@@ -104,7 +104,7 @@ class TestPlanes:
         assert intensity.std() == pytest.approx(0.5, rel=1e-5)
         assert not np.any(edges)
 
-    @settings(deadline=None, max_examples=30)
+    @settings(deadline=None, max_examples=15)
     @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(0, 60))
     def test_contrast_and_brightness_do_not_matter(self, seed, gain, lift):
         images = np.random.default_rng(seed).integers(0, 48, (2, 5, 4, 3), dtype=np.uint8)
@@ -113,11 +113,11 @@ class TestPlanes:
     @pytest.mark.parametrize(
         ("images", "sentence"),
         [
-            (np.zeros((1, 4, 4, 3)), "uint8 of shape"),
-            (np.zeros((4, 4, 3), np.uint8), "uint8 of shape"),
-            (np.zeros((1, 4, 4, 1), np.uint8), "uint8 of shape"),
-            (np.zeros((1, 0, 4, 3), np.uint8), "uint8 of shape"),
-            (np.zeros((1, 1, 4, 3), np.uint8), "at least 2x2 pixels; got 1x4"),
+            (np.zeros((1, 4, 4, 3)), "float64"),
+            (np.zeros((4, 4, 3), np.uint8), r"\(4, 4, 3\)"),
+            (np.zeros((1, 4, 4, 1), np.uint8), r"\(1, 4, 4, 1\)"),
+            (np.zeros((1, 0, 4, 3), np.uint8), r"\(1, 0, 4, 3\)"),
+            (np.zeros((1, 1, 4, 3), np.uint8), "1x4"),
         ],
     )
     def test_what_is_no_image(self, images, sentence):
@@ -126,21 +126,18 @@ class TestPlanes:
 
 
 class TestComponents:
-    @pytest.mark.parametrize("count", [40, 180, 181, 400])  # fewer, as many and more images than the 180 features
-    @pytest.mark.parametrize("energy", [0.5, 0.95])
+    @pytest.mark.parametrize(("count", "energy"), [(40, 0.5), (180, 0.95), (181, 0.95), (400, 0.95)])  # of 180 features
     def test_agrees_with_full_svd(self, count, energy):
         images = pictures(count)
         assert_agrees(PixelFeatures(energy).fit(images), images, energy)
 
-    @pytest.mark.parametrize("count", [40, 400])
-    @pytest.mark.parametrize("rows", [1, 7, 64])
+    @pytest.mark.parametrize(("count", "rows"), [(40, 1), (40, 7), (400, 64)])
     def test_batches_smaller_than_the_data(self, monkeypatch, count, rows):
         images = pictures(count)
         small_batches(monkeypatch, rows, images)
         assert_agrees(PixelFeatures(0.9).fit(images), images, 0.9)
 
-    @pytest.mark.parametrize("count", [40, 400])
-    @pytest.mark.parametrize("energy", [0.5, 0.95, 0.999])
+    @pytest.mark.parametrize(("count", "energy"), [(40, 0.95), (400, 0.5), (400, 0.999)])
     def test_iteration_agrees_with_full_svd(self, monkeypatch, count, energy):
         images = pictures(count)
         monkeypatch.setattr(module, "_EXACT_UP_TO", 0)
@@ -199,7 +196,7 @@ class TestComponents:
         "images", [pictures(1), np.repeat(pictures(1), 20, axis=0), np.zeros((5, 4, 4, 3), np.uint8)]
     )
     def test_images_without_variation(self, images):
-        with pytest.raises(DataError, match="images that differ"):
+        with pytest.raises(DataError, match="differ"):
             PixelFeatures().fit(images)
 
 
@@ -232,10 +229,10 @@ class TestPixelFeatures:
     @pytest.mark.parametrize(
         ("parameters", "sentence"),
         [
-            ({"energy": 0.0}, r"energy must be in \(0, 0.999\]; got 0.0"),
-            ({"energy": 1.0}, "Use None"),
-            ({"energy": math.nan}, "energy must be"),
-            ({"max_components": 0}, "max_components must be at least 1"),
+            ({"energy": 0.0}, "energy"),
+            ({"energy": 1.0}, "energy"),
+            ({"energy": math.nan}, "energy"),
+            ({"max_components": 0}, "max_components"),
         ],
     )
     def test_bad_parameters(self, parameters, sentence):
@@ -244,12 +241,12 @@ class TestPixelFeatures:
 
     def test_bad_input(self):
         images = pictures(10)
-        with pytest.raises(InputError, match=r"not fitted yet. Call fit"):
+        with pytest.raises(InputError, match="not fitted"):
             PixelFeatures().transform(images)
         with pytest.raises(InputError, match="no images"):
             PixelFeatures().fit(images[:0])
         fitted = PixelFeatures().fit(images)
-        with pytest.raises(InputError, match="fitted to images of 6x5 pixels; got 5x6"):
+        with pytest.raises(InputError, match=r"6x5 .* 5x6"):
             fitted.transform(images.transpose(0, 2, 1, 3))
         with pytest.raises(InputError, match=f"{fitted.n_components_} columns; got 3"):
             fitted.inverse_images(np.zeros((2, 3), np.float32))
@@ -288,40 +285,39 @@ class TestSaved:
         path = tmp_path / "pixels.npz"
         fitted = PixelFeatures(max_components=1).fit(pictures(5, 2, 2))
         fitted.save(path)
-        content = path.read_bytes()
-        refused = 0
-        for position in range(0, len(content), 7):
+        content, refused = path.read_bytes(), 0
+        for position in range(0, len(content), 11):
             path.write_bytes(content[:position] + bytes([content[position] ^ 0x55]) + content[position + 1 :])
             try:
                 assert PixelFeatures.load(path).fingerprint() == fitted.fingerprint()
             except CorruptFileError:
                 refused += 1
-        assert refused > len(content) / 14  # the rest is padding, dates and modes of the archive
+        assert refused > len(content) / 22
 
     def test_truncated_empty_foreign_and_missing_files(self, tmp_path):
         path = tmp_path / "pixels.npz"
         PixelFeatures().fit(pictures(8)).save(path)
         content = path.read_bytes()
         np.savez(tmp_path / "other.npz", description=np.array("[]"))
-        np.save(tmp_path / "array.npy", np.zeros(3))
-        foreign = [(tmp_path / name).read_bytes() for name in ("other.npz", "array.npy")]
+        files.write_arrays(tmp_path / "foreign.npz", module._KIND, {"energy": 0.5}, {"mean_": np.zeros(3)})
+        foreign = [(tmp_path / name).read_bytes() for name in ("other.npz", "foreign.npz")]
         for bad in (b"", b"hello", content[:-1], content[: len(content) // 2], content[1:], *foreign):
             path.write_bytes(bad)
-            with pytest.raises(CorruptFileError, match="Fit and save again"):
+            with pytest.raises(CorruptFileError):
                 PixelFeatures.load(path)
         with pytest.raises(StorageError, match="does not exist"):
             PixelFeatures.load(tmp_path / "none.npz")
 
     def test_another_version_is_refused(self, tmp_path, monkeypatch):
         PixelFeatures().fit(pictures(8)).save(tmp_path / "pixels.npz")
-        monkeypatch.setattr(module, "_VERSION", module._VERSION + 1)
-        with pytest.raises(CorruptFileError, match="another version"):
+        monkeypatch.setattr(module, "_KIND", "blindsight/pixel-features.0")
+        with pytest.raises(CorruptFileError, match="pixel-features"):
             PixelFeatures.load(tmp_path / "pixels.npz")
 
-    def test_nothing_in_the_file_is_pickled(self, tmp_path):
-        PixelFeatures().fit(pictures(8)).save(tmp_path / "pixels.npz")
-        with zipfile.ZipFile(tmp_path / "pixels.npz") as archive:
-            names = {"description", "image_shape_", "mean_", "components_", "energies_"}
-            assert set(archive.namelist()) == {f"{name}.npy" for name in names}
-        with np.load(tmp_path / "pixels.npz", allow_pickle=False) as entries:
-            assert all(entries[name].dtype != object for name in names)
+    def test_a_path_may_begin_at_home(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        PixelFeatures().fit(pictures(8)).save("~/pixels.npz")
+        assert (
+            PixelFeatures.load("~/pixels.npz").fingerprint()
+            == PixelFeatures.load(tmp_path / "pixels.npz").fingerprint()
+        )

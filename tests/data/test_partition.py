@@ -100,12 +100,10 @@ def test_by_person_keeps_persons_together_and_balances(data, seed):
 
 @quick
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=100))
-def test_days_and_windows(days):
+def test_days(days):
     parts = partition.by_day(days)
     assert len(parts) == max(days) + 1
     assert as_lists(parts) == [[row for row, day in enumerate(days) if day == number] for number in range(len(parts))]
-    week = partition.window(days, 3, 9)
-    assert week.tolist() == [row for row, day in enumerate(days) if 3 <= day <= 9]
 
 
 FRACTIONS = st.sampled_from([(0.5, 0.5), (0.7, 0.3), (0.95, 0.05), (0.4, 0.3, 0.3), (0.1, 0.2, 0.3, 0.4)])
@@ -240,7 +238,6 @@ def test_a_division_by_class_is_skewed():
         (lambda: partition.by_person([], 1), "one value per picture"),
         (lambda: partition.by_day([]), "days"),
         (lambda: partition.by_day([-1]), "days"),
-        (lambda: partition.window([1], 3, 2), "3 to 2"),
         (lambda: partition.train_test([0, 1], test=1.0), "test"),
         (lambda: partition.train_test([1, 1, 1]), "two classes"),
         (lambda: partition.train_test([0, 1], persons=[4, 4]), "2 persons"),

@@ -98,7 +98,6 @@ def _place(page: Image.Image, pixels: NDArray[np.uint8], x: int, y: int, scale: 
 
 
 def _write(pen: ImageDraw.ImageDraw, x: int, y: int, title: str, width: int, note: str = "") -> None:
-    """Write a title at the left and a note at the right end of a line."""
     room = width - (_font(_CAPTION).getlength(note) + _GAP if note else 0)
     pen.text((x, y + _TITLE), _shortened(title, _TITLE, room), _INK, _font(_TITLE), anchor="ls")
     pen.text((x + width, y + _TITLE), note, _FAINT, _font(_CAPTION), anchor="rs")

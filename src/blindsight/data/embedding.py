@@ -67,7 +67,6 @@ class Embedding:
         return f"Embedding(batch={self.batch}, device={self.device!r})"
 
     def fit(self, images: NDArray[np.uint8]) -> Self:
-        """Check the images and the network; there is nothing to learn."""
         check_images(images)
         self._network  # noqa: B018 - loads it, or says what is missing
         return self
@@ -148,7 +147,6 @@ class OnnxEmbedding:
         return f"OnnxEmbedding({str(self.path)!r}, {self._parameters()}, batch={self.batch})"
 
     def fit(self, images: NDArray[np.uint8]) -> Self:
-        """Check the images and the network; there is nothing to learn."""
         check_images(images)
         self._session  # noqa: B018 - loads it, or says what is wrong with it
         return self

@@ -58,17 +58,11 @@ class LearningPipeline(FeaturePipeline, Protocol):
     """A pipeline that must be fitted before it transforms; what it learned can be taken out and put back."""
 
     @property
-    def fitted(self) -> bool:
-        """Tell whether `transform` can be called."""
-        ...
+    def fitted(self) -> bool: ...
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was learned."""
-        ...
+    def state(self) -> dict[str, NDArray[Any]]: ...
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
-        """Take over what another pipeline with the same parameters learned."""
-        ...
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> Self: ...
 
 
 class Thumbnails:
@@ -89,11 +83,9 @@ class Thumbnails:
 
     @property
     def n_components_(self) -> int:
-        """Return the number of features of an image."""
         return self.side * self.side
 
     def fit(self, images: NDArray[np.uint8]) -> Self:
-        """Check the images; there is nothing to learn."""
         check_images(images)
         return self
 
@@ -115,7 +107,6 @@ class Thumbnails:
         return result
 
     def fingerprint(self) -> str:
-        """Return everything that decides the output."""
         return f"Thumbnails version={_THUMBNAIL_VERSION} side={self.side}"
 
 

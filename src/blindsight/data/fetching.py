@@ -272,7 +272,6 @@ def _fetch_from(source: Source, collection: Collection, cache: Path, progress: P
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Never replace a folder that was not made here."""
     if folder.exists() and not (folder / MANIFEST).exists() and any(folder.iterdir()):
         raise StorageError(
             f"{folder} holds files that Blindsight has not put there. Move them away, or set BLINDSIGHT_CACHE."

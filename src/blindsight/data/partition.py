@@ -108,14 +108,6 @@ def by_day(days: ArrayLike) -> list[Indices]:
     return _members(numbers, int(numbers.max()) + 1)
 
 
-def window(days: ArrayLike, first: int, last: int) -> Indices:
-    """Return the pictures taken from day `first` to day `last`, both included."""
-    if first > last:
-        raise InputError(f"a window must not end before it begins; got days {first} to {last}.")
-    numbers = np.asarray(days)
-    return np.flatnonzero((numbers >= first) & (numbers <= last)).astype(np.int64)
-
-
 def train_test(
     data: Dataset | ArrayLike,
     *,

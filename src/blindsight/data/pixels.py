@@ -32,7 +32,7 @@ from scipy.linalg import eigh
 
 from blindsight.data.dataset import Float32, check_images
 from blindsight.errors import CorruptFileError, DataError, InputError
-from blindsight.files import as_path, atomic_writer, storage_errors
+from blindsight.files import as_path, read_arrays, write_arrays
 from blindsight.rng import science
 from blindsight.validation import check_shape
 
@@ -40,6 +40,7 @@ PLANES = 6
 """RGB, intensity, edge orientation, edge magnitude: features per pixel."""
 
 _VERSION = 1  # raised whenever the same images would give other features
+_KIND = f"blindsight/pixel-features.{_VERSION}"
 _BATCH_BYTES = 1 << 27  # planes held in memory at once
 _EXACT_UP_TO = 8192  # the largest eigenproblem solved whole: about a minute, two gigabytes
 _MAX_PASSES = 30
@@ -136,12 +137,10 @@ class PixelFeatures:
 
     @property
     def fitted(self) -> bool:
-        """Tell whether `transform` can be called."""
         return hasattr(self, "image_shape_")
 
     @property
     def n_components_(self) -> int:
-        """Return the number of features of an image."""
         return PLANES * math.prod(self.image_shape_.tolist()) if self.energy is None else len(self.components_)
 
     @property
@@ -193,38 +192,25 @@ class PixelFeatures:
         return f"{self!r} version={_VERSION} learned={learned}"
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the fitted arrays by name."""
         self._check_fitted()
         return {name: vars(self)[name] for name in self._learned()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
-        """Take over the arrays that `state` returned."""
         vars(self).update({name: state[name] for name in self._learned()})
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted pipeline to one .npz file, whole or not at all, readable by its owner only."""
-        description = {"version": _VERSION, "parameters": self._parameters(), "content": self._content_hash()}
-        with atomic_writer(as_path(path), private=True) as stream:
-            np.savez(stream, allow_pickle=False, description=np.array(json.dumps(description)), **self.state())
+        """Write the fitted pipeline to one file, whole or not at all, readable by its owner only."""
+        write_arrays(as_path(path), _KIND, self._parameters(), self.state(), private=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; a file that is truncated, altered or of another version is refused."""
-        path = as_path(path)
-        with storage_errors("read", path):
-            stream = path.open("rb")
+        parameters, arrays = read_arrays(as_path(path), _KIND)
         try:
-            with stream, np.load(stream, allow_pickle=False) as entries:
-                arrays = dict(entries)
-            description = json.loads(str(arrays["description"]))
-            pipeline = cls(**description["parameters"]).restore(arrays)
-            genuine = (description["version"], description["content"]) == (_VERSION, pipeline._content_hash())
-        except Exception as error:  # damaged archives make zipfile and numpy raise a dozen kinds
-            raise CorruptFileError(f"{path} does not hold pixel features or is damaged. Fit and save again.") from error
-        if not genuine:
-            raise CorruptFileError(f"{path} is not what was saved, or is of another version. Fit and save again.")
-        return pipeline
+            return cls(**parameters).restore(arrays)
+        except (KeyError, TypeError):
+            raise CorruptFileError(f"{path} does not hold pixel features. Fit and save again.") from None
 
     def _components(self, images: NDArray[np.uint8], energy: float) -> dict[str, NDArray[Any]]:
         sums, squares = np.zeros(PlaneRows(images).width), 0.0

@@ -268,7 +268,6 @@ def _caltech_features(path: Path, background: bool, limit: int | None, random_st
 
 
 def _first_existing(root: Path, *names: str) -> Path:
-    """Return the first of these files that is there."""
     for name in names:
         if (root / name).is_file():
             return root / name
@@ -282,7 +281,6 @@ def _read_words(table: Path) -> Iterator[list[str]]:
 
 
 def _read_numbered(table: Path) -> dict[int, str]:
-    """Return a table whose lines are a number and a name, by number."""
     try:
         return {int(number): name for number, name in _read_words(table)}
     except ValueError:

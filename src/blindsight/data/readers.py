@@ -340,7 +340,6 @@ def _days(table: _Table, column: str | None) -> tuple[NDArray[np.int64] | None, 
 
 
 def _attributes(table: _Table, candidates: list[str], named: Sequence[str] | None) -> dict[str, NDArray[np.int8]]:
-    """Return the named columns as yes/no/unknown, or all candidates that can be."""
     found: dict[str, NDArray[np.int8]] = {}
     for column in candidates if named is None else named:
         if column not in table.columns:

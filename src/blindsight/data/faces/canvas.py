@@ -154,7 +154,6 @@ class Dice:
         self._columns = iter(np.ascontiguousarray(uniforms.T)[:, :, None, None])
 
     def uniform(self, low: Array | float = 0.0, high: Array | float = 1.0) -> Array:
-        """Draw evenly between two bounds."""
         return np.asarray(low + (high - low) * next(self._columns), dtype=np.float32)
 
     def normal(self, mean: Array | float, spread: Array | float) -> Array:
@@ -162,16 +161,13 @@ class Dice:
         return np.asarray(mean + spread * ndtri(np.clip(next(self._columns), 0.01, 0.99)), dtype=np.float32)
 
     def chance(self, probability: Array | float) -> Array:
-        """Draw 1 with this probability, else 0."""
         return np.asarray(next(self._columns) < probability, dtype=np.float32)
 
     def pick(self, count: int) -> Array:
-        """Draw one of 0, 1, ..., count - 1."""
         choice: Array = np.floor(next(self._columns) * np.float32(count))
         return choice
 
     def colour(self, colours: Colours) -> Array:
-        """Draw one of these colours, 0..255 per channel."""
         return palette(colours, self.pick(len(colours)))
 
 

@@ -68,7 +68,6 @@ class Backdrop(Part):
         self.chances = np.concatenate([moment.uniform() for _ in range(_CHANCES)], axis=1)
 
     def draw(self, canvas: Canvas) -> None:
-        """Fill the whole canvas."""
         kinds = (Backdrop._picture, Backdrop._shelf, Backdrop._window, Backdrop._hills, Backdrop._trees, Backdrop._sea)
         for kind, paint in enumerate(kinds):
             with canvas.only(self.kind == kind) as (part, rows):
@@ -172,12 +171,9 @@ class Body(Part):
         self.cloth = cloth
         self.trim = np.where(kind[:, None] == _SHIRT, light, dark)
         self.stripes = 0.16 * moment.chance(0.18) * flag(kind != _SHIRT)
-        self.skin = sitting.skin
-        self.light_x = sitting.light_x
-        self.chin = sitting.chin
+        self.skin, self.light_x, self.chin = sitting.skin, sitting.light_x, sitting.chin
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint the shoulders, then the neck, then the edge of the cloth around it."""
         self._shoulders(canvas.crop(-1.0, 0.55, 1.0, 1.0))
         c = canvas.crop(-0.34, 0.25, 0.34, 1.0)
         side = np.abs(c.body_x)
@@ -238,9 +234,7 @@ class Head(Part):
         self.ear = person.normal(1.0 + 0.1 * age, 0.1)
         self.skin = sitting.skin
         self.blush = person.uniform(0.02, 0.14) * (1.1 - 0.5 * sitting.melanin)
-        self.light_x = sitting.light_x
-        self.light_y = sitting.light_y
-        self.contrast = sitting.contrast
+        self.light_x, self.light_y, self.contrast = sitting.light_x, sitting.light_y, sitting.contrast
 
     def outline(self, c: Canvas) -> Array:
         """Return the radius in units of the head: 1 at its edge."""
@@ -251,7 +245,6 @@ class Head(Part):
         return squircle(across * across, low + high * high, corner)
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint the ears, then the head lit from one side and above, with warmer shadows."""
         self._ears(canvas)
         c = canvas.crop(-0.46, -0.60, 0.46, 0.64)
         radius = self.outline(c)
@@ -295,7 +288,6 @@ class Eyes(Part):
         self.skin = sitting.skin
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint socket, eyeball, iris, lashes and lids."""
         c = canvas.crop(-0.37, -0.15, 0.37, 0.14)
         side = np.where(c.face_x > 0, np.float32(1.0), np.float32(-1.0))
         u = np.abs(c.face_x) - self.apart
@@ -346,7 +338,6 @@ class Brows(Part):
         self.age = sitting.age
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint furrow and lines, then the brows over them."""
         c = canvas.crop(-0.33, -0.38, 0.33, 0.02)
         with c.only(self.frown > 0) as (part, rows):
             furrow = ((np.abs(part.face_x) - 0.030) / 0.032) ** 2 + ((part.y + 0.10) / 0.105) ** 2
@@ -378,7 +369,6 @@ class Nose(Part):
         self.skin = sitting.skin
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint ridge, tip, underside, wings and nostrils."""
         c = canvas.crop(-0.19, -0.13, 0.19, 0.38)
         x, side, v = c.face_x, np.abs(c.face_x), c.y - self.length
         t = x / (0.048 + 5.0 * np.maximum(c.y + 0.1, 0.0) * self.wide)
@@ -415,7 +405,6 @@ class Mouth(Part):
         self.lip = mix(sitting.skin * rgb(226, 150, 140), rose, red)
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint the shadow below, the lips, and what is between them."""
         c = canvas.crop(-0.24, 0.25, 0.24, 0.50)
         q = (c.face_x / self.wide) ** 2
         arch = np.maximum(1.0 - q, 0.0)
@@ -477,11 +466,9 @@ class Hair(Part):
         # how steeply it ends: large behind the ear, small over it
         self.tuck = np.where(long > 0, np.float32(0.0), np.where(bob > 0, np.float32(0.3), np.float32(3.0)))
         self.bald = bald
-        self.neck = sitting.neck
-        self.light_x = sitting.light_x
+        self.neck, self.light_x = sitting.neck, sitting.light_x
 
     def draw_back(self, canvas: Canvas) -> None:
-        """Paint long hair: behind the neck, over the shoulders."""
         with canvas.crop(-0.62, -0.72, 0.62, 1.0).only(self.long > 0) as (c, rows):
             self[rows]._fall(c)
 
@@ -497,7 +484,6 @@ class Hair(Part):
         c.paint(cover(shape, 1.5 * c.pixel), self.colour, 0.82 + strands + 0.2 * self.light_x * c.x)
 
     def draw_front(self, canvas: Canvas) -> None:
-        """Paint the cap of hair and the shadow it casts on the forehead."""
         for chosen, bottom in ((self.long > 0, 0.66), (self.long == 0, 0.30)):
             with canvas.crop(-0.60, -0.74, 0.60, bottom).only(chosen) as (c, rows):
                 self[rows]._cap(c)
@@ -552,7 +538,6 @@ class Beard(Part):
         self.head = head
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint the beard over jaw and upper lip."""
         with canvas.crop(-0.46, 0.0, 0.46, 0.70).only(self.strength > 0.03) as (c, rows):
             self[rows]._draw(c)
 
@@ -586,7 +571,6 @@ class Glasses(Part):
         self.head_width = sitting.head_width
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint lenses with a glare, rims, bridge and arms."""
         with canvas.crop(-0.45, -0.15, 0.45, 0.18).only(self.worn > 0) as (c, rows):
             self[rows]._draw(c)
 
@@ -619,7 +603,6 @@ class Hat(Part):
         self.light_x = sitting.light_x
 
     def draw(self, canvas: Canvas) -> None:
-        """Paint the shadow on the forehead, then what is worn."""
         kinds = ((Hat._knitted, 0.10), (Hat._brimmed, 0.0), (Hat._peaked, 0.10), (Hat._band, 0.10))
         whole = canvas.crop(-0.76, -0.78, 0.76, 0.06)
         for kind, (paint, bend) in enumerate(kinds):

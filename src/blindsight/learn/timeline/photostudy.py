@@ -163,11 +163,10 @@ def answered(
     for name in classes:
         if name not in dataset.label_names:
             raise UnknownNameError("class", name, dataset.label_names)
-    places = np.full(len(dataset.label_names), -1)
-    places[[dataset.label_names.index(name) for name in classes]] = np.arange(len(classes))
-    kept = dataset.take(places[dataset.labels] >= 0)
+    chosen = [dataset.label_names.index(name) for name in classes]
+    kept = dataset[np.isin(dataset.labels, chosen)].with_label_names(classes)
     assert kept.labels is not None
-    return kept, places[kept.labels].astype(np.int64), tuple(classes)
+    return kept, kept.labels, kept.label_names
 
 
 def trainer_maker(training: Training, public: NDArray[Any], classes: int, random_state: int) -> MakeTrainer:
