@@ -1,0 +1,78 @@
+"""The chapter of an audit tells every finding, every note and every verdict's meaning, and shows the pictures first."""
+
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from blindsight.audit.checks import Audit, Evidence
+from blindsight.audit.finding import Finding, Interval, Verdict
+from blindsight.audit.inversion.pictures import PictureRow
+from blindsight.report import Picture, Table, Text, render_report
+from blindsight.report.auditing import audit_chapter
+
+SURE = Interval(2.5, 2.5, None, 0.999)
+
+
+def finding(claim: str, verdict: Verdict = "refuted", interval: Interval = SURE) -> Finding:
+    told = {"source": "A & B 2020", "proven": "nothing", "measure": "epsilon per record", "attack": "many runs"}
+    return Finding(claim=claim, measured=interval, verdict=verdict, **told)
+
+
+def row(*similarity: float) -> PictureRow:
+    shades = [np.full((6, 6, 3), shade, dtype=np.uint8) for shade in (10, 20, 30, 40)]
+    return PictureRow(*shades, similarity=(similarity[0], similarity[1], similarity[2]), blind=0.3)
+
+
+SECTIONS = {
+    "the auditor itself": Evidence((finding("planted"),)),
+    "pictures": Evidence((finding("drawn", "leaks"),), (row(0.8, 0.1, 0.4), row(0.6, 0.3, 0.4))),
+    "silence": Evidence(()),
+    "rounds": Evidence(tuple(finding(f"<{verdict}>", verdict) for verdict in get_args(Verdict))),
+}
+
+
+def audit(sections: dict[str, Evidence] = SECTIONS, **changes: Any) -> Audit:
+    settings: dict[str, Any] = {"subject": "papers", "notes": (), "effort": 1.0, "seed": 0, "seconds": 61.4}
+    return Audit(sections=sections, **settings | changes)
+
+
+def test_pictures_first_then_a_table_per_check_with_findings() -> None:
+    blocks = audit_chapter(audit()).blocks
+    assert [type(block) for block in blocks] == [Picture, Table, Table, Table, Text]
+    picture, *tables, legend = blocks
+    assert "plain update 0.70, from what the aggregator holds 0.20, from a sift 0.40" in picture.alt
+    assert picture.image.height > picture.image.width / 4  # two rows of four
+    assert [table.title for table in tables] == ["The auditor itself", "Pictures", "Rounds"]
+    assert all(table.columns == ("claim", "who says so", "proven", "measured", "verdict") for table in tables)
+    assert [cells[-1] for cells in tables[2].rows] == list(get_args(Verdict))
+    assert all(verdict in legend.text.lower() for verdict in get_args(Verdict))
+    assert not any(isinstance(block, Picture) for block in audit_chapter(audit({})).blocks)
+
+
+def test_every_verdict_is_counted() -> None:
+    lead = audit_chapter(audit()).lead
+    for part in ("8 claims, the papers' and ours", "61 s", "Refuted: 2; withstood: 2; undecided: 1", "admits: 1"):
+        assert part in lead
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        (SURE, "epsilon per record: >= 2.5, 99.9% sure. Attack: many runs"),
+        (Interval(0.5, 0.25, 0.75, 0.95), "epsilon per record: 0.5 (0.25 to 0.75), 95% sure. Attack: many runs"),
+        (Interval(1.0, 1.0, 1.0, 1.0), "epsilon per record: 1 (1 to 1). Attack: many runs"),
+    ],
+)
+def test_what_was_measured_is_told_with_its_confidence(interval: Interval, said: str) -> None:
+    table = audit_chapter(audit({"one": Evidence((finding("x", interval=interval),))})).blocks[0]
+    assert isinstance(table, Table)
+    assert table.rows == (("x", "A & B 2020", "nothing", said, "refuted"),)
+
+
+def test_notes_are_told_and_names_escaped() -> None:
+    chapter = audit_chapter(audit(subject="<run>", notes=("<b> was left out.", "torch is missing.")))
+    page = render_report("Audit", [chapter], facts={})
+    for part in ("&lt;b&gt; was left out.", "torch is missing.", "A &amp; B 2020", "about &lt;run&gt;"):
+        assert part in page
+    assert "<run>" not in page
