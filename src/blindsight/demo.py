@@ -21,14 +21,14 @@ from blindsight.files import as_path
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.contest import round_costs
 from blindsight.learn.study import Study, divide
-from blindsight.learn.timeline.photostudy import PhotoStudy, Training
+from blindsight.learn.timeline.photostudy import PhotoStudy, SharingResult, Training
 from blindsight.learn.timeline.wishes import SharingWish
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Table, write_report
 from blindsight.report.auditing import audit_chapter
 from blindsight.report.foundations import Reading, census_chapter, features_chapter, pictures_chapter
-from blindsight.report.learning import LearningResult, SharingResult, learning_chapter, sharing_chapter
+from blindsight.report.learning import LearningResult, learning_chapter, sharing_chapter
 from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
 from blindsight.search.contest import SearchResult, contest
@@ -210,9 +210,7 @@ def _share_selectively(
         progress=progress,
     )
     options = SharingWish(share=0.1, epsilons=size.epsilons, delta=1e-5, clip=4.0, upload_clip=0.2)
-    timeline = study.play(options.lines(study.plan, steps=1), delta=options.stated_delta, progress=progress)
-    cost = options.cost(study.plan, timeline, study.dimension, steps=1)
-    return SharingResult(timeline, cost, len(study.plan.participants))
+    return SharingResult.of(study, options, progress=progress)
 
 
 def _search_privately(size: DemoSize, random_state: int, progress: Progress) -> SearchResult:

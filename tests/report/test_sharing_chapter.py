@@ -12,10 +12,11 @@ from blindsight.learn.selective.accounting import figure
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline.dayplan import plan_days
 from blindsight.learn.timeline.figurelines import OURS
+from blindsight.learn.timeline.photostudy import SharingResult
 from blindsight.learn.timeline.play import play_days
 from blindsight.learn.timeline.wishes import SharingWish
 from blindsight.report import Chapter, Plot, StatementBlock, Table, Text, render_report
-from blindsight.report.learning import SharingResult, sharing_chapter
+from blindsight.report.learning import sharing_chapter
 from blindsight.rng import seeded_bytes
 
 LABELS = np.arange(400) % 2

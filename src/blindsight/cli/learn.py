@@ -1,7 +1,5 @@
 """`blindsight learn`: owners train together, and nobody sees their data or their updates."""
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,15 +20,14 @@ from blindsight.errors import InputError, UnknownNameError
 from blindsight.files import cache_folder, check_writable
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
+    from collections.abc import Mapping
+
     from blindsight.data.partition import Sharing
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.rounds import RoundReport
     from blindsight.learn.runs import OnRound
-    from blindsight.learn.selective.accounting import SharingCost
     from blindsight.learn.study import Study
-    from blindsight.learn.timeline.photostudy import PhotoStudy
-    from blindsight.learn.timeline.wishes import SharingWish
-    from blindsight.report.learning import SharingResult
+    from blindsight.learn.timeline.photostudy import SharingResult
 
 app = Commands(help="Train together without seeing each other's data or updates.")
 
@@ -66,7 +63,8 @@ def learn_encrypted(
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
     from blindsight.learn.classifier import FederatedClassifier
 
-    _prepare(out, scheme, key_bits, sparsity)
+    _check_options(scheme, key_bits, sparsity)
+    check_writable(out)
     study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
     described = {"data": data, "path": None if path is None else str(path.absolute()), "count": count, "seed": seed}
     described |= {"features": features, "components": components, "attributes": attributes, "owners": owners}
@@ -89,7 +87,7 @@ def learn_encrypted(
         checkpoint=out / "checkpoint" if resume else None,
         on_round=_told_and_kept(out, LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)),
     )
-    _write_history(out, learner.history_)
+    write_json(out / "history.json", [report.to_dict() for report in learner.history_])
     learner.model_.save(out / "model.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
     if record and learner.recorded_ is not None:
@@ -133,7 +131,8 @@ def learn_clusters(
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.kmeans import FederatedKMeans
 
-    _prepare(out, scheme, key_bits, sparsity)
+    _check_options(scheme, key_bits, sparsity)
+    check_writable(out)
     study = _study(data, path, count, (features, components), "", owners, None, seed)
     if clusters is None and study.multilabel:
         raise InputError(f"{data} has attributes and no classes: say how many clusters to find (--clusters).")
@@ -263,7 +262,7 @@ def learn_selective(
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
     from blindsight.data import load
-    from blindsight.learn.timeline.photostudy import PhotoStudy, Training, backbone
+    from blindsight.learn.timeline.photostudy import PhotoStudy, SharingResult, Training, backbone
     from blindsight.learn.timeline.wishes import SharingWish
 
     training = Training(model=model, optimiser=optimiser, learning_rate=learning_rate)
@@ -302,7 +301,13 @@ def learn_selective(
             cache=cache_folder(),
             progress=progress,
         )
-    _show_sharing(_simulate(study, asked, data), out, data, seed)
+    title = f"Learning {data} from {participants} participants, {study.dimension:,} parameters"
+    live = LiveTable(title, ("day", *_SHOWN))
+
+    def show_day(day: int, found: "Mapping[str, float]") -> None:
+        live.row((str(day), *(f"{found[name]:.3f}" for name in _SHOWN)))
+
+    _show_sharing(SharingResult.of(study, asked, on_day=show_day), out, data, seed)
 
 
 def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
@@ -312,16 +317,10 @@ def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
     def after_round(report: "RoundReport") -> None:
         reports.append(report)
         if len(reports) == report.round:  # of a resumed run the rounds before are known only when it ends
-            _write_history(out, reports)
+            write_json(out / "history.json", [one.to_dict() for one in reports])
         live.row(_cells(report))
 
     return after_round
-
-
-def _prepare(out: Path, scheme: str, key_bits: int, sparsity: float) -> None:
-    """Refuse options that cannot be met, and a folder that cannot be written, before anything is computed."""
-    _check_options(scheme, key_bits, sparsity)
-    check_writable(out)
 
 
 def _check_options(scheme: str, key_bits: int, sparsity: float) -> None:
@@ -382,29 +381,6 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
     write_report(out / "report.html", f"Learning {data} together", [chapter], facts=facts, private=True)
 
 
-def _write_history(out: Path, history: "Sequence[RoundReport]") -> None:
-    """Keep the rounds so far, whole at any time, where a service that shows the run looks for them."""
-    write_json(out / "history.json", [report.to_dict() for report in history])
-
-
-def _simulate(study: "PhotoStudy", asked: "SharingWish", data: str) -> "SharingResult":
-    from blindsight.report.learning import SharingResult
-
-    methods = asked.lines(study.plan, steps=1)
-    names = [method.name for method in methods if method.name in _SHOWN]
-    live = LiveTable(
-        f"Learning {data} from {len(study.plan.participants)} participants, {study.dimension:,} parameters",
-        ("day", *names),
-    )
-    timeline = study.play(
-        methods,
-        delta=asked.stated_delta,
-        on_day=lambda day, found: live.row((str(day), *(f"{found[name]:.3f}" for name in names))),
-    )
-    cost = asked.cost(study.plan, timeline, study.dimension, steps=1)
-    return SharingResult(timeline, cost, len(study.plan.participants))
-
-
 def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> None:
     from blindsight.learn.selective.accounting import figure
     from blindsight.learn.timeline.figurelines import OURS
@@ -430,13 +406,8 @@ def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> N
     columns = ("method", "all days", "last day", "uploads", "MB up", "proven epsilon", "against whom")
     costs = [(row.what, figure(row.basic), figure(row.composed)) for row in result.cost.rows()]
     counted = ("what is counted", "added up", f"at delta = {result.cost.delta:g}")
-    document = result.timeline.to_dict() | {
-        "report": str(out / "report.html"),
-        "composition": _composition(result.cost),
-        "sentence": result.cost.sentence(),
-    }
     show(
-        document,
+        result.to_dict() | {"report": str(out / "report.html")},
         "",
         table("Over all days", columns, rows, numbers=columns[1:-1]),
         "",
@@ -446,17 +417,3 @@ def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> N
         statement.headline(),
         f"Report and statement are in {out}.",
     )
-
-
-def _composition(cost: "SharingCost") -> list[dict[str, str | float | None]]:
-    """Return the rows of the cost as plain data; an infinite epsilon is None, as JSON has none."""
-    return [
-        {
-            "what": row.what,
-            "basic": row.basic if math.isfinite(row.basic) else None,
-            "composed": row.composed if math.isfinite(row.composed) else None,
-            "delta": cost.delta,
-            "accountant": row.accountant,
-        }
-        for row in cost.rows()
-    ]

@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from blindsight.cli import options
-from blindsight.cli.options import Commands, show, split_names, table, terminal_progress
+from blindsight.cli.options import Commands, show, split_names, table, terminal_progress, write_json
 from blindsight.errors import InputError
 from blindsight.files import atomic_writer, cache_folder, check_writable, storage_errors
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from blindsight.data import Dataset, FeaturePipeline
+    from blindsight.data import Dataset
     from blindsight.progress import Progress
     from blindsight.sift.compare import SiftRow
-    from blindsight.sift.lossbench import SiftLearner
     from blindsight.sift.policy import Policy
     from blindsight.sift.policymatrix import PolicyMatrix
     from blindsight.sift.study import SiftResult
@@ -36,8 +35,6 @@ DimensionsOption = Annotated[int, Option("--dimensions", help="Principal compone
 
 FACES = 4000
 """Pictures drawn where nobody says how many, each of another person: verdicts count persons."""
-
-_NAMES = {"ppls": "PPLS", "leace": "LEACE and PLS", "symbol": "Symbols", "adversarial": "Adversarial network"}
 
 
 @app.command("fit")
@@ -59,16 +56,17 @@ def fit(
     seed: options.SeedOption = 0,
 ) -> None:
     """Make a sift for a policy from two fifths of the pictures, and have a quick look at it on the others."""
+    from blindsight.data import pipeline
     from blindsight.report import write_report
     from blindsight.report.sifting import sift_chapter
     from blindsight.sift.fitted import FittedSift, picture_digests
-    from blindsight.sift.study import study_sift
+    from blindsight.sift.study import METHODS, make_learner, study_sift
     from blindsight.sift.trial import Trial, divide_rows, prepare_data
 
     asked = _policy(public, private, policy)
     verifier = _verifier("quick", threshold, confidence, seed)
-    made_by = _pipeline(features, dimensions, seed)
-    learner = _learner(method, components, privacy, made_by, (threshold, confidence), seed)
+    made_by = pipeline(features, components=dimensions, random_state=seed)
+    learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
     check_writable(out)
     with terminal_progress() as progress:
         dataset = _collection(data, path, count, seed, progress)
@@ -76,11 +74,10 @@ def fit(
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         trial = Trial(rows, asked, verifier=verifier)
         progress("fitting the sift", 0, None)
-        found = trial.measure(_NAMES[method], trial.fit(learner), progress=progress)
+        found = trial.measure(METHODS[method], trial.fit(learner), progress=progress)
         develop, _ = divide_rows(len(dataset), dataset.persons, seed)
         FittedSift(found.sift, asked, features, made_by, picture_digests(dataset)[develop]).save(out)
-        with atomic_writer(out / "statement.json") as stream:
-            stream.write(found.losses.verification.statement.to_json().encode())
+        write_json(out / "statement.json", found.losses.verification.statement.to_dict())
         result = study_sift(dataset, trial, found, learner, made_by, progress=progress)
     facts = {"Command": "blindsight sift fit", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"{asked}: a sift for {data}", [sift_chapter(result)], facts=facts, private=True)
@@ -97,9 +94,7 @@ def verify(
     attackers: options.AttackersOption = "modern",
     threshold: options.ThresholdOption = 0.10,
     confidence: options.ConfidenceOption = 0.95,
-    as_is: Annotated[bool, Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = (
-        False
-    ),
+    as_is: Annotated[bool, Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = False,
     jobs: Annotated[int, Option(help="Attackers at work at the same time.", min=1)] = 1,
     seed: options.SeedOption = 0,
 ) -> None:
@@ -109,26 +104,16 @@ def verify(
     accepted against all that the policy hides, it is written beside the sift as verified.npz, with the evidence; if
     not, an earlier one is taken away. With --as-is nothing is written.
     """
-    from blindsight.sift.candidate import prepare
-    from blindsight.sift.fitted import FittedSift, fingerprint, keep_verified
-    from blindsight.sift.labels import label_columns
-    from blindsight.sift.verificationset import VerificationSet
+    from blindsight.sift.fitted import FittedSift, keep_verified
+    from blindsight.sift.study import verify_fitted
 
     verifier = replace(_verifier(attackers, threshold, confidence, seed), jobs=jobs, stop_early=True)
     given = FittedSift.load(sift)
     hidden = tuple(split_names(private)) or given.policy.private
     with terminal_progress() as progress:
         dataset = _collection(data, path, count, seed, progress)
-        label_columns(dataset, hidden)  # an unknown attribute is named before any work is done
-        unseen = dataset.take(given.unseen(dataset))
-        features = given.extract(unseen, cache=cache_folder(), progress=progress)
-        labels = {name: unseen.attribute(name) for name in unseen.attribute_names}
-        rows = VerificationSet(features, labels, unseen.persons, fingerprint(unseen, given.pipeline))
-        judged = given.sift if as_is else prepare(given.sift, rows.private(hidden), rows)
-        public = {name: labels[name] for name in given.policy.public if name in labels}
-        found = verifier.verify(
-            (judged, rows.features), rows.private(hidden), persons=rows.persons, public=public, progress=progress
-        )
+        cache = cache_folder()
+        judged, found = verify_fitted(given, dataset, hidden, verifier, as_is=as_is, cache=cache, progress=progress)
     written = None
     if not as_is and set(given.policy.private) <= set(hidden):
         written = keep_verified(sift, judged, found)
@@ -190,16 +175,17 @@ def matrix(
     seed: options.SeedOption = 0,
 ) -> None:
     """Try every attribute against every other: correlation, overlap, what the app loses, what an attacker gains."""
+    from blindsight.data import pipeline
     from blindsight.report import write_report
     from blindsight.report.sifting import matrix_chapter
     from blindsight.sift.labels import label_columns
     from blindsight.sift.policymatrix import policy_matrix
-    from blindsight.sift.study import most_even
+    from blindsight.sift.study import make_learner, most_even
     from blindsight.sift.trial import prepare_data
 
     verifier = _verifier("quick", threshold, confidence, seed)
-    made_by = _pipeline(features, dimensions, seed)
-    learner = _learner(method, components, privacy, made_by, (threshold, confidence), seed)
+    made_by = pipeline(features, components=dimensions, random_state=seed)
+    learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
     with terminal_progress() as progress:
         dataset = _collection(data, path, count, seed, progress)
         names = tuple(split_names(attributes)) or most_even(dataset)
@@ -238,13 +224,13 @@ def compare(
     seed: options.SeedOption = 0,
 ) -> None:
     """Make sifts for one policy by every method, and name the accepted one that costs the app least."""
-    from blindsight.data import PixelFeatures
+    from blindsight.data import PixelFeatures, pipeline
     from blindsight.sift.compare import compare_sifts
     from blindsight.sift.trial import prepare_data
 
     asked = _policy(public, private, policy)
-    _verifier(attackers, threshold, confidence, seed)  # refuses what it cannot mean before any work is done
-    made_by = _pipeline(features, dimensions, seed)
+    verifier = _verifier(attackers, threshold, confidence, seed)  # refuses what it cannot mean before any work is done
+    made_by = pipeline(features, components=dimensions, random_state=seed)
     with terminal_progress() as progress:
         dataset = _collection(data, path, count, seed, progress)
         _check_policy(asked, dataset, threshold)
@@ -256,7 +242,7 @@ def compare(
             methods=split_names(methods, ";") or None,
             threshold=threshold,
             confidence=confidence,
-            attackers=_attackers(attackers),
+            attackers=verifier.attackers,
             persons=rows.persons,
             scale=not isinstance(made_by, PixelFeatures),
             random_state=seed,
@@ -296,17 +282,13 @@ def _policy(public: str, private: str, file: Path | None) -> "Policy":
     return Policy.from_json(text) if file.suffix == ".json" else Policy.from_yaml(text)
 
 
-def _attackers(name: options.Attackers) -> Any:
-    from blindsight.sift.lossbench import QUICK
-
-    return QUICK if name == "quick" else name
-
-
 def _verifier(attackers: options.Attackers, threshold: float, confidence: float, seed: int) -> "Verifier":
     """Return a verifier that lets every attacker have its turn."""
+    from blindsight.sift.lossbench import QUICK
     from blindsight.sift.verify import Verifier
 
-    return Verifier(_attackers(attackers), threshold, confidence, random_state=seed, stop_early=False)
+    chosen = QUICK if attackers == "quick" else attackers
+    return Verifier(chosen, threshold, confidence, random_state=seed, stop_early=False)
 
 
 def _check_policy(policy: "Policy", dataset: "Dataset", threshold: float) -> None:
@@ -315,42 +297,6 @@ def _check_policy(policy: "Policy", dataset: "Dataset", threshold: float) -> Non
     report.require_usable()
     for warning in report.warnings:
         raise InputError(warning)
-
-
-def _pipeline(features: str, dimensions: int, seed: int) -> "FeaturePipeline":
-    from blindsight.data import pipeline
-
-    return pipeline(features, components=dimensions, random_state=seed)
-
-
-def _learner(
-    method: Method,
-    components: int,
-    privacy: float | None,
-    made_by: "FeaturePipeline",
-    verdict: tuple[float, float],
-    seed: int,
-) -> "SiftLearner":
-    """Return who makes the sift; principal components keep their own scale, or little more than two would exist."""
-    from blindsight.data import PixelFeatures
-    from blindsight.sift.leace import LeacePLS
-    from blindsight.sift.ppls import PPLS
-
-    scale = not isinstance(made_by, PixelFeatures)
-    if privacy is not None and method not in ("ppls", "adversarial"):
-        raise InputError(f"--privacy weighs hiding in ppls and adversarial sifts; {method} has no such weight.")
-    if method == "ppls":
-        return PPLS(components, 1.0 if privacy is None else privacy, scale=scale)
-    if method == "leace":
-        return LeacePLS(components, scale=scale)
-    if method == "symbol":
-        from blindsight.sift.symbollearner import SymbolLearner
-
-        threshold, confidence = verdict
-        return SymbolLearner(leak=threshold, confidence=confidence, random_state=seed)
-    from blindsight.sift.adversarial import AdversarialSift
-
-    return AdversarialSift(components, 1.0 if privacy is None else privacy, random_state=seed)
 
 
 def _write_released(out: Path, dataset: "Dataset", released: "NDArray[Any]", sift: str) -> None:
@@ -372,22 +318,7 @@ def _show_fit(result: "SiftResult", out: Path) -> None:
     """Show the policy's ceiling, what the sift costs and leaks at a quick look, and where everything lies."""
     (found,) = result.sifted
     seen = found.losses.verification
-    document = {
-        "sift": str(out / "sift.npz"),
-        "report": str(out / "report.html"),
-        "digest": found.sift.digest,
-        "policy": {"public": list(result.policy.public), "private": list(result.policy.private)},
-        "ceilings": dict(result.check.ceilings),
-        "raw_accuracy": dict(result.raw),
-        "raw_guess": result.before.best.balanced_accuracy,
-        "accuracy": dict(found.losses.accuracies),
-        "pub_loss": found.losses.pub_loss,
-        "priv_loss": seen.priv_loss,
-        "bound": seen.bound,
-        "verdict": seen.verdict,
-        "certificates": [one.to_dict() for one in seen.certificates],
-        "statement": seen.statement.to_dict(),
-    }
+    document = {"sift": str(out / "sift.npz"), "report": str(out / "report.html")} | result.to_dict()
     rows = [
         (f"told: {name}", f"{result.raw[name]:.3f}", f"{accuracy:.3f}", f"{result.check.ceilings[name]:.3f}")
         for name, accuracy in found.losses.accuracies.items()

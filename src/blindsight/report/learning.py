@@ -23,7 +23,8 @@ from blindsight.learn.roleviews import RoleView
 from blindsight.learn.rounds import RoundReport
 from blindsight.learn.selective.accounting import SharingCost, figure
 from blindsight.learn.timeline.figurelines import OURS
-from blindsight.learn.timeline.timeline import PlayedLine, Timeline
+from blindsight.learn.timeline.photostudy import WEEK, SharingResult
+from blindsight.learn.timeline.timeline import PlayedLine
 from blindsight.report.page import (
     INK,
     LEGEND,
@@ -41,7 +42,6 @@ from blindsight.report.page import (
 from blindsight.statement import PrivacyStatement
 
 _SIDE = 220  # pixels of one view
-_WEEK = 7  # days at the end over which methods of sharing are compared
 _STYLES, _MARKERS = ("-", "--", ":"), "osD"
 
 
@@ -191,39 +191,6 @@ def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
     )
 
 
-@dataclass(frozen=True)
-class SharingResult:
-    """What one study found: all methods day by day, and what selective sharing costs in privacy."""
-
-    timeline: Timeline
-    cost: SharingCost
-    participants: int
-
-    @property
-    def days(self) -> int:
-        """How many days were simulated."""
-        return len(self.timeline.photos)
-
-    @property
-    def families(self) -> dict[str, list[PlayedLine]]:
-        """Methods with proven noise that differ in their epsilon alone, the smallest first."""
-        found: dict[str, list[PlayedLine]] = {}
-        for method in self.timeline.lines:
-            if method.epsilon:
-                found.setdefault(method.name.partition(", eps ")[0], []).append(method)
-        return {name: sorted(methods, key=lambda method: method.epsilon or 0.0) for name, methods in found.items()}
-
-    @property
-    def principal(self) -> list[PlayedLine]:
-        """The methods to draw: of each family that with the largest epsilon, which has the least noise."""
-        weaker = {method.name for methods in self.families.values() for method in methods[:-1]}
-        return [method for method in self.timeline.lines if method.name not in weaker]
-
-    def settled(self, method: PlayedLine) -> float:
-        """Return a method's accuracy over the photos of the last week."""
-        return self.timeline.mean_accuracy(method.name, max(1, self.days - _WEEK + 1))
-
-
 def sharing_chapter(result: SharingResult) -> Chapter:
     """Show a study: the figure of the paper, accuracy against bytes and against epsilon, what composes to what."""
     ours = result.timeline.line(OURS)
@@ -238,7 +205,7 @@ def sharing_chapter(result: SharingResult) -> Chapter:
         _methods_table(result),
         Plot(
             _bytes_plot(result),
-            caption=f"Accuracy over the last {min(_WEEK, result.days)} days against all that was uploaded.",
+            caption=f"Accuracy over the last {min(WEEK, result.days)} days against all that was uploaded.",
             alt=_points_alt(result, result.timeline.lines, lambda method: f"{method.bytes_up[-1] / 1e6:.3g} MB"),
         ),
     ]

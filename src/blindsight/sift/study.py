@@ -7,16 +7,22 @@ A `SiftResult` is all that a report shows. `study_sift` makes it for a sift that
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data import Dataset, FeaturePipeline, PixelFeatures
+from blindsight.errors import InputError
 from blindsight.metrics import Interval
 from blindsight.progress import Progress, silent
+from blindsight.sift.adversarial import AdversarialSift
+from blindsight.sift.candidate import prepare
 from blindsight.sift.consent import consent_sentence
+from blindsight.sift.fitted import FittedSift, fingerprint
 from blindsight.sift.labels import label_columns
+from blindsight.sift.leace import LeacePLS
 from blindsight.sift.lossbench import QUICK, SiftLearner
 from blindsight.sift.odometer import readings
 from blindsight.sift.policy import Policy
@@ -34,6 +40,15 @@ from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 Released = NDArray[np.float32] | NDArray[np.int64]
+
+MethodName = Literal["ppls", "leace", "symbol", "adversarial"]
+METHODS: Mapping[MethodName, str] = {
+    "ppls": "PPLS",
+    "leace": "LEACE and PLS",
+    "symbol": "Symbols",
+    "adversarial": "Adversarial network",
+}
+"""The learners of sifts, and what people call them."""
 
 _AVERAGED = 300  # pictures of the average face
 _DIMENSIONS = 100  # features of the demo: of principal components the first, which carry more than noise
@@ -105,6 +120,25 @@ class SiftResult:
         """What an attacker may gain over a blind guess."""
         return self.before.setting.threshold
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return policy, ceilings and what the first sift costs and leaks, as plain data for JSON."""
+        found = self.sifted[0]
+        seen = found.losses.verification
+        return {
+            "digest": found.sift.digest,
+            "policy": {"public": list(self.policy.public), "private": list(self.policy.private)},
+            "ceilings": dict(self.check.ceilings),
+            "raw_accuracy": dict(self.raw),
+            "raw_guess": self.before.best.balanced_accuracy,
+            "accuracy": dict(found.losses.accuracies),
+            "pub_loss": found.losses.pub_loss,
+            "priv_loss": seen.priv_loss,
+            "bound": seen.bound,
+            "verdict": seen.verdict,
+            "certificates": [one.to_dict() for one in seen.certificates],
+            "statement": seen.statement.to_dict(),
+        }
+
     def consent(self, one: Sifted) -> str:
         """Return the sentence that a person would read about one of the sifts."""
         found = one.losses.verification
@@ -142,6 +176,52 @@ class SiftResult:
             average = np.rint(dataset.images[judged[:_AVERAGED]].mean(axis=0)).astype(np.uint8)
         gathered = (policy, check, trial.raw, trial.before, tuple(sifted), faces, received, average)
         return cls(*gathered, regions or {}, trade_off, matrix)
+
+
+def make_learner(
+    method: MethodName, pipeline: FeaturePipeline, *, components: int, privacy: float | None, verifier: Verifier
+) -> SiftLearner:
+    """Return what makes a sift of features of this pipeline that shall pass the verifier; `privacy` is by default 1.
+
+    Principal components keep their own scale, or little more than two would exist.
+    """
+    scale, seed = not isinstance(pipeline, PixelFeatures), verifier.random_state
+    if method in ("leace", "symbol"):
+        if privacy is not None:
+            raise InputError(f"privacy weighs hiding in ppls and adversarial sifts; {method} has no such weight.")
+        if method == "leace":
+            return LeacePLS(components, scale=scale)
+        return SymbolLearner(leak=verifier.threshold, confidence=verifier.confidence, random_state=seed)
+    weight = 1.0 if privacy is None else privacy
+    if method == "ppls":
+        return PPLS(components, weight, scale=scale)
+    return AdversarialSift(components, weight, random_state=seed)
+
+
+def verify_fitted(
+    given: FittedSift,
+    dataset: Dataset,
+    private: Sequence[str],
+    verifier: Verifier,
+    *,
+    as_is: bool = False,
+    cache: Path | None = None,
+    progress: Progress = silent,
+) -> tuple[Sift, Verification]:
+    """Attack a sift on those rows that it was not made from; return the version that was judged, and what was found.
+
+    Judged is the platform's version (the same span, rounded, with nowhere to hide anything), or the sift `as_is`.
+    """
+    label_columns(dataset, private)  # an unknown attribute is named before any work is done
+    unseen = dataset.take(given.unseen(dataset))
+    features = given.extract(unseen, cache=cache, progress=progress)
+    labels = {name: unseen.attribute(name) for name in unseen.attribute_names}
+    rows = VerificationSet(features, labels, unseen.persons, fingerprint(unseen, given.pipeline))
+    hidden = rows.private(private)
+    judged = given.sift if as_is else prepare(given.sift, hidden, rows)
+    public = {name: labels[name] for name in given.policy.public if name in labels}
+    found = verifier.verify((judged, rows.features), hidden, persons=rows.persons, public=public, progress=progress)
+    return judged, found
 
 
 def study_sift(

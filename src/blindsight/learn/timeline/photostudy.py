@@ -6,6 +6,7 @@ on a frozen backbone (`head`: on features of any pipeline of `blindsight.data`, 
 VGG16 with weights of your own; see `backbone`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,14 +21,19 @@ from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import AnyPath
 from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.selective.accounting import SharingCost
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline.dayplan import DayPlan, plan_days
 from blindsight.learn.timeline.line import Line, MakeTrainer, Photos
 from blindsight.learn.timeline.play import OnDay, play_days, train_initial
-from blindsight.learn.timeline.timeline import Timeline
+from blindsight.learn.timeline.timeline import PlayedLine, Timeline
+from blindsight.learn.timeline.wishes import SharingWish
 from blindsight.learn.vgg import VGG16Features
 from blindsight.progress import Progress, silent
+
+WEEK = 7
+"""Days at the end over which methods of sharing are compared."""
 
 _HEAD_RATE = 0.05
 
@@ -132,6 +138,63 @@ class PhotoStudy:
             on_day=on_day,
             progress=progress,
         )
+
+
+@dataclass(frozen=True)
+class SharingResult:
+    """What one study found: all methods day by day, and what selective sharing costs in privacy."""
+
+    timeline: Timeline
+    cost: SharingCost
+    participants: int
+
+    @classmethod
+    def of(
+        cls, study: PhotoStudy, options: SharingWish, *, on_day: OnDay | None = None, progress: Progress = silent
+    ) -> Self:
+        """Simulate the days of a study by the method that the options describe and by those to compare it with."""
+        methods = options.lines(study.plan, steps=1)
+        timeline = study.play(methods, delta=options.stated_delta, on_day=on_day, progress=progress)
+        cost = options.cost(study.plan, timeline, study.dimension, steps=1)
+        return cls(timeline, cost, len(study.plan.participants))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the days and what sharing costs as plain data; an infinite epsilon is None, as JSON has none."""
+        composition = [
+            {
+                "what": row.what,
+                "basic": row.basic if math.isfinite(row.basic) else None,
+                "composed": row.composed if math.isfinite(row.composed) else None,
+                "delta": self.cost.delta,
+                "accountant": row.accountant,
+            }
+            for row in self.cost.rows()
+        ]
+        return self.timeline.to_dict() | {"composition": composition, "sentence": self.cost.sentence()}
+
+    @property
+    def days(self) -> int:
+        """How many days were simulated."""
+        return len(self.timeline.photos)
+
+    @property
+    def families(self) -> dict[str, list[PlayedLine]]:
+        """Methods with proven noise that differ in their epsilon alone, the smallest first."""
+        found: dict[str, list[PlayedLine]] = {}
+        for method in self.timeline.lines:
+            if method.epsilon:
+                found.setdefault(method.name.partition(", eps ")[0], []).append(method)
+        return {name: sorted(methods, key=lambda method: method.epsilon or 0.0) for name, methods in found.items()}
+
+    @property
+    def principal(self) -> list[PlayedLine]:
+        """The methods to draw: of each family that with the largest epsilon, which has the least noise."""
+        weaker = {method.name for methods in self.families.values() for method in methods[:-1]}
+        return [method for method in self.timeline.lines if method.name not in weaker]
+
+    def settled(self, method: PlayedLine) -> float:
+        """Return a method's accuracy over the photos of the last week."""
+        return self.timeline.mean_accuracy(method.name, max(1, self.days - WEEK + 1))
 
 
 def backbone(kind: str, *, components: int | None = None, random_state: int = 0) -> FeaturePipeline:
