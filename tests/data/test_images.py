@@ -16,6 +16,7 @@ from PIL import Image
 
 from blindsight.data.images import decode, read_images
 from blindsight.errors import DataError, InputError, StorageError, UnknownNameError
+from blindsight.progress import silent
 
 
 def encoded(picture, kind="PNG", **options):
@@ -149,7 +150,7 @@ def test_unreadable_pictures_have_a_reason(content, reason):
         decode(content, size=8)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.integers(0, len(JPEG) - 1), st.binary(min_size=1, max_size=64), st.integers(0, len(JPEG)))
 def test_no_damage_raises_anything_else(place, damage, length):
     content = (JPEG[:place] + damage + JPEG[place + len(damage) :])[:length]
@@ -172,16 +173,16 @@ def test_files_that_are_not_there_or_no_files(tmp_path):
 
 
 def test_unreadable_entries_never_stop_the_rest():
-    good = [encoded(noisy(seed)) for seed in range(40)]
-    mixed = [content for pair in zip(good, [b"words"] * 40, strict=True) for content in pair]
-    reports: list[tuple[str, int, int | None]] = []
+    good = [encoded(noisy(seed)) for seed in range(20)]
+    mixed = [content for pair in zip(good, [b"words"] * 20, strict=True) for content in pair]
+    reports = []
     found = read_images(entries(*mixed), size=16, progress=lambda *report: reports.append(report))
-    assert found.rows.tolist() == list(range(0, 80, 2))
-    assert len(found.skipped) == 40
+    assert found.rows.tolist() == list(range(0, 40, 2))
+    assert len(found.skipped) == 20
     assert found.skipped[0].startswith("1.png: not a picture")
     for row, content in enumerate(good):
         assert np.array_equal(found.images[row], decode(content, size=16))
-    assert reports[-1] == ("decoding pictures", 80, 80)
+    assert reports[-1] == ("decoding pictures", 40, 40)
 
 
 def test_the_same_pixels_in_other_clothes_are_duplicates():
@@ -219,7 +220,7 @@ def test_duplicates_that_contradict_all_go():
     assert len(contents) == len(found.rows) + found.duplicates + len(found.skipped)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 1), st.integers(-1, 1)), min_size=1, max_size=12))
 def test_what_is_kept_agrees_with_brute_force(rows):
     contents = [encoded(plain((40 * picture, 0, 0))) for picture, _, _ in rows]
@@ -233,21 +234,21 @@ def test_what_is_kept_agrees_with_brute_force(rows):
             kept.add(max(copies, key=lambda copy: (sum(value != -1 for value in copy[1]), -copy[0]))[0])
     said = np.array([row[1:] for row in rows])
     if not kept:
-        with pytest.raises(DataError, match="contradicting labels"):
+        with pytest.raises(DataError, match="contradicting"):
             read_images(entries(*contents), size=2, annotations=said)
     else:
         assert read_images(entries(*contents), size=2, annotations=said).rows.tolist() == sorted(kept)
 
 
 def test_nothing_readable_names_the_place_and_the_first_reasons():
-    with pytest.raises(DataError, match=r"no picture of holidays can be read: 0.png: empty; .*; and 2 more\.$"):
+    with pytest.raises(DataError, match=r"holidays .* 0.png: empty; .*2 more"):
         read_images(entries(*[b""] * 5), where="holidays")
-    with pytest.raises(DataError, match=r"holidays holds no files\."):
+    with pytest.raises(DataError, match="holidays"):
         read_images([], where="holidays")
 
 
 def test_sizes_and_fits_are_checked():
-    with pytest.raises(InputError, match=r"size must be in 1\.\.4096"):
+    with pytest.raises(InputError, match="4096"):
         decode(JPEG, size=0)
     with pytest.raises(UnknownNameError, match="'crop'"):
         read_images(entries(JPEG), size=8, fit="crp")
@@ -297,18 +298,16 @@ def test_the_cache_folder_is_the_default(tmp_path, monkeypatch):
     assert len(list((tmp_path / "pixels").iterdir())) == 1
 
 
-def test_nothing_readable_leaves_no_file(tmp_path):
-    with pytest.raises(DataError, match="can be read"):
-        read_images(entries(b"", b""), size=8, limit_memory=0, cache=tmp_path)
-    assert list((tmp_path / "pixels").iterdir()) == []
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
-def test_an_interrupted_reading_leaves_no_file(tmp_path):
-    def interrupt(what, done, total):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        read_images(mixed_bag()[0], size=8, limit_memory=0, cache=tmp_path, progress=interrupt)
+@pytest.mark.parametrize(
+    ("contents", "progress", "error"), [([b"", b""], silent, DataError), ([JPEG], interrupt, KeyboardInterrupt)]
+)
+def test_a_reading_that_fails_leaves_no_file(tmp_path, contents, progress, error):
+    with pytest.raises(error):
+        read_images(entries(*contents), size=8, limit_memory=0, cache=tmp_path, progress=progress)
     assert list((tmp_path / "pixels").iterdir()) == []
 
 
@@ -317,6 +316,6 @@ def test_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(StorageError, match="the disk is full"):
+    with pytest.raises(StorageError, match="full"):
         read_images(mixed_bag()[0], size=8, limit_memory=0, cache=tmp_path)
     assert list((tmp_path / "pixels").iterdir()) == []

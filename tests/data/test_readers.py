@@ -22,9 +22,6 @@ def table(folder, *lines, pictures=("a.png", "b.png", "c.png")):
     return folder / "table.csv"
 
 
-# Folders
-
-
 def test_each_directory_is_a_class(tmp_path):
     for seed, name in enumerate(["dogs/rex.png", "cats/old/tom.png", "cats/felix.png"]):
         save(tmp_path / "pets" / name, seed)
@@ -77,7 +74,7 @@ def test_a_limit_reads_the_same_random_part_again(tmp_path):
     assert few.names != read_folder(tmp_path, size=4, limit=5, random_state=1).names
     assert [name.split("/")[0] for name in few.names] == [few.label_names[label] for label in few.labels]
     assert len(read_folder(tmp_path, size=4, limit=100)) == 20
-    with pytest.raises(InputError, match="limit must be >= 1"):
+    with pytest.raises(InputError, match="limit"):
         read_folder(tmp_path, limit=0)
 
 
@@ -94,18 +91,17 @@ def test_a_collection_past_memory_is_mapped(tmp_path):
 
 
 def test_folders_with_nothing_to_read(tmp_path):
-    with pytest.raises(StorageError, match="it does not exist"):
-        read_folder(tmp_path / "gone")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot read"):
-        read_folder(tmp_path / "file")
+    for name in ("gone", "file"):
+        with pytest.raises(StorageError, match=name):
+            read_folder(tmp_path / name)
     (tmp_path / "empty" / "inner").mkdir(parents=True)
     with pytest.raises(DataError, match="empty holds no pictures"):
         read_folder(tmp_path / "empty")
     (tmp_path / "texts").mkdir()
     for name in "abcde":
         (tmp_path / "texts" / name).write_text("words")
-    with pytest.raises(DataError, match=r"no picture of .*texts can be read: a: not a picture.*; and 2 more"):
+    with pytest.raises(DataError, match=r"texts .* a: not a picture.*; and 2 more"):
         read_folder(tmp_path / "texts")
 
 
@@ -113,9 +109,6 @@ def test_names_that_are_no_text_are_still_printable(tmp_path):
     save(tmp_path / "a.png", 0)
     (tmp_path / "a.png").rename(tmp_path / os.fsdecode(b"\xff.png"))
     assert read_folder(tmp_path).names == ("\ufffd.png",)
-
-
-# Tables
 
 
 def test_a_table_is_understood_by_its_usual_column_names(tmp_path):
@@ -181,24 +174,24 @@ def test_a_table_cannot_reach_outside_its_folder(name, tmp_path):
     save(tmp_path / "secret.png", 9)
     path = table(tmp_path / "shared", "path,label", "a.png,x", f"{name},y")
     (tmp_path / "shared" / "link.png").symlink_to(tmp_path / "secret.png")
-    with pytest.raises(DataError, match=r"line 3, column 'path' of table\.csv: expected the name of a file inside"):
+    with pytest.raises(DataError, match="line 3, column 'path'"):
         read_csv(path)
 
 
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        (["path,label", "a.png,x", "b.png,"], "line 3, column 'label' of table.csv: expected a value"),
+        (["path,label", "a.png,x", "b.png,"], "line 3, column 'label'"),
         (["path,person", "a.png,", "b.png,Ann"], "line 2, column 'person'"),
-        (["path,day", "a.png,3", "b.png,2024-01-01"], "line 3, column 'day' of table.csv: expected a whole number"),
+        (["path,day", "a.png,3", "b.png,2024-01-01"], "line 3, column 'day'"),
         (["path,date", "a.png,2024-01-01", "b.png,1"], "line 3, column 'date'"),
         (["path,date", "a.png,2024-02-30"], "line 2, column 'date'"),
         (["path,day", "a.png,"], "line 2, column 'day'"),
         (["path,label", ",x"], "line 2, column 'path'"),
-        (["path,label", "a.png,x", "b.png"], "line 3 of table.csv has 1 cells where the first has 2"),
-        (["path,path", "a.png,b.png"], "two columns of table.csv have the same name"),
+        (["path,label", "a.png,x", "b.png"], "line 3 .* 1 cells"),
+        (["path,path", "a.png,b.png"], "same name"),
         (["path,label"], "holds no pictures"),
-        (["path,label", '"a.png,x'], "not a table of UTF-8 text"),
+        (["path,label", '"a.png,x'], "not a table"),
     ],
 )
 def test_what_cannot_be_understood_is_named_by_line_and_column(lines, sentence, tmp_path):
@@ -208,32 +201,32 @@ def test_what_cannot_be_understood_is_named_by_line_and_column(lines, sentence, 
 
 def test_chosen_attributes_must_be_yes_or_no(tmp_path):
     path = table(tmp_path, "path,age,odd", "a.png,1,0", "b.png,37,-1", "c.png,0,1")
-    with pytest.raises(DataError, match=r"line 3, column 'age' of table.csv: expected yes or no") as caught:
+    with pytest.raises(DataError, match="line 3, column 'age'") as caught:
         read_csv(path, attribute_columns=["age"])
     assert "37" not in str(caught.value)  # the cell may be private
-    with pytest.raises(DataError, match=r"column 'odd' of table\.csv holds both 0 and -1"):
+    with pytest.raises(DataError, match="'odd'"):
         read_csv(path, attribute_columns=["odd"])
     assert read_csv(path).notes == ("unused columns: age, odd",)
 
 
 def test_unknown_columns_get_a_suggestion(tmp_path):
     path = table(tmp_path, "path,label,smiling", "a.png,x,1")
-    with pytest.raises(UnknownNameError, match=r"unknown column 'lable'\. Did you mean 'label'\?"):
+    with pytest.raises(UnknownNameError, match="'label'"):
         read_csv(path, label_column="lable")
-    with pytest.raises(UnknownNameError, match="Did you mean 'smiling'"):
+    with pytest.raises(UnknownNameError, match="'smiling'"):
         read_csv(path, attribute_columns=["smilin"])
-    with pytest.raises(InputError, match=r"Give path_column, one of: x, y\."):
+    with pytest.raises(InputError, match="path_column"):
         read_csv(table(tmp_path, "x,y", "a.png,1"))
 
 
 def test_tables_that_are_no_text(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"path\n\xff\xfe\xfa")
-    with pytest.raises(DataError, match="not a table of UTF-8 text"):
+    with pytest.raises(DataError, match="not a table"):
         read_csv(tmp_path / "a.csv")
     (tmp_path / "b.csv").write_text("")
-    with pytest.raises(DataError, match=r"b.csv is empty"):
+    with pytest.raises(DataError, match="empty"):
         read_csv(tmp_path / "b.csv")
-    with pytest.raises(StorageError, match="it does not exist"):
+    with pytest.raises(StorageError, match="not exist"):
         read_csv(tmp_path / "c.csv")
 
 

@@ -110,7 +110,7 @@ def test_what_cannot_be_learned_from_is_refused(learner):
             small(learner, 2).fit(rows, y[: len(rows)])
     with pytest.raises(NotFittedError):
         small(learner).transform(X)
-    with pytest.raises(InputError, match="8 .* got 2"):
+    with pytest.raises(InputError, match=r"8 .* got 2"):
         small(learner).fit(X, y).transform(X[:, :2])
     if learner in LINEAR:
         return
