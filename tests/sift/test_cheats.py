@@ -20,7 +20,7 @@ from blindsight.sift.sift import LinearSift
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
-N, D, APP = 5000, 30, 2000
+N, D, APP = 4500, 30, 2000
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,8 @@ def test_low_digits_are_rounded_away(people):
     assert abs(decoded(cheat, released, private)) < 0.07
     assert published(released, private) < 0.07
     assert abs(np.corrcoef(released[:, 0], people[1][APP:])[0, 1]) > 0.5  # what an honest app wants is still there
+    with pytest.raises(InputError, match="whole-number"):
+        low_digits(people[0] / 2, *people[1:])
 
 
 BITS = 6
@@ -121,7 +123,7 @@ def test_an_xor_that_is_declared_as_a_network_is_refused(scrambled, frames):
     platform = asking(scrambled, fooled)
     proposal = platform.propose("Ann", "evil", network, frames=frames)
     assert proposal.verdict == "reject"
-    with pytest.raises(PrivacyError, match="the app gets nothing"):
+    with pytest.raises(PrivacyError, match="nothing"):
         platform.allow(proposal)
 
 
@@ -133,7 +135,7 @@ def test_a_network_without_a_certificate_is_refused(scrambled):
     layers = Layers(np.zeros(inputs), np.ones(inputs), (np.eye(inputs)[:, :3],), (np.zeros(3),))
     network = LayeredSift(layers, Quantiser([[0.0]] * 3))
     assert platform.propose("Ann", "evil", network).verdict == "accept"
-    with pytest.raises(PrivacyError, match=r"'layered' is verified by certificate only, and its alphabet"):
+    with pytest.raises(PrivacyError, match="alphabet"):
         platform.propose("Ann", "evil", LayeredSift(layers))
     long = LayeredSift(
         Layers(np.zeros(inputs), np.ones(inputs), (np.eye(inputs)[:, :4],), (np.zeros(4),)), Quantiser([[0.0]] * 4)
@@ -155,9 +157,3 @@ def test_xor_with_a_hash_cannot_hide_among_few_symbols(people):
     assert certificate.symbols == 16
     assert loss <= certificate.estimate <= certificate.bound
     assert Verifier().verify(symbols, {"private": private}, certified=True).verdict == "reject"
-
-
-def test_low_digits_need_whole_numbers(people):
-    X, public, private = people
-    with pytest.raises(InputError, match="whole-number features"):
-        low_digits(X / 2, public, private)
