@@ -133,29 +133,29 @@ def digits() -> Dataset:
     )
 
 
-def cifar10(folder: Path, *, split: Split = "all") -> Dataset:
+def cifar10(folder: str | os.PathLike[str], *, split: Split = "all") -> Dataset:
     """Read CIFAR-10 (32 x 32 colour): 50,000 pictures for training and 10,000 for testing."""
     batches = {"train": CIFAR10_BATCHES[:-1], "test": CIFAR10_BATCHES[-1:]}
 
     def read(part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        images, labels = zip(*(_cifar_batch(folder / f"{name}.bin") for name in batches[part]), strict=True)
+        images, labels = zip(*(_cifar_batch(as_path(folder) / f"{name}.bin") for name in batches[part]), strict=True)
         return np.concatenate(images), np.concatenate(labels)
 
     return _in_parts("cifar10", split, read, CIFAR10_LABELS)
 
 
-def fashion_mnist(folder: Path, *, split: Split = "all") -> Dataset:
+def fashion_mnist(folder: str | os.PathLike[str], *, split: Split = "all") -> Dataset:
     """Read Fashion-MNIST (28 x 28 grey): 60,000 pictures for training and 10,000 for testing."""
     prefix = {"train": "train", "test": "t10k"}
 
     def read(part: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        images = _read_idx(folder / f"{prefix[part]}-images-idx3-ubyte", dimensions=3)
-        return _grey_to_rgb(images), _read_idx(folder / f"{prefix[part]}-labels-idx1-ubyte", dimensions=1)
+        images = _read_idx(as_path(folder) / f"{prefix[part]}-images-idx3-ubyte", dimensions=3)
+        return _grey_to_rgb(images), _read_idx(as_path(folder) / f"{prefix[part]}-labels-idx1-ubyte", dimensions=1)
 
     return _in_parts("fashion-mnist", split, read, FASHION_MNIST_LABELS)
 
 
-def orl(folder: Path, *, split: Split = "all") -> Dataset:
+def orl(folder: str | os.PathLike[str], *, split: Split = "all") -> Dataset:
     """Read the ORL faces (112 x 92 grey): ten pictures of each of 40 people, who are labels and persons alike."""
     _only_all("orl", split)
     names = [f"s{person}/{picture}.pgm" for person in range(1, 41) for picture in range(1, 11)]
@@ -164,7 +164,7 @@ def orl(folder: Path, *, split: Split = "all") -> Dataset:
         name="orl",
         licence=FETCHABLE["orl"].licence,
         source=FETCHABLE["orl"].homepage,
-        images=_grey_to_rgb(np.stack([_orl_face(folder / name) for name in names])),
+        images=_grey_to_rgb(np.stack([_orl_face(as_path(folder) / name) for name in names])),
         labels=people,
         label_names=tuple(f"s{person}" for person in range(1, 41)),
         persons=people,
@@ -173,16 +173,18 @@ def orl(folder: Path, *, split: Split = "all") -> Dataset:
     )
 
 
-def caltech101(folder: Path, *, split: Split = "all", background: bool = True, **how: Unpack[Reading]) -> Dataset:
+def caltech101(
+    folder: str | os.PathLike[str], *, split: Split = "all", background: bool = True, **how: Unpack[Reading]
+) -> Dataset:
     """Read Caltech-101, each picture made square; the options are those of `read_caltech101`."""
     _only_all("caltech101", split)
     return read_caltech101(folder, background=background, **how)
 
 
-def lfw(folder: Path, *, split: Split = "all", **how: Unpack[Reading]) -> Dataset:
+def lfw(folder: str | os.PathLike[str], *, split: Split = "all", **how: Unpack[Reading]) -> Dataset:
     """Read Labeled Faces in the Wild, each picture made square; the people are labels and persons alike."""
     _only_all("lfw", split)
-    faces = read_folder(folder / "lfw_funneled", **how)
+    faces = read_folder(as_path(folder) / "lfw_funneled", **how)
     entry = FETCHABLE["lfw"]
     return replace(faces, name="lfw", licence=entry.licence, source=entry.homepage, persons=faces.labels)
 

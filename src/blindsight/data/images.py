@@ -33,7 +33,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from blindsight.data.dataset import UNKNOWN
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.files import atomic_writer, cache_folder
+from blindsight.files import as_path, atomic_writer, cache_folder
 from blindsight.progress import Progress, silent
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -61,10 +61,10 @@ class Pictures:
     contradicting: int  # those of them whose copies were described in contradicting ways
 
 
-def decode(content: Content, *, size: int, fit: Fit = "crop") -> NDArray[np.uint8]:
-    """Return one picture as uint8 RGB of shape (size, size, 3); a DataError gives the reason where it is unreadable."""
+def decode(content: str | os.PathLike[str] | bytes | memoryview, *, size: int, fit: Fit = "crop") -> NDArray[np.uint8]:
+    """Return the picture in a file or in its bytes as uint8 RGB of shape (size, size, 3), or a DataError's reason."""
     _check_shape(size, fit)
-    return _square(_upright_rgb(content), size, fit)
+    return _square(_upright_rgb(content if isinstance(content, bytes | memoryview) else as_path(content)), size, fit)
 
 
 def read_images(
@@ -75,7 +75,7 @@ def read_images(
     size: int = 64,
     fit: Fit = "crop",
     limit_memory: int = MEMORY_LIMIT,
-    cache: Path | None = None,
+    cache: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
 ) -> Pictures:
     """Decode all entries on a few threads; drop unreadable ones and duplicates, and say which.
@@ -98,7 +98,7 @@ def read_images(
 
     if math.prod(shape) <= limit_memory:
         return fill(np.empty(shape, dtype=np.uint8))
-    path = (cache or cache_folder()) / "pixels" / f"{_fingerprint(entries, size, fit)}.npy"
+    path = (cache_folder() if cache is None else as_path(cache)) / "pixels" / f"{_fingerprint(entries, size, fit)}.npy"
     with atomic_writer(path, private=True) as stream:
         start = _write_header(stream, shape)
         # Reserve the blocks now: a disk that fills up under a memory map would kill the process instead of raising.

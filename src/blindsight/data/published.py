@@ -13,7 +13,6 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Unpack
 
@@ -23,10 +22,10 @@ from numpy.typing import NDArray
 from blindsight.data.dataset import UNKNOWN, Dataset
 from blindsight.data.images import Entry
 from blindsight.data.readers import (
-    Listing,
+    Facts,
     Reading,
     Seed,
-    decode_listing,
+    decode_entries,
     list_folder,
     shown,
     some_rows,
@@ -58,30 +57,28 @@ def read_utkface(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Datase
     """
     path = as_path(path)
     if path.is_file():
-        entries, facts = _packed_faces(path)
+        entries, told = _packed_faces(path)
         skipped: tuple[str, ...] = ()
     else:
         names = {file: _UTKFACE_NAME.fullmatch(file.name) for file in visible_files(path)}
         entries = [(shown(file), path / file) for file, match in names.items() if match]
-        facts = np.array([match.groups() for match in names.values() if match], dtype=np.int64).reshape(-1, 3)
+        told = np.array([match.groups() for match in names.values() if match], dtype=np.int64).reshape(-1, 3)
         skipped = tuple(
             f"{shown(file)}: the name does not tell age, gender and race" for file in names if not names[file]
         )
-    age, female, race = facts.T
+    age, female, race = told.T
     columns = [female == 1, age < 30, age > 59, *(race == number for number in range(len(_RACES)))]
-    listing = Listing(
-        where=path,
-        name="utkface",
-        licence=_NON_COMMERCIAL,
-        source=_UTKFACE,
-        entries=entries,
-        labels=np.minimum(age // 10, len(_DECADES) - 1),
-        label_names=_DECADES,
-        attributes=np.column_stack(columns).astype(np.int8),
-        attribute_names=("female", "under_30", "over_59", *_RACES),
-        skipped=skipped,
-    )
-    return decode_listing(listing, **how)
+    facts: Facts = {
+        "name": "utkface",
+        "licence": _NON_COMMERCIAL,
+        "source": _UTKFACE,
+        "labels": np.minimum(age // 10, len(_DECADES) - 1),
+        "label_names": _DECADES,
+        "attributes": np.column_stack(columns).astype(np.int8),
+        "attribute_names": ("female", "under_30", "over_59", *_RACES),
+        "skipped": skipped,
+    }
+    return decode_entries(path, entries, facts, **how)
 
 
 def _packed_faces(path: Path) -> tuple[list[Entry], NDArray[np.int64]]:
@@ -123,18 +120,16 @@ def read_celeba(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset
     pictures = next((folder for folder in (*folders, root) if (folder / files[0]).is_file()), folders[0])
     places = (root / "identity_CelebA.txt", root / "Anno" / "identity_CelebA.txt")
     identities = next((place for place in places if place.is_file()), None)
-    listing = Listing(
-        where=root,
-        name="celeba",
-        licence=_NON_COMMERCIAL,
-        source="CelebA: Liu, Luo, Wang & Tang, Deep Learning Face Attributes in the Wild, ICCV 2015",
-        entries=_locate(pictures, files, table),
-        attributes=attributes,
-        attribute_names=names,
-        persons=_celeba_persons(identities, files) if identities else None,
-        notes=() if identities else ("who is on the pictures is unknown: identity_CelebA.txt is not there",),
-    )
-    return decode_listing(listing, **how)
+    facts: Facts = {
+        "name": "celeba",
+        "licence": _NON_COMMERCIAL,
+        "source": "CelebA: Liu, Luo, Wang & Tang, Deep Learning Face Attributes in the Wild, ICCV 2015",
+        "attributes": attributes,
+        "attribute_names": names,
+        "persons": _celeba_persons(identities, files) if identities else None,
+        "notes": () if identities else ("who is on the pictures is unknown: identity_CelebA.txt is not there",),
+    }
+    return decode_entries(root, _locate(pictures, files, table), facts, **how)
 
 
 def _celeba_attributes(table: Path) -> tuple[list[str], tuple[str, ...], NDArray[np.int8]]:
@@ -185,18 +180,16 @@ def read_cub(path: str | os.PathLike[str], *, certainty: int = 2, **how: Unpack[
         raise CorruptFileError(f"{root / 'image_class_labels.txt'} is damaged: it does not fit images.txt.") from None
     answers = root / "attributes" / "image_attribute_labels.txt"
     names, attributes = _cub_attributes(answers, list(files), certainty) if answers.is_file() else ((), None)
-    listing = Listing(
-        where=root,
-        name="cub",
-        licence="non-commercial research and education only",
-        source="CUB-200-2011: Wah, Branson, Welinder, Perona & Belongie, Caltech report CNS-TR-2011-001, 2011",
-        entries=_locate(root / "images", files.values(), root / "images.txt"),
-        labels=labels,
-        label_names=tuple(name.split(".", 1)[-1] for name in classes.values()),
-        attributes=attributes,
-        attribute_names=names,
-    )
-    return decode_listing(listing, **how)
+    facts: Facts = {
+        "name": "cub",
+        "licence": "non-commercial research and education only",
+        "source": "CUB-200-2011: Wah, Branson, Welinder, Perona & Belongie, Caltech report CNS-TR-2011-001, 2011",
+        "labels": labels,
+        "label_names": tuple(name.split(".", 1)[-1] for name in classes.values()),
+        "attributes": attributes,
+        "attribute_names": names,
+    }
+    return decode_entries(root, _locate(root / "images", files.values(), root / "images.txt"), facts, **how)
 
 
 def _cub_attributes(answers: Path, images: list[int], certainty: int) -> tuple[tuple[str, ...], NDArray[np.int8]]:
@@ -235,8 +228,10 @@ def read_caltech101(path: str | os.PathLike[str], *, background: bool = True, **
     if path.is_file():
         return _caltech_features(path, background, how.get("limit"), how.get("random_state", 0))
     inner = path / "101_ObjectCategories"
-    listing = list_folder(inner if inner.is_dir() else path, without=() if background else (_BACKGROUND,))
-    return decode_listing(replace(listing, name="caltech101", licence=_CC_BY, source=_CALTECH101), **how)
+    folder = inner if inner.is_dir() else path
+    entries, facts = list_folder(folder, without=() if background else (_BACKGROUND,))
+    named = {"name": "caltech101", "licence": _CC_BY, "source": _CALTECH101}
+    return decode_entries(folder, entries, facts | named, **how)
 
 
 def _caltech_features(path: Path, background: bool, limit: int | None, random_state: Seed) -> Dataset:

@@ -51,27 +51,12 @@ class Reading(TypedDict, total=False):
     limit: int | None
     random_state: Seed
     limit_memory: int
-    cache: Path | None
+    cache: str | os.PathLike[str] | None
     progress: Progress
 
 
-@dataclass(frozen=True, eq=False)
-class Listing:
-    """The pictures of a collection, still undecoded, with what is known of them row by row (see Dataset)."""
-
-    where: Path
-    name: str
-    licence: str
-    source: str
-    entries: Sequence[Entry]
-    labels: NDArray[np.int64] | None = None
-    label_names: tuple[str, ...] = ()
-    attributes: NDArray[np.int8] | None = None
-    attribute_names: tuple[str, ...] = ()
-    persons: NDArray[np.int64] | None = None
-    days: NDArray[np.int64] | None = None
-    skipped: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+Facts = dict[str, Any]
+"""What is known of pictures before any is opened: parts of a Dataset."""
 
 
 def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset:
@@ -80,10 +65,11 @@ def read_folder(path: str | os.PathLike[str], **how: Unpack[Reading]) -> Dataset
     Files may lie deeper inside their class. Without such directories the pictures are unlabelled; with them, files that
     lie beside them are reported as skipped. Hidden files are ignored. `Reading` describes the options.
     """
-    return decode_listing(list_folder(as_path(path)), **how)
+    folder = as_path(path)
+    return decode_entries(folder, *list_folder(folder), **how)
 
 
-def list_folder(folder: Path, *, without: Collection[str] = ()) -> Listing:
+def list_folder(folder: Path, *, without: Collection[str] = ()) -> tuple[list[Entry], Facts]:
     """List what `read_folder` will decode, leaving out the classes named in `without`."""
     with storage_errors("read", folder):
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -91,16 +77,14 @@ def list_folder(folder: Path, *, without: Collection[str] = ()) -> Listing:
     classes = {name: files for name, files in classes.items() if files}
     loose = [Path(entry.name) for entry in entries if not entry.is_dir()]
     files = [Path(name, file) for name, inner in classes.items() for file in inner] or loose
-    return Listing(
-        where=folder,
-        name=shown(Path(folder.resolve().name)),
-        licence=NOT_STATED,
-        source="a folder of pictures",
-        entries=[(shown(file), folder / file) for file in files],
-        labels=np.repeat(np.arange(len(classes)), [len(inner) for inner in classes.values()]) if classes else None,
-        label_names=tuple(shown(Path(name)) for name in classes),
-        skipped=tuple(f"{shown(file)}: lies beside the class folders" for file in loose) if classes else (),
-    )
+    return [(shown(file), folder / file) for file in files], {
+        "name": shown(Path(folder.resolve().name)),
+        "licence": NOT_STATED,
+        "source": "a folder of pictures",
+        "labels": np.repeat(np.arange(len(classes)), [len(inner) for inner in classes.values()]) if classes else None,
+        "label_names": tuple(shown(Path(name)) for name in classes),
+        "skipped": tuple(f"{shown(file)}: lies beside the class folders" for file in loose) if classes else (),
+    }
 
 
 def read_csv(
@@ -126,61 +110,61 @@ def read_csv(
     named = {"path": path_column, "label": label_column, "person": person_column, "day": day_column}
     roles = {role: _column(table, role, name) for role, name in named.items()}
     folder = as_path(root) if root is not None else table.path.parent
-    return decode_listing(_list_table(table, folder, roles, attribute_columns), **how)
+    entries, facts = _list_table(table, folder, roles, attribute_columns)
+    return decode_entries(table.path, entries, facts, **how)
 
 
 def _list_table(
     table: "_Table", root: Path, roles: dict[str, str | None], attribute_columns: Sequence[str] | None
-) -> Listing:
+) -> tuple[list[Entry], Facts]:
     if roles["path"] is None:
         known = ", ".join(table.columns)
         raise InputError(f"no column of {table.path.name} is known to name files. Give path_column, one of: {known}.")
     labels, label_names = _codes(table, roles["label"])
-    persons, _ = _codes(table, roles["person"])
     days, day_zero = _days(table, roles["day"])
     others = [name for name in table.columns if name and name not in roles.values()]
     attributes = _attributes(table, others, attribute_columns)
     unused = ", ".join(name for name in others if name not in attributes)
-    return Listing(
-        where=table.path,
-        name=table.path.stem,
-        licence=NOT_STATED,
-        source="a table of pictures",
-        entries=_files(table, roles["path"], root),
-        labels=labels,
-        label_names=label_names,
-        attributes=np.column_stack(list(attributes.values())) if attributes else None,
-        attribute_names=tuple(attributes),
-        persons=persons,
-        days=days,
-        notes=((f"unused columns: {unused}",) if unused else ()) + ((day_zero,) if day_zero else ()),
-    )
+    return _files(table, roles["path"], root), {
+        "name": table.path.stem,
+        "licence": NOT_STATED,
+        "source": "a table of pictures",
+        "labels": labels,
+        "label_names": label_names,
+        "attributes": np.column_stack(list(attributes.values())) if attributes else None,
+        "attribute_names": tuple(attributes),
+        "persons": _codes(table, roles["person"])[0],
+        "days": days,
+        "notes": ((f"unused columns: {unused}",) if unused else ()) + ((day_zero,) if day_zero else ()),
+    }
 
 
-def decode_listing(
-    listing: Listing,
+def decode_entries(
+    where: Path,
+    entries: Sequence[Entry],
+    facts: Facts,
     *,
     size: int = 64,
     fit: Fit = "crop",
     limit: int | None = None,
     random_state: Seed = 0,
     limit_memory: int = MEMORY_LIMIT,
-    cache: Path | None = None,
+    cache: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
 ) -> Dataset:
-    """Decode the pictures of a listing into a Dataset; Reading describes the options.
+    """Decode pictures into a Dataset with what is known of them, row by row; Reading describes the options.
 
     Duplicates contradict each other when their labels, attributes or persons do; days may differ.
     """
-    if not listing.entries:
-        reasons = f" ({'; '.join(listing.skipped[:3])})" if listing.skipped else ""
-        raise DataError(f"{listing.where} holds no pictures{reasons}.")
-    chosen = some_rows(len(listing.entries), limit, random_state)
-    entries = [listing.entries[row] for row in chosen]
-    known = [part[chosen] for part in (listing.labels, listing.attributes, listing.persons) if part is not None]
+    skipped, notes = facts.get("skipped", ()), [*facts.get("notes", ())]
+    if not entries:
+        reasons = f" ({'; '.join(skipped[:3])})" if skipped else ""
+        raise DataError(f"{where} holds no pictures{reasons}.")
+    chosen = some_rows(len(entries), limit, random_state)
+    known = [facts[part][chosen] for part in ("labels", "attributes", "persons") if facts.get(part) is not None]
     pictures = read_images(
-        entries,
-        where=str(listing.where),
+        [entries[row] for row in chosen],
+        where=str(where),
         annotations=np.column_stack(known) if known else None,
         size=size,
         fit=fit,
@@ -189,26 +173,19 @@ def decode_listing(
         progress=progress,
     )
     rows = chosen[pictures.rows]
-    columns = {part: getattr(listing, part) for part in ("labels", "attributes", "persons", "days")}
-    per_row: dict[str, Any] = {part: column[rows] for part, column in columns.items() if column is not None}
-    notes = list(listing.notes)
     if pictures.contradicting:
         notes.append(f"{pictures.contradicting} pictures dropped: identical to others that are described differently")
     if isinstance(pictures.images, np.memmap):
         notes.append(f"decoded pixels lie in the cache folder as pixels/{Path(str(pictures.images.filename)).name}")
-    return Dataset(
-        name=listing.name,
-        licence=listing.licence,
-        source=listing.source,
-        images=pictures.images,
-        label_names=listing.label_names,
-        attribute_names=listing.attribute_names,
-        names=tuple(entries[row][0] for row in pictures.rows),
-        skipped=listing.skipped + pictures.skipped,
-        duplicates=pictures.duplicates,
-        notes=tuple(notes),
-        **per_row,
-    )
+    found = {
+        "images": pictures.images,
+        "names": tuple(entries[row][0] for row in rows),
+        "skipped": skipped + pictures.skipped,
+        "duplicates": pictures.duplicates,
+        "notes": tuple(notes),
+    }
+    per_row = {part: column[rows] for part, column in facts.items() if isinstance(column, np.ndarray)}
+    return Dataset(**facts | per_row | found)
 
 
 def some_rows(count: int, limit: int | None, random_state: Seed) -> NDArray[np.int64]:
