@@ -66,20 +66,20 @@ def test_names_are_as_good_as_numbers(collection):
     np.testing.assert_array_equal(by_name.per_query, by_number.per_query)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=5)
 @given(st.integers(0, 2**32 - 1))
 def test_expected_ties_are_the_mean_over_random_orders(seed):
     rng = np.random.default_rng(seed)
     items, labels = pack(rng.random((12, 2)) < 0.5), rng.integers(0, 2, 12)
     labels[0] = 1
     found = evaluate_codes(items[:1], items, [1], labels, bits=2).mean_average_precision
-    distances, draws = hamming(items[:1], items)[0], 4_000
+    distances, draws = hamming(items[:1], items)[0], 2_000
     scores = np.empty(draws)
     for draw in range(draws):
         hits = labels[np.lexsort((rng.random(12), distances))] == 1
         scores[draw] = np.mean((np.cumsum(hits) / np.arange(1, 13))[hits])
-    # Scores lie in [0, 1]: by Hoeffding's inequality the mean of 4,000 is off by 0.05 with probability < 5e-9.
-    assert found == pytest.approx(scores.mean(), abs=0.05)
+    # Scores lie in [0, 1]: by Hoeffding's inequality the mean of 2,000 is off by 0.07 with probability < 7e-9.
+    assert found == pytest.approx(scores.mean(), abs=0.07)
 
 
 @pytest.mark.usefixtures("_small_blocks")
@@ -108,41 +108,37 @@ def test_progress_is_told_and_blocks_are_as_large_as_asked(collection):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "named"),
     [
-        ({"bits": 24}, r"query codes of 24 bits must be uint8 of shape \(n, 3\)"),
-        ({"query_labels": [1, 2]}, "1 query codes have 2 labels, 2 codes have 2"),
-        ({"labels": [1]}, "2 codes have 1"),
-        ({"query_labels": [3]}, "query 0 has no relevant item"),
-        ({"query_labels": [[1, 0]], "labels": [[0, 1], [0, 0]]}, "query 0 has no relevant item"),
-        ({"query_labels": [[1, 0]]}, r"both 0/1 rows \(n, a\) over the same labels; got \(1, 2\) and \(2,\)"),
-        ({"query_labels": [[1, 5]], "labels": [[0, 1], [0, 0]]}, "query_labels must hold only 0 and 1; got 5"),
-        ({"query_labels": ["1"]}, "both whole numbers or both names; got <U1 and int64"),
-        ({"query_labels": [1.5]}, "got float64 and int64"),
-        ({"query_labels": 1}, r"got \(\) and \(2,\)"),
-        ({"labels": 1}, r"got \(1,\) and \(\)"),
-        ({"query_labels": [], "query_codes": np.zeros((0, 1), np.uint8)}, r"got \(0,\)"),
-        ({"top": 0}, "top must be >= 1"),
-        ({"ties": "random"}, "unknown rule for ties 'random'"),
+        ({"bits": 24}, "24 bits"),
+        ({"query_labels": [1, 2]}, "2 labels"),
+        ({"labels": [1]}, "2 codes"),
+        ({"query_labels": [3]}, "query 0"),
+        ({"query_labels": [[1, 0]], "labels": [[0, 1], [0, 0]]}, "query 0"),
+        ({"query_labels": [[1, 0]]}, r"\(1, 2\)"),
+        ({"query_labels": [[1, 5]], "labels": [[0, 1], [0, 0]]}, "got 5"),
+        ({"query_labels": ["1"]}, "<U1"),
+        ({"query_labels": [1.5]}, "float64"),
+        ({"query_labels": 1}, r"\(\)"),
+        ({"query_labels": [], "query_codes": np.zeros((0, 1), np.uint8)}, r"\(0,\)"),
+        ({"top": 0}, "top"),
+        ({"ties": "random"}, "'random'"),
     ],
 )
-def test_bad_input_gets_a_sentence(change, sentence):
+def test_bad_input_is_refused(change, named):
     codes = pack([[1, 0], [0, 1]])
     arguments = {"query_codes": codes[:1], "codes": codes, "query_labels": [1], "labels": [1, 2], "bits": 2}
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=named):
         evaluate_codes(**(arguments | change))
 
 
-def test_distances_of_another_shape_are_refused():
-    with pytest.raises(InputError, match=r"must return an array \(2, 3\)"):
-        evaluate_distances(lambda span: np.zeros((2, 2)), [0, 1], [0, 1, 1])
-    with pytest.raises(InputError, match="a block is at least 1 query; got 0"):
-        evaluate_distances(lambda span: np.zeros((2, 3)), [0, 1], [0, 1, 1], block=0)
-
-
-def test_answers_for_other_queries_are_refused():
+def test_distances_and_answers_of_another_shape_are_refused():
     codes = pack([[1, 0], [0, 1]])
-    with pytest.raises(InputError, match=r"a row per query, 2; got \(1, 1\)"):
-        neighbours_recall([[0]], codes, codes, 2)
-    with pytest.raises(InputError, match="recall needs queries and codes; got 2 and 0"):
-        neighbours_recall([[0], [1]], codes, codes[:0], 2)
+    for refuse, named in [
+        (lambda: evaluate_distances(lambda span: np.zeros((2, 2)), [0, 1], [0, 1, 1]), r"\(2, 3\)"),
+        (lambda: evaluate_distances(lambda span: np.zeros((2, 3)), [0, 1], [0, 1, 1], block=0), "block"),
+        (lambda: neighbours_recall([[0]], codes, codes, 2), r"\(1, 1\)"),
+        (lambda: neighbours_recall([[0], [1]], codes, codes[:0], 2), "2 and 0"),
+    ]:
+        with pytest.raises(InputError, match=named):
+            refuse()

@@ -80,14 +80,6 @@ def test_a_record_is_drawn_once_however_often_it_is_asked_for(path, ids):
     assert (len(store), store.most_releases) == (3, 1)
 
 
-def test_releases_survive_a_restart(tmp_path):
-    file = tmp_path / "deep" / "releases.npz"
-    first = Releases(file, Coins()).release(["x", "y"], rows(1, 2))
-    again = Coins()
-    np.testing.assert_array_equal(Releases(file, again).release(["y", "x"], rows(2, 1)), first[::-1])
-    assert not again.drawn
-
-
 def test_only_new_and_changed_records_are_drawn(path):
     mechanism = Coins()
     store = Releases(path, mechanism)
@@ -97,13 +89,8 @@ def test_only_new_and_changed_records_are_drawn(path):
     np.testing.assert_array_equal(second[0], first[0])
     assert (second[1] != first[1]).any()
     assert store.most_releases == 2
-
-
-def test_zero_and_minus_zero_are_the_same_content(path):
-    store = Releases(path, Coins())
-    np.testing.assert_array_equal(
-        store.release([1], np.array([[0.0, 1.0]])), store.release([1], np.array([[-0.0, 1.0]]))
-    )
+    zeros = [store.release([4], np.array([[zero, 1.0]])) for zero in (0.0, -0.0)]
+    np.testing.assert_array_equal(*zeros)  # the same content
 
 
 def test_a_record_is_drawn_again_only_if_what_its_release_depends_on_changed(path):
@@ -116,12 +103,15 @@ def test_a_record_is_drawn_again_only_if_what_its_release_depends_on_changed(pat
     assert (mechanism.drawn, store.most_releases) == ([2, 1], 2)
 
 
-def test_two_stores_on_one_file_see_each_other(tmp_path):
-    one, two = (Releases(tmp_path / "r.npz", Coins()) for _ in range(2))
-    first = one.release([1], rows(1))
-    np.testing.assert_array_equal(two.release([1], rows(1)), first)
-    two.release([2], rows(2))
-    assert len(one) == 2
+def test_releases_survive_a_restart_and_two_stores_on_one_file_see_each_other(tmp_path):
+    one, late = (Releases(tmp_path / "deep" / "r.npz", Coins()) for _ in range(2))
+    first = one.release([1, 2], rows(1, 2))
+    np.testing.assert_array_equal(late.release([2, 1], rows(2, 1)), first[::-1])
+    late.release([3], rows(3))
+    assert len(one) == 3
+    mechanism = Coins()
+    np.testing.assert_array_equal(Releases(tmp_path / "deep" / "r.npz", mechanism).release([1], rows(1)), first[:1])
+    assert not mechanism.drawn
 
 
 def test_a_deleted_record_is_gone_but_stays_counted(path):
@@ -130,7 +120,7 @@ def test_a_deleted_record_is_gone_but_stays_counted(path):
     first = store.release([1, 2], rows(1, 2))
     store.delete([1])
     assert store.ids.tolist() == [2]
-    with pytest.raises(InputError, match="no release is stored for 1"):
+    with pytest.raises(InputError, match="1"):
         store.stored([1])
     if path is not None:
         assert first[0].tobytes() not in path.read_bytes()
@@ -192,13 +182,6 @@ def test_what_a_ledger_has_not_recorded_is_charged_before_anything_is_returned(t
     assert spent(rich) == 2.0 == 0.5 * store.most_releases
 
 
-def test_another_scope_is_charged_for_itself(tmp_path):
-    ledger = Ledger()
-    for scope in (SCOPE, "other"):
-        Releases(tmp_path / "r.npz", Coins(), ledger=ledger, scope=scope).release([1], rows(1))
-    assert [row.spent.epsilon for row in ledger.table(delta=0)] == [1.0, 1.0]
-
-
 def test_a_store_that_was_lost_or_copied_is_no_credit(tmp_path):
     ledger, file, copy = Ledger(), tmp_path / "r.npz", tmp_path / "copy.npz"
     store = Releases(file, Coins(), ledger=ledger, scope=SCOPE)
@@ -230,13 +213,15 @@ def test_a_record_under_another_id_is_the_same_record(path):
     assert twins.most_releases == 2
 
 
-def test_another_mechanism_has_a_file_of_its_own_and_adds_up(tmp_path):
+def test_another_mechanism_has_a_file_of_its_own_and_adds_up_in_its_scope(tmp_path):
     ledger = Ledger()
     Releases(tmp_path / "one.npz", Coins(1.0), ledger=ledger, scope=SCOPE).release([1], rows(1))
-    with pytest.raises(InputError, match="another mechanism"):
+    with pytest.raises(InputError, match="mechanism"):
         Releases(tmp_path / "one.npz", Coins(2.0), ledger=ledger, scope=SCOPE)
     Releases(tmp_path / "two.npz", Coins(2.0), ledger=ledger, scope=SCOPE).release([1], rows(1))
     assert spent(ledger) == 3.0
+    Releases(tmp_path / "one.npz", Coins(1.0), ledger=ledger, scope="other").release([1], rows(1))
+    assert [row.spent.epsilon for row in ledger.table(delta=0)] == [3.0, 1.0]
 
 
 def test_an_exceeded_budget_changes_nothing(path):
@@ -255,7 +240,7 @@ def test_an_exceeded_budget_changes_nothing(path):
     store.release([3], rows(3))  # a first release of another record costs the scope nothing more
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(
         st.tuples(
@@ -362,39 +347,35 @@ def test_a_damaged_file_is_refused_or_gives_the_same_releases(tmp_path):
     file = tmp_path / "r.npz"
     first = Releases(file, Coins()).release([1], rows(1))
     content, refused = file.read_bytes(), 0
-    for place in range(0, len(content), 7):
+    for place in range(0, len(content), 13):
         file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
             np.testing.assert_array_equal(Releases(file, Coins()).stored([1]), first)  # a byte that means nothing
         except StorageError:
             refused += 1
-    assert refused > len(content) / 7 / 2
+    assert refused > len(content) / 13 / 2
 
 
 @pytest.mark.parametrize(
-    ("ids", "X", "sentence"),
+    ("ids", "X", "named"),
     [
-        ([1, 1], rows(1, 2), "occurs twice"),
+        ([1, 1], rows(1, 2), "twice"),
         ([1], rows(1, 2), "1 ids and 2 rows"),
-        (["a"], rows(1), "ids of these releases are integers"),
-        ([1.5], rows(1), "all integers or all text"),
+        (["a"], rows(1), "integers"),
+        ([1.5], rows(1), "text"),
         ([1], [[np.nan, 0]], "NaN"),
         ([], np.empty((0, 2)), "no records"),
     ],
 )
-def test_bad_input_gets_a_sentence_and_costs_nothing(path, ids, X, sentence):
+def test_bad_input_is_refused_and_costs_nothing(path, ids, X, named):
     ledger = Ledger()
+    with pytest.raises(InputError, match="scope"):
+        Releases(path, Coins(), ledger=ledger)
     store = Releases(path, Coins(), ledger=ledger, scope=SCOPE)
     store.release([9], rows(9))
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=named):
         store.release(ids, X)
-    assert (len(store), spent(ledger)) == (1, 1.0)
-
-
-def test_a_ledger_without_a_scope_is_refused():
-    with pytest.raises(InputError, match="scope"):
-        Releases(None, Coins(), ledger=Ledger())
-    store = Releases(None, Coins())
     for action in (store.delete, store.stored):
-        with pytest.raises(InputError, match="no release is stored for 4"):
+        with pytest.raises(InputError, match="4"):
             action([4])
+    assert (len(store), spent(ledger)) == (1, 1.0)

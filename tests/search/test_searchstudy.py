@@ -34,12 +34,9 @@ def test_features_learn_from_public_pictures_alone():
     np.testing.assert_allclose(study.indexed.features, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("options", "sentence"), [({"public": 1.0}, "public share"), ({"queries": 900}, "queries")])
-def test_impossible_divisions(options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        divide(load("digits"), **options)
-
-
-def test_nothing_to_tell_right_from_wrong():
-    with pytest.raises(DataError, match="neither classes nor persons"):
+def test_impossible_divisions():
+    for options, named in (({"public": 1.0}, "public share"), ({"queries": 900}, "queries")):
+        with pytest.raises(InputError, match=named):
+            divide(load("digits"), **options)
+    with pytest.raises(DataError, match="classes"):  # nothing to tell right from wrong
         divide(Dataset("bare", "none", "here", features=np.zeros((9, 2), dtype=np.float32)))
