@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the benchmarks, 
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(tmp_path, monkeypatch):
     """Keep the user's cache out of the tests, and the tests out of the user's cache."""
     monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="session")
-def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared_folder(tmp_path_factory):
     """A folder for what is made once for all processes of a test run; whoever makes it holds a lock."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
@@ -39,7 +38,7 @@ def postgres():
 
 
 @pytest.fixture(name="fixed_primes")
-def _fixed_primes() -> Iterator[None]:
+def _fixed_primes():
     """Paillier keys are made of known primes in this test: nothing is searched for."""
     from tests.keys import fixed_primes
 

@@ -8,7 +8,7 @@ import pytest
 from blindsight import errors
 
 
-def test_docstring_draws_exactly_the_tree_that_exists() -> None:
+def test_docstring_draws_exactly_the_tree_that_exists():
     drawn = set(re.findall(r"(\w+Error)\b", errors.__doc__.split("Messages")[0])) - {
         "ValueError",
         "OSError",
@@ -29,15 +29,15 @@ def test_docstring_draws_exactly_the_tree_that_exists() -> None:
         (errors.BudgetExceededError, errors.PrivacyError),
     ],
 )
-def test_errors_can_be_caught_as_what_python_users_expect(error: type[Exception], builtin: type[Exception]) -> None:
+def test_errors_can_be_caught_as_what_python_users_expect(error, builtin):
     assert issubclass(error, builtin)
     assert issubclass(error, errors.BlindsightError)
 
 
-def test_unknown_name_suggests_the_nearest() -> None:
+def test_unknown_name_suggests_the_nearest():
     message = str(errors.UnknownNameError("attribute", "smilling", ["male", "smiling"]))
     assert message == "unknown attribute 'smilling'. Did you mean 'smiling'? Known: male, smiling."
 
 
-def test_unknown_name_far_from_everything_suggests_nothing() -> None:
+def test_unknown_name_far_from_everything_suggests_nothing():
     assert "Did you mean" not in str(errors.UnknownNameError("dataset", "zzz", ["faces"]))

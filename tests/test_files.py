@@ -23,13 +23,13 @@ from blindsight.files import (
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_path_begins_at_home(kind: type, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_path_begins_at_home(kind, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert as_path(kind("~/x")) == tmp_path / "x"
     assert as_path(kind("x~")) == Path("x~")
 
 
-def test_file_appears_whole(tmp_path: Path) -> None:
+def test_file_appears_whole(tmp_path):
     target = tmp_path / "deep" / "result.bin"
     with atomic_writer(target) as stream:
         stream.write(b"whole")
@@ -38,11 +38,11 @@ def test_file_appears_whole(tmp_path: Path) -> None:
     assert [entry.name for entry in target.parent.iterdir()] == ["result.bin"]
 
 
-def test_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):
     target = tmp_path / "result.bin"
     target.write_bytes(b"old")
 
-    def fail_half_way() -> None:
+    def fail_half_way():
         with atomic_writer(target) as stream:
             stream.write(b"half of the n")
             raise RuntimeError
@@ -53,13 +53,13 @@ def test_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) ->
     assert [entry.name for entry in tmp_path.iterdir()] == ["result.bin"]
 
 
-def test_private_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+def test_private_file_is_readable_by_its_owner_only(tmp_path):
     with atomic_writer(tmp_path / "key", private=True) as stream:
         stream.write(b"secret")
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
 
 
-def test_ordinary_file_follows_the_umask(tmp_path: Path) -> None:
+def test_ordinary_file_follows_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         with atomic_writer(tmp_path / "report") as stream:
@@ -73,30 +73,30 @@ def test_ordinary_file_follows_the_umask(tmp_path: Path) -> None:
     ("number", "reason"),
     [(errno.ENOSPC, "the disk is full"), (errno.EROFS, "the file system is read-only"), (errno.EIO, "Input/output")],
 )
-def test_failing_disk_gets_a_sentence(tmp_path: Path, number: int, reason: str) -> None:
+def test_failing_disk_gets_a_sentence(tmp_path, number, reason):
     with pytest.raises(StorageError, match=f"cannot write .*result: {reason}"), atomic_writer(tmp_path / "result"):
         raise OSError(number, os.strerror(number))
 
 
-def test_folder_below_a_file_gets_a_sentence(tmp_path: Path) -> None:
+def test_folder_below_a_file_gets_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="a part of the path is a file"), atomic_writer(tmp_path / "file" / "x"):
         pass
 
 
-def test_lock_keeps_other_processes_out(tmp_path: Path) -> None:
+def test_lock_keeps_other_processes_out(tmp_path):
     attempt = f"import fcntl; fcntl.flock(open({str(tmp_path / 'lock')!r}), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     with exclusive_lock(tmp_path / "lock"):
         assert b"BlockingIOError" in run([executable, "-c", attempt], capture_output=True, check=False).stderr
     assert run([executable, "-c", attempt], check=False).returncode == 0
 
 
-def test_checksum_agrees_with_the_standard_example(tmp_path: Path) -> None:
+def test_checksum_agrees_with_the_standard_example(tmp_path):
     (tmp_path / "abc").write_bytes(b"abc")  # FIPS 180-2, appendix B.1
     assert sha256_of(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_checksum_of_a_missing_file_gets_a_sentence(tmp_path: Path) -> None:
+def test_checksum_of_a_missing_file_gets_a_sentence(tmp_path):
     with pytest.raises(StorageError, match="it does not exist"):
         sha256_of(tmp_path / "none")
 
@@ -112,7 +112,7 @@ ARRAYS = {
 
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("verify", [False, True])
-def test_arrays_come_back_as_they_were(tmp_path: Path, mapped: bool, verify: bool) -> None:
+def test_arrays_come_back_as_they_were(tmp_path, mapped, verify):
     path = tmp_path / "arrays"
     write_arrays(path, "test.1", {"word": "Grüße"}, ARRAYS)
     document, arrays = read_arrays(path, "test.1", mapped=mapped, verify=verify)
@@ -128,7 +128,7 @@ def test_arrays_come_back_as_they_were(tmp_path: Path, mapped: bool, verify: boo
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
-def test_arrays_that_numpy_saved_are_read(tmp_path: Path) -> None:
+def test_arrays_that_numpy_saved_are_read(tmp_path):
     """Version 0.1 wrote its files with `numpy.savez`, which aligns nothing."""
     write_arrays(tmp_path / "new", "test.1", {}, ARRAYS)
     with np.load(tmp_path / "new") as members, (tmp_path / "old").open("wb") as stream:
@@ -136,7 +136,7 @@ def test_arrays_that_numpy_saved_are_read(tmp_path: Path) -> None:
     assert np.array_equal(read_arrays(tmp_path / "old", "test.1")[1]["numbers"], ARRAYS["numbers"])
 
 
-def test_altered_arrays_are_refused_or_the_same(tmp_path: Path) -> None:
+def test_altered_arrays_are_refused_or_the_same(tmp_path):
     path = tmp_path / "arrays"
     write_arrays(path, "test.1", {}, ARRAYS)
     whole, refused = path.read_bytes(), 0
@@ -156,7 +156,7 @@ def test_altered_arrays_are_refused_or_the_same(tmp_path: Path) -> None:
                 read_arrays(path, "test.1", mapped=mapped)
 
 
-def test_arrays_of_another_kind_packed_or_pickled_are_refused(tmp_path: Path) -> None:
+def test_arrays_of_another_kind_packed_or_pickled_are_refused(tmp_path):
     path = tmp_path / "arrays"
     write_arrays(path, "test.1", {}, ARRAYS)
     with pytest.raises(CorruptFileError, match=r"test\.2"):
@@ -172,7 +172,7 @@ def test_arrays_of_another_kind_packed_or_pickled_are_refused(tmp_path: Path) ->
         write_arrays(path, "test.1", {}, {"one": np.array([None])})
 
 
-def test_cache_folder_can_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_folder_can_be_named(monkeypatch, tmp_path):
     monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
     monkeypatch.delenv("BLINDSIGHT_CACHE")

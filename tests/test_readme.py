@@ -17,17 +17,17 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("page", "example"), EXAMPLES)
-def test_example_runs(page: str, example: str) -> None:
+def test_example_runs(page, example):
     assert "assert" in example
     exec(compile(example, page, "exec"), {})
 
 
-def test_make_targets_exist() -> None:
+def test_make_targets_exist():
     for target in re.findall(r"`?make ([a-z-]+)", README):
         assert re.search(rf"^{target}:", MAKEFILE, flags=re.MULTILINE), target
 
 
-def test_commands_exist() -> None:
+def test_commands_exist():
     commands = re.findall(r"^    blindsight ([a-z]+)(?: ([a-z]+))?", README, flags=re.MULTILINE)
     assert commands
     tree = typer.main.get_command(app)

@@ -8,18 +8,18 @@ from blindsight.errors import InputError
 from blindsight.rng import random_below, random_words, science, seeded_bytes
 
 
-def test_science_repeats_and_passes_generators_through() -> None:
+def test_science_repeats_and_passes_generators_through():
     generator = np.random.default_rng(3)
     assert science(3).random() == np.random.default_rng(3).random()
     assert science(generator) is generator
 
 
-def test_negative_seed_gets_a_sentence() -> None:
+def test_negative_seed_gets_a_sentence():
     with pytest.raises(InputError, match="seed must be a whole number >= 0; got -1"):
         science(-1)
 
 
-def test_secret_words_differ_between_calls() -> None:
+def test_secret_words_differ_between_calls():
     assert not np.array_equal(random_words(4), random_words(4))
 
 
@@ -35,7 +35,7 @@ def test_words_that_would_bias_the_remainder_are_drawn_again() -> None:
     assert random_below(3, 1, lambda n: next(words).to_bytes(8, "little")).tolist() == [2]
 
 
-def test_one_bound_per_draw() -> None:
+def test_one_bound_per_draw():
     drawn = random_below(np.array([1, 2, 2**62], dtype=np.uint64), 3, seeded_bytes(0))
     assert drawn[0] == 0
     assert drawn[1] in (0, 1)
@@ -43,6 +43,6 @@ def test_one_bound_per_draw() -> None:
 
 
 @pytest.mark.parametrize("bound", [0, 2**63])
-def test_bound_out_of_range_gets_a_sentence(bound: int) -> None:
+def test_bound_out_of_range_gets_a_sentence(bound):
     with pytest.raises(InputError, match="must lie in"):
         random_below(bound, 1)

@@ -6,7 +6,6 @@ import math
 import pickle
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -68,11 +67,11 @@ SEEN = replace(
         ),
     ],
 )
-def test_headlines(statement: PrivacyStatement, line: str) -> None:
+def test_headlines(statement, line):
     assert statement.headline() == line
 
 
-def test_status() -> None:
+def test_status():
     assert [s.status for s in (PROVEN, SECRET, SEEN, NOTHING)] == ["proven", "proven", "measured", "unproven"]
     for statement in (PROVEN, SECRET, SEEN, NOTHING):
         voided = replace(statement, randomness="injected")
@@ -81,7 +80,7 @@ def test_status() -> None:
         assert "no guarantee holds" in voided.to_text()
 
 
-def test_only_the_operating_systems_randomness_keeps_a_guarantee() -> None:
+def test_only_the_operating_systems_randomness_keeps_a_guarantee():
     assert randomness_of(system_bytes) == "operating system"
     assert randomness_of(seeded_bytes(1)) == "injected"
     assert randomness_of(lambda count: bytes(count)) == "injected"
@@ -89,7 +88,7 @@ def test_only_the_operating_systems_randomness_keeps_a_guarantee() -> None:
 
 @settings(deadline=None)
 @given(st.floats(0.0, 1e300, exclude_min=True))
-def test_printed_bounds_never_promise_more_than_is_proven(value: float) -> None:
+def test_printed_bounds_never_promise_more_than_is_proven(value):
     printed = rounded_up(value).replace(",", "")
     assert float(printed) >= value
     assert float(printed) <= value * 1.011 or float(printed) == pytest.approx(value, abs=0.01)
@@ -129,13 +128,13 @@ def test_printed_bounds_never_promise_more_than_is_proven(value: float) -> None:
         (SEEN, {"evidence": None}, "needs evidence"),
     ],
 )
-def test_contradictions_are_refused(base: PrivacyStatement, wrong: dict[str, Any], sentence: str) -> None:
+def test_contradictions_are_refused(base, wrong, sentence):
     with pytest.raises(InputError, match=sentence):
         replace(base, **wrong)
 
 
 @pytest.mark.parametrize("parts", [("", "x", "y"), ("x", "", "y"), ("x", "y", "")])
-def test_claims_need_words_and_a_reason(parts: tuple[str, str, str]) -> None:
+def test_claims_need_words_and_a_reason(parts):
     with pytest.raises(InputError, match="must be said in words"):
         Claim(*parts)
 
@@ -143,7 +142,7 @@ def test_claims_need_words_and_a_reason(parts: tuple[str, str, str]) -> None:
 # --- text and page ---
 
 
-def test_text_is_complete_aligned_and_within_its_width() -> None:
+def test_text_is_complete_aligned_and_within_its_width():
     text = replace(PROVEN, claim=FAILS).to_text(width=60)
     assert max(map(len, text.splitlines())) <= 60
     flat = " ".join(text.split())
@@ -165,7 +164,7 @@ def test_text_is_complete_aligned_and_within_its_width() -> None:
 class Outline(HTMLParser):
     """Collects the tags, their classes and the text of a fragment, and whether every tag was closed in order."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, html):
         super().__init__()
         self.open: list[str] = []
         self.tags: list[str] = []
@@ -173,19 +172,19 @@ class Outline(HTMLParser):
         self.text = ""
         self.feed(html)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.open.append(tag)
         self.tags.append(tag)
         self.classes += [str(value) for name, value in attrs if name == "class"]
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
 
-def test_page_has_structure_and_colourable_classes() -> None:
+def test_page_has_structure_and_colourable_classes():
     page = Outline(replace(PROVEN, claim=FAILS).to_html())
     assert page.open == []
     assert {"section", "dl", "dt", "dd", "table", "caption", "th"} <= set(page.tags)
@@ -194,7 +193,7 @@ def test_page_has_structure_and_colourable_classes() -> None:
     assert Outline(replace(PROVEN, claim=Claim("a", "b", None)).to_html()).classes[-1] == "claim holds"
 
 
-def test_page_escapes_everything() -> None:
+def test_page_escapes_everything():
     evil = "<script>alert('x')</script>\"&"
     page = replace(
         PROVEN,
@@ -256,8 +255,8 @@ statements = st.one_of(
 
 @settings(deadline=None)
 @given(statements)
-def test_json_gives_every_statement_back(statement: PrivacyStatement) -> None:
-    def refuse(constant: str) -> None:
+def test_json_gives_every_statement_back(statement):
+    def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
 
     text = statement.to_json()
@@ -270,17 +269,17 @@ def test_json_gives_every_statement_back(statement: PrivacyStatement) -> None:
 
 @settings(deadline=None)
 @given(statements)
-def test_every_statement_can_be_shown(statement: PrivacyStatement) -> None:
+def test_every_statement_can_be_shown(statement):
     assert statement.headline()
     assert statement.to_text()
     assert Outline(statement.to_html()).open == []
 
 
-def test_infinity_is_spelled_out() -> None:
+def test_infinity_is_spelled_out():
     assert json.loads(NOTHING.to_json())["epsilon"] == "infinity"
 
 
-def test_statements_are_values() -> None:
+def test_statements_are_values():
     for clone in (copy.deepcopy(PROVEN), pickle.loads(pickle.dumps(PROVEN)), replace(PROVEN)):
         assert clone == PROVEN
     roles = {"server": "noisy sums"}
@@ -303,11 +302,11 @@ def test_statements_are_values() -> None:
         (NOTHING.to_json().replace('"why_it_fails"', '"why"'), "ill-typed"),
     ],
 )
-def test_data_that_is_no_statement_is_refused(text: str, sentence: str) -> None:
+def test_data_that_is_no_statement_is_refused(text, sentence):
     with pytest.raises(InputError, match=sentence):
         PrivacyStatement.from_json(text)
 
 
-def test_a_false_headline_is_not_believed() -> None:
+def test_a_false_headline_is_not_believed():
     data = replace(PROVEN, randomness="injected").to_dict() | {"headline": "Perfectly safe", "status": "proven"}
     assert PrivacyStatement.from_dict(data).status == "void"

@@ -26,14 +26,14 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_surface_is_small_and_real(name: str) -> None:
+def test_surface_is_small_and_real(name):
     package = importlib.import_module(name)
     assert len(package.__all__) <= 16
     members = {member: getattr(package, member) for member in package.__all__}
     assert not [member for member, thing in members.items() if callable(thing) and not thing.__doc__]
 
 
-def test_metadata_names_the_pythons_and_the_licence() -> None:
+def test_metadata_names_the_pythons_and_the_licence():
     described = metadata("blindsight-vision")
     assert described["License-Expression"] == "Apache-2.0"
     assert described["Requires-Python"] == ">=3.11"
@@ -41,15 +41,15 @@ def test_metadata_names_the_pythons_and_the_licence() -> None:
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)} <= set(classifiers)
 
 
-def test_base_install_needs_no_heavy_library() -> None:
+def test_base_install_needs_no_heavy_library():
     base = {Requirement(line).name for line in requires("blindsight-vision") or [] if "extra ==" not in line}
     assert not base & {"torch", "tenseal", "flwr", "fastapi", "psycopg", "onnxruntime", "phe"}
 
 
-def test_torch_is_pinned_to_the_version_with_a_cpu_build() -> None:
+def test_torch_is_pinned_to_the_version_with_a_cpu_build():
     assert "torch==2.13.0" in PROJECT["optional-dependencies"]["deep"]
 
 
-def test_every_extra_is_part_of_all() -> None:
+def test_every_extra_is_part_of_all():
     extras = set(PROJECT["optional-dependencies"]) - {"all", "dev"}
     assert Requirement(PROJECT["optional-dependencies"]["all"][0]).extras == extras

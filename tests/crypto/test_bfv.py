@@ -13,27 +13,24 @@ from hypothesis import strategies as st
 from blindsight.crypto import bfv
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, MissingExtraError, PrivacyError
+from tests.keys import bfv_key
 
-SMALL = bfv.generate_keys(max_sum=2**31)
-LARGE = bfv.generate_keys(max_sum=2**58)
+SMALL, LARGE = bfv_key(), bfv_key(max_sum=2**58)
 both = pytest.mark.parametrize("key", [SMALL, LARGE], ids=["33 bits", "60 bits"])
 
 
 @pytest.mark.parametrize(("max_sum", "degree"), [(1, 4096), (2**31, 4096), (2**31 + 2**16, 8192), (2**58, 8192)])
-def test_parameters_follow_the_largest_sum(max_sum: int, degree: int) -> None:
-    parameters = next(known for known in bfv.PARAMETERS if max_sum <= known.max_sum)
+def test_parameters_follow_the_largest_sum(max_sum, degree):
+    parameters = bfv.parameters_for(max_sum)
     assert parameters.degree == degree
     assert parameters.plain_modulus % (2 * degree) == 1
+    with pytest.raises(InputError, match=str(2**60)):
+        bfv.parameters_for(2**60)
 
 
-def test_sums_that_no_parameters_hold_are_refused() -> None:
-    with pytest.raises(InputError, match="sums reach at most"):
-        bfv.generate_keys(max_sum=2**60)
-
-
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.lists(st.lists(st.integers(-(2**27), 2**27), min_size=5, max_size=5), min_size=1, max_size=6))
-def test_sum_is_exact(vectors: list[list[int]]) -> None:
+def test_sum_is_exact(vectors):
     encrypted = [SMALL.public.encrypt(np.array(vector), terms=len(vectors)) for vector in vectors]
     total = bfv.add_all(encrypted)
     assert SMALL.decrypt(total).tolist() == np.sum(vectors, axis=0).tolist()
@@ -42,7 +39,7 @@ def test_sum_is_exact(vectors: list[list[int]]) -> None:
 
 @both
 @pytest.mark.parametrize("sign", [1, -1])
-def test_full_slots_at_the_bound_with_the_most_terms(key: bfv.SecretKey, sign: int) -> None:
+def test_full_slots_at_the_bound_with_the_most_terms(key, sign):
     limit = key.public.max_value(bfv.MAX_TERMS)
     vector = key.public.encrypt(np.full(key.public.parameters.degree, sign * limit), terms=bfv.MAX_TERMS)
     total = bfv.add_all([vector] * bfv.MAX_TERMS)
@@ -54,7 +51,7 @@ def test_full_slots_at_the_bound_with_the_most_terms(key: bfv.SecretKey, sign: i
 
 
 @both
-def test_one_above_the_bound_is_refused_by_place(key: bfv.SecretKey) -> None:
+def test_one_above_the_bound_is_refused_by_place(key):
     limit = key.public.max_value(5)
     assert 2 * 5 * limit < key.public.parameters.plain_modulus
     for value in (limit + 1, -limit - 1):
@@ -69,8 +66,8 @@ def test_one_above_the_bound_is_refused_by_place(key: bfv.SecretKey) -> None:
 
 
 @both
-@pytest.mark.parametrize("count", [0, 1, 4096, 8193])
-def test_round_trip_through_bytes_of_all_parties(key: bfv.SecretKey, count: int) -> None:
+@pytest.mark.parametrize("count", [0, 1, 8193])
+def test_round_trip_through_bytes_of_all_parties(key, count):
     values = np.random.default_rng(count).integers(-(2**29), 2**29, size=count)
     owner = bfv.PublicKey.from_bytes(key.public.to_bytes())
     aggregator = bfv.PublicKey.from_bytes(owner.to_bytes())
@@ -81,23 +78,23 @@ def test_round_trip_through_bytes_of_all_parties(key: bfv.SecretKey, count: int)
     assert len(total) == count
 
 
-def test_raw_tenseal_reads_our_ciphertexts() -> None:
+def test_raw_tenseal_reads_our_ciphertexts():
     values = [5, -6, 7]
     part = SMALL.public.encrypt(np.array(values), terms=1).parts[0]
     context = tenseal.context_from(SMALL._context.serialize(save_secret_key=True))
     assert tenseal.bfv_vector_from(context, part.serialize()).decrypt() == values
 
 
-def test_adding_leaves_the_addends_alone() -> None:
+def test_adding_leaves_the_addends_alone():
     first, second = SMALL.public.encrypt(np.array([1]), terms=3), SMALL.public.encrypt(np.array([2]), terms=3)
     assert SMALL.decrypt(bfv.add_all([first, second, second])).tolist() == [5]
     assert SMALL.decrypt(first).tolist() == [1]
     assert SMALL.decrypt(second).tolist() == [2]
 
 
-def test_vectors_that_do_not_fit_are_not_added() -> None:
+def test_vectors_that_do_not_fit_are_not_added():
     vector = SMALL.public.encrypt(np.array([1]), terms=2)
-    other = bfv.generate_keys(max_sum=10)
+    other = bfv_key(1)
     with pytest.raises(InputError, match="cannot add"):
         vector + SMALL.public.encrypt(np.array([1, 2]), terms=2)
     with pytest.raises(InputError, match="cannot add"):
@@ -108,21 +105,14 @@ def test_vectors_that_do_not_fit_are_not_added() -> None:
         bfv.add_all([])
 
 
-def test_vector_made_to_cancel_another_is_found() -> None:
+def test_vector_made_to_cancel_another_is_found():
     vector = SMALL.public.encrypt(np.arange(4096), terms=2)
     negated = bfv.EncryptedVector(SMALL.public, 4096, 1, (vector.parts[0] * ([-1] * 4096),))
     with pytest.raises(MessageError, match="hides nothing"):
         vector + negated
 
 
-def test_public_key_holds_no_secret() -> None:
-    public = bfv.PublicKey.from_bytes(SMALL.public.to_bytes())
-    assert not public._context.has_secret_key()
-    with pytest.raises(ValueError, match="Secret key"):
-        public._context.secret_key()
-
-
-def test_keys_with_other_parameters_or_parts_are_refused() -> None:
+def test_keys_with_other_parameters_or_parts_are_refused():
     weak = tenseal.context(
         tenseal.SCHEME_TYPE.BFV, poly_modulus_degree=4096, plain_modulus=1032193, coeff_mod_bit_sizes=[36, 36, 37]
     )
@@ -136,7 +126,7 @@ def test_keys_with_other_parameters_or_parts_are_refused() -> None:
         bfv.SecretKey.from_secret_bytes(encode(bfv._SecretKeyMessage(context, real.public)))
 
 
-def test_vectors_with_the_wrong_frame_are_refused() -> None:
+def test_vectors_with_the_wrong_frame_are_refused():
     part = SMALL.public.encrypt(np.array([1, 2]), terms=1).parts[0].serialize()
     for count, terms, parts in [(3, 1, (part,)), (2, 0, (part,)), (2, 1025, (part,)), (2, 1, ()), (-5, 1, ())]:
         with pytest.raises(MessageError):
@@ -148,7 +138,7 @@ def test_vectors_with_the_wrong_frame_are_refused() -> None:
         LARGE.public.read_vector(encode(bfv._VectorMessage(2, 1, (other,))))
 
 
-def _bend(data: bytes, rng: random.Random) -> bytes:
+def _bend(data, rng):
     bent = bytearray(data)
     match rng.randrange(4):
         case 0:
@@ -163,12 +153,12 @@ def _bend(data: bytes, rng: random.Random) -> bytes:
     return bytes(bent)
 
 
-def test_hostile_bytes_never_reach_beyond_a_sentence() -> None:
+def test_hostile_bytes_never_reach_beyond_a_sentence():
     rng = random.Random(3)
     part = SMALL.public.encrypt(np.arange(50), terms=1).parts[0].serialize()
     context = decode(SMALL.public.to_bytes(), bfv._PublicKeyMessage).context
     refused = 0
-    for _ in range(1000):
+    for _ in range(300):
         try:
             SMALL.public.read_vector(encode(bfv._VectorMessage(50, 1, (_bend(part, rng),)))).to_bytes()
         except MessageError:
@@ -177,18 +167,20 @@ def test_hostile_bytes_never_reach_beyond_a_sentence() -> None:
             bfv.PublicKey.from_bytes(encode(bfv._PublicKeyMessage(_bend(context, rng))))
         except MessageError:
             refused += 1
-    assert refused > 1500  # a change inside the numbers themselves is another ciphertext: signatures find that
+    assert refused > 450  # a change inside the numbers themselves is another ciphertext: signatures find that
 
 
-def test_secrets_stay_hidden() -> None:
+def test_secrets_stay_where_they_are():
+    public = bfv.PublicKey.from_bytes(SMALL.public.to_bytes())
+    assert not public._context.has_secret_key()
     assert repr(SMALL) == "<SecretKey, hidden>"
     assert len(repr(SMALL.public)) < 60
     with pytest.raises(PrivacyError):
         pickle.dumps(SMALL)
 
 
-def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tenseal", None)
     monkeypatch.setitem(sys.modules, "tenseal.sealapi", None)
-    with pytest.raises(MissingExtraError, match=r"blindsight-vision\[he\]"):
+    with pytest.raises(MissingExtraError, match="he"):
         bfv.generate_keys(max_sum=1)

@@ -3,13 +3,10 @@
 import copy
 import hashlib
 import pickle
-from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import count
 from multiprocessing import get_context
-from pathlib import Path
-from typing import Any
 
 import gmpy2
 import numpy as np
@@ -18,9 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blindsight.crypto import paillier
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.paillier import (
     Ciphertexts,
+    EncryptedSum,
     PrivateKey,
     PublicKey,
     Randomiser,
@@ -29,19 +28,20 @@ from blindsight.crypto.paillier import (
     randomiser,
 )
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
-from blindsight.rng import ByteSource, seeded_bytes
+from blindsight.rng import seeded_bytes
+from tests.keys import paillier_key
 
-KEY = generate_keys(1024, insecure=True, source=seeded_bytes(1))
+KEY, OTHER = paillier_key(), paillier_key(number=1)
 LIMIT = KEY.public.max_plaintext
 plaintexts = st.one_of(st.sampled_from([0, 1, -1, LIMIT, -LIMIT]), st.integers(-LIMIT, LIMIT))
 
 
-def _factors(key: PrivateKey) -> tuple[int, int]:
+def _factors(key):
     return int(key._p), int(key._q)
 
 
 @pytest.fixture(scope="module")
-def oracle() -> tuple[phe.PaillierPublicKey, phe.PaillierPrivateKey]:
+def oracle():
     public = phe.PaillierPublicKey(KEY.public.n)
     return public, phe.PaillierPrivateKey(public, *_factors(KEY))
 
@@ -49,19 +49,15 @@ def oracle() -> tuple[phe.PaillierPublicKey, phe.PaillierPrivateKey]:
 # --- agreement with python-paillier ---------------------------------------------------------------------------------
 
 
-def test_python_paillier_decrypts_our_ciphertexts(oracle: Any) -> None:
+def test_python_paillier_and_we_decrypt_each_others_ciphertexts(oracle):
     values = [0, 1, -1, 123456789, -(10**50), LIMIT, -LIMIT]
-    ciphertexts = KEY.public.encrypt(values)
-    assert [oracle[1].raw_decrypt(int(c)) for c in ciphertexts.values] == [v % KEY.public.n for v in values]
-
-
-def test_we_decrypt_python_paillier_ciphertexts(oracle: Any) -> None:
-    values = [0, 1, -1, 987654321, -(10**40), LIMIT, -LIMIT]
+    ours = KEY.public.encrypt(values)
+    assert [oracle[1].raw_decrypt(int(c)) for c in ours.values] == [v % KEY.public.n for v in values]
     theirs = tuple(gmpy2.mpz(oracle[0].raw_encrypt(v % KEY.public.n)) for v in values)
     assert KEY.decrypt(Ciphertexts(KEY.public, theirs)) == values
 
 
-def test_python_paillier_decrypts_a_packed_sum_of_ours(oracle: Any) -> None:
+def test_python_paillier_decrypts_a_packed_sum_of_ours(oracle):
     packing = SlotPacking.for_key(1024)
     rng = np.random.default_rng(5)
     vectors = rng.integers(-1000, 1001, size=(4, 50))
@@ -74,7 +70,7 @@ def test_python_paillier_decrypts_a_packed_sum_of_ours(oracle: Any) -> None:
 # --- the scheme -----------------------------------------------------------------------------------------------------
 
 
-def test_ciphertext_is_the_published_formula_whatever_the_window() -> None:
+def test_ciphertext_is_the_published_formula_whatever_the_window():
     n = KEY.public.n
     digest = hashlib.shake_256(b"blindsight paillier base 1\0" + n.to_bytes(128, "big")).digest(144)
     x = int.from_bytes(digest, "big") % n
@@ -89,12 +85,12 @@ def test_ciphertext_is_the_published_formula_whatever_the_window() -> None:
     assert list(KEY.public.encrypt(values, source=seeded_bytes(7)).values) == expected
 
 
-def _exponents(number: int) -> list[int]:
+def _exponents(number):
     data = seeded_bytes(7)(number * 64)
     return [int.from_bytes(data[i : i + 64], "little") for i in range(0, len(data), 64)]
 
 
-def test_known_answer() -> None:
+def test_known_answer():
     """Key generation and encryption from a fixed stream of bytes give what they always gave."""
     key = generate_keys(1024, insecure=True, source=_stream(b"key"))
     values = [0, 1, -1, key.public.max_plaintext, -key.public.max_plaintext]
@@ -106,7 +102,7 @@ def test_known_answer() -> None:
     )
 
 
-def _stream(label: bytes) -> ByteSource:
+def _stream(label):
     calls = count()
     return lambda size: hashlib.shake_256(label + next(calls).to_bytes(8, "big")).digest(size)
 
@@ -119,9 +115,9 @@ def test_base_generates_the_jacobi_symbol_one_half() -> None:
     assert pow(base, (p - 1) * (q - 1) // 2, KEY.public.n**2) == 1  # an n-th residue of order dividing lambda
 
 
-@pytest.mark.parametrize("bits", [1024, 2048])
-def test_generated_primes_have_the_promised_form(bits: int) -> None:
-    key = generate_keys(bits, insecure=True, source=seeded_bytes(bits))
+@pytest.mark.parametrize("bits", [1024, pytest.param(3072, marks=pytest.mark.slow)])
+def test_a_generated_key_has_the_promised_form_and_works(bits):
+    key = generate_keys(bits, insecure=bits == 1024)
     p, q = _factors(key)
     assert key.public.bits == bits
     assert p.bit_length() == q.bit_length() == bits // 2
@@ -129,17 +125,10 @@ def test_generated_primes_have_the_promised_form(bits: int) -> None:
     assert gmpy2.gcd(p - 1, q - 1) == 2
     assert gmpy2.is_prime(p, 50)
     assert gmpy2.is_prime(q, 50)
+    assert key.decrypt(key.public.encrypt([1, -2, key.public.max_plaintext])) == [1, -2, key.public.max_plaintext]
 
 
-@pytest.mark.slow
-def test_default_key_has_3072_bits_and_works() -> None:
-    key = generate_keys()
-    assert key.public.bits == 3072
-    values = [1, -2, key.public.max_plaintext]
-    assert key.decrypt(key.public.encrypt(values)) == values
-
-
-def test_equal_plaintexts_never_give_equal_ciphertexts() -> None:
+def test_equal_plaintexts_never_give_equal_ciphertexts():
     ciphertexts = KEY.public.encrypt_zeros(40) + KEY.public.encrypt_zeros(40)
     assert len(set(ciphertexts.values)) == 40
     again = KEY.public.rerandomise(ciphertexts)
@@ -147,10 +136,10 @@ def test_equal_plaintexts_never_give_equal_ciphertexts() -> None:
     assert KEY.decrypt(again) == [0] * 40
 
 
-def test_each_encryption_draws_half_the_key_length_from_the_system() -> None:
-    drawn: list[int] = []
+def test_each_encryption_draws_half_the_key_length_from_the_system():
+    drawn = []
 
-    def source(size: int) -> bytes:
+    def source(size):
         drawn.append(size)
         return seeded_bytes(3)(size)
 
@@ -161,15 +150,15 @@ def test_each_encryption_draws_half_the_key_length_from_the_system() -> None:
 # --- homomorphism ---------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(plaintexts, max_size=3))
-def test_round_trip(values: list[int]) -> None:
+def test_round_trip(values):
     assert KEY.decrypt(KEY.public.encrypt(values)) == values
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(plaintexts, plaintexts)
-def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(a: int, b: int) -> None:
+def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(a, b):
     total = KEY.decrypt(KEY.public.encrypt([a]) + KEY.public.encrypt([b]))[0]
     assert (total - a - b) % KEY.public.n == 0
     assert abs(total) <= LIMIT
@@ -177,97 +166,124 @@ def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(a: int, b: int) ->
         assert total == a + b
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(-(2**400), 2**400), st.integers(-(2**80), 2**80))
-def test_product_with_a_public_number(value: int, factor: int) -> None:
+def test_product_with_a_public_number(value, factor):
     assert KEY.decrypt(KEY.public.encrypt([value]) * factor) == [value * factor]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(st.lists(st.lists(st.integers(-(2**300), 2**300), min_size=4, max_size=4), min_size=1, max_size=6))
-def test_sum_of_many_vectors(vectors: list[list[int]]) -> None:
+def test_sum_of_many_vectors(vectors):
     total = add_all(KEY.public.encrypt(vector) for vector in vectors)
     assert KEY.decrypt(total) == [sum(column) for column in zip(*vectors, strict=True)]
 
 
-def test_sum_takes_vectors_one_at_a_time() -> None:
-    alive = 0
-
-    def stream() -> Iterator[Ciphertexts]:
-        nonlocal alive
-        for value in range(5):
-            alive += 1
-            yield KEY.public.encrypt([value])
-
-    assert KEY.decrypt(add_all(stream())) == [10]
-    assert alive == 5
-
-
-def test_vectors_that_do_not_fit_are_not_added() -> None:
-    other = generate_keys(1024, insecure=True, source=seeded_bytes(9)).public
+def test_vectors_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="cannot add"):
         KEY.public.encrypt([1]) + KEY.public.encrypt([1, 2])
     with pytest.raises(InputError, match="cannot add"):
-        KEY.public.encrypt([1]) + other.encrypt([1])
+        KEY.public.encrypt([1]) + OTHER.public.encrypt([1])
     with pytest.raises(InputError, match="at least one"):
         add_all([])
+    with pytest.raises(InputError, match=OTHER.public.short_fingerprint):
+        KEY.decrypt(OTHER.public.encrypt([1]))
 
 
-def test_selection_keeps_order() -> None:
+def test_selection_keeps_order():
     ciphertexts = KEY.public.encrypt([10, 20, 30])
     assert KEY.decrypt(ciphertexts[np.array([2, 0])]) == [30, 10]
     assert KEY.decrypt(ciphertexts[1:]) == [20, 30]
 
 
+# --- sparse sums ---
+
+SIZE = 6
+contributions = st.lists(st.dictionaries(st.integers(0, SIZE - 1), st.integers(-(2**60), 2**60)), max_size=4)
+
+
+@settings(deadline=None, max_examples=10)
+@given(contributions=contributions)
+def test_sparse_sum_is_the_plain_one(contributions):
+    total = EncryptedSum(KEY.public, SIZE)
+    expected, counts = [0] * SIZE, [0] * SIZE
+    for contribution in contributions:
+        places = np.array(list(contribution), dtype=np.int64)
+        total.add(KEY.public.encrypt(list(contribution.values())), places)
+        for place, value in contribution.items():
+            expected[place] += value
+            counts[place] += 1
+    assert KEY.decrypt(total.total()) == expected
+    assert total.counts.tolist() == counts
+    places, ciphertexts = total.touched()
+    assert dict(zip(places.tolist(), KEY.decrypt(ciphertexts), strict=True)) == {
+        place: expected[place] for place in range(SIZE) if counts[place]
+    }
+
+
+def test_every_untouched_place_gets_a_zero_of_its_own():
+    total = EncryptedSum(KEY.public, 20)
+    first, second = total.total().values, total.total().values
+    assert len({*first, *second}) == 40
+    assert 1 not in first
+
+
+def test_contribution_that_does_not_fit_changes_nothing():
+    total = EncryptedSum(KEY.public, 3)
+    total.add(KEY.public.encrypt([5]), np.array([1]))
+    for places in ([0], [0, 0], [0, 3], [-1, 0], [0.0, 1.0]):
+        with pytest.raises(InputError):
+            total.add(KEY.public.encrypt([1, 2]), np.array(places))
+    with pytest.raises(InputError, match="cannot add"):
+        total.add(OTHER.public.encrypt([1, 2, 3]))
+    assert total.counts.tolist() == [0, 1, 0]
+    total.add(KEY.public.encrypt([10, 20, 30]))  # at all places
+    assert KEY.decrypt(total.total()) == [10, 25, 30]
+
+
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-def test_numpy_integers_of_any_kind_are_taken() -> None:
+def test_integers_of_any_kind_are_taken_and_nothing_else():
     for values in (np.array([1, -2], dtype=np.int8), np.array([1, -(2**60)]), np.array([2**63], dtype=np.uint64)):
         assert KEY.decrypt(KEY.public.encrypt(values)) == values.tolist()
+    for values in ([1.5], ["1"], np.array([1.0]), np.array([[1, 2]]), [None]):
+        with pytest.raises(InputError, match="whole numbers"):
+            KEY.public.encrypt(values)
+    for value in (LIMIT + 1, -LIMIT - 1):
+        with pytest.raises(InputError, match="value 1"):
+            KEY.public.encrypt([0, value])
 
 
-@pytest.mark.parametrize("values", [[1.5], ["1"], np.array([1.0]), np.array([[1, 2]]), [None]])
-def test_only_vectors_of_whole_numbers_are_encrypted(values: Any) -> None:
-    with pytest.raises(InputError, match="whole numbers"):
-        KEY.public.encrypt(values)
-
-
-@pytest.mark.parametrize("value", [LIMIT + 1, -LIMIT - 1])
-def test_value_beyond_the_plaintext_range_is_refused_by_place(value: int) -> None:
-    with pytest.raises(InputError, match="value 1 does not fit"):
-        KEY.public.encrypt([0, value])
-
-
-def test_process_pool_gives_the_same_ciphertexts() -> None:
-    values = list(range(600))
-    here = KEY.public.encrypt(values, source=seeded_bytes(4))
+def test_process_pool_gives_the_same_ciphertexts(monkeypatch):
+    monkeypatch.setattr(paillier, "_ENCRYPT_CHUNK", 4)
+    here = KEY.public.encrypt(range(10), source=seeded_bytes(4))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        there = KEY.public.encrypt(values, source=seeded_bytes(4), pool=pool)
+        there = KEY.public.encrypt(range(10), source=seeded_bytes(4), pool=pool)
     assert here.values == there.values
 
 
 class _DyingPool(Executor):
     """Does the first piece of work, then breaks."""
 
-    def map(self, fn: Any, *iterables: Any, **_: Any) -> Iterator[Any]:
+    def map(self, fn, *iterables, **_):
         yield fn(*next(zip(*iterables, strict=True)))
         raise BrokenProcessPool
 
-    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+    def submit(self, *_, **__):
         raise NotImplementedError
 
 
-def test_broken_pool_falls_back_to_this_process() -> None:
-    values = list(range(1100))
-    ciphertexts = KEY.public.encrypt(values, source=seeded_bytes(4), pool=_DyingPool())
-    assert ciphertexts.values == KEY.public.encrypt(values, source=seeded_bytes(4)).values
+def test_broken_pool_falls_back_to_this_process(monkeypatch):
+    monkeypatch.setattr(paillier, "_ENCRYPT_CHUNK", 4)
+    ciphertexts = KEY.public.encrypt(range(10), source=seeded_bytes(4), pool=_DyingPool())
+    assert ciphertexts.values == KEY.public.encrypt(range(10), source=seeded_bytes(4)).values
 
 
-def test_decryption_does_not_depend_on_threads_and_reports_progress() -> None:
+def test_decryption_does_not_depend_on_threads_and_reports_progress():
     values = list(range(-40, 40))
     ciphertexts = KEY.public.encrypt(values)
-    reports: list[tuple[str, int, int | None]] = []
+    reports = []
     assert KEY.decrypt(ciphertexts, threads=1, progress=lambda *report: reports.append(report)) == values
     assert KEY.decrypt(ciphertexts, threads=3) == values
     assert reports[-1] == ("decrypting", 160, 160)  # modulo both primes
@@ -276,39 +292,33 @@ def test_decryption_does_not_depend_on_threads_and_reports_progress() -> None:
 # --- bounded decryption ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(-(2**64), 2**64))
-def test_bounded_decryption_agrees_with_the_full_one(value: int) -> None:
+def test_bounded_decryption_agrees_with_the_full_one(value):
     ciphertexts = KEY.public.encrypt([value])
     assert KEY.decrypt(ciphertexts, bound=2**64) == KEY.decrypt(ciphertexts) == [value]
 
 
-def test_bounded_decryption_never_releases_what_is_beyond_the_bound() -> None:
+def test_bounded_decryption_never_releases_what_is_beyond_the_bound():
     p, q = _factors(KEY)
     # The last two would reveal a prime as gcd(m - answer, n) if m mod p were released.
     for value in (101, -101, 2**600, p + 101, q * 2**300 + 5):
         for bound in (100, 2**400):
             if abs(value) > bound:
-                with pytest.raises(MessageError, match="beyond its bound"):
+                with pytest.raises(MessageError, match="bound"):
                     KEY.decrypt(KEY.public.encrypt([1, value]), bound=bound)
 
 
-def test_bound_too_close_to_the_prime_takes_the_full_path() -> None:
+def test_bound_too_close_to_the_prime_takes_the_full_path():
     p, _ = _factors(KEY)
     value = p + 12345  # within the bound, but not below p: half a decryption would get it wrong
     assert KEY.decrypt(KEY.public.encrypt([value]), bound=2**600) == [value]
 
 
-def test_ciphertexts_of_another_key_are_refused() -> None:
-    other = generate_keys(1024, insecure=True, source=seeded_bytes(9))
-    with pytest.raises(InputError, match="these ciphertexts are under"):
-        KEY.decrypt(other.public.encrypt([1]))
-
-
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 
-def test_matrix_round_trip() -> None:
+def test_matrix_round_trip():
     ciphertexts = KEY.public.encrypt([1, -2, 3])
     matrix = ciphertexts.to_matrix()
     assert matrix.shape == (3, 256)
@@ -316,7 +326,7 @@ def test_matrix_round_trip() -> None:
     assert len(Ciphertexts.from_matrix(KEY.public, matrix[:0])) == 0
 
 
-def test_rows_that_are_no_ciphertexts_are_refused() -> None:
+def test_rows_that_are_no_ciphertexts_are_refused():
     p, q = _factors(KEY)
     n = p * q
     good = KEY.public.encrypt([1, 2]).to_matrix()
@@ -326,11 +336,11 @@ def test_rows_that_are_no_ciphertexts_are_refused() -> None:
         with pytest.raises(MessageError):
             Ciphertexts.from_matrix(KEY.public, bad)
     for shape in (good[:, 1:], good[0], good.astype(np.int64)):
-        with pytest.raises(MessageError, match="rows of 256 bytes"):
+        with pytest.raises(MessageError, match="256"):
             Ciphertexts.from_matrix(KEY.public, shape)
 
 
-def test_public_key_round_trip() -> None:
+def test_public_key_round_trip():
     data = KEY.public.to_bytes()
     again = PublicKey.from_bytes(data, insecure=True)
     assert again == KEY.public
@@ -338,15 +348,15 @@ def test_public_key_round_trip() -> None:
     assert again.fingerprint == hashlib.sha256(data).hexdigest()
 
 
-@pytest.mark.parametrize("bits", [512, 1000, 2047, 2560, 8192])
-def test_other_key_lengths_are_refused(bits: int) -> None:
-    with pytest.raises(InputError, match=f"2048, 3072 or 4096 bits; got {bits}"):
+@pytest.mark.parametrize("bits", [512, 2047, 8192])
+def test_other_key_lengths_are_refused(bits):
+    with pytest.raises(InputError, match=str(bits)):
         generate_keys(bits, insecure=True)
 
 
-def test_short_keys_need_the_flag_everywhere(tmp_path: Path) -> None:
+def test_short_keys_need_the_flag_everywhere(tmp_path):
     KEY.save(tmp_path / "key")
-    with pytest.raises(MessageError, match=r"not acceptable: .* insecure=True"):
+    with pytest.raises(MessageError, match="insecure=True"):
         PublicKey.from_bytes(KEY.public.to_bytes())
     for attempt in (
         lambda: generate_keys(1024),
@@ -357,7 +367,7 @@ def test_short_keys_need_the_flag_everywhere(tmp_path: Path) -> None:
             attempt()
 
 
-def test_moduli_that_cannot_be_right_are_refused() -> None:
+def test_moduli_that_cannot_be_right_are_refused():
     p, q = _factors(KEY)
     prime = int(gmpy2.next_prime(1 << 1023))
     while prime % 4 != 1:
@@ -367,7 +377,7 @@ def test_moduli_that_cannot_be_right_are_refused() -> None:
             PublicKey(modulus, insecure=True)
 
 
-def test_private_keys_of_the_wrong_form_are_refused() -> None:
+def test_private_keys_of_the_wrong_form_are_refused():
     p, q = _factors(KEY)
     one_mod_four = int(gmpy2.next_prime(1 << 511))
     while one_mod_four % 4 != 1:
@@ -380,7 +390,7 @@ def test_private_keys_of_the_wrong_form_are_refused() -> None:
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def test_private_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_private_key_file_is_for_its_owner_alone(tmp_path):
     path = tmp_path / "keys" / "paillier.key"
     KEY.save(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -391,7 +401,7 @@ def test_private_key_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         PrivateKey.load(path, insecure=True)
 
 
-def test_damaged_or_missing_key_file_gives_a_sentence(tmp_path: Path) -> None:
+def test_damaged_or_missing_key_file_is_refused(tmp_path):
     path = tmp_path / "paillier.key"
     with pytest.raises(StorageError, match="does not exist"):
         PrivateKey.load(path)
@@ -399,20 +409,17 @@ def test_damaged_or_missing_key_file_gives_a_sentence(tmp_path: Path) -> None:
     data = path.read_bytes()
     for damaged in (data[:-1], b"", data[:20] + b"\xff" + data[21:], KEY.public.to_bytes(), data * 50):
         path.write_bytes(damaged)
-        with pytest.raises(CorruptFileError, match="not a private key"):
+        with pytest.raises(CorruptFileError):
             PrivateKey.load(path, insecure=True)
 
 
-def test_nothing_secret_in_representations() -> None:
+def test_a_private_key_is_not_shown_pickled_or_copied():
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(PrivacyError):
+            attempt(KEY)
     p, q = _factors(KEY)
     for text in (repr(KEY), str(KEY), f"{KEY}", repr(KEY.public), repr(KEY.public.encrypt([7]))):
         assert KEY.public.short_fingerprint in text
         assert len(text) < 100
         assert str(p)[:12] not in text
         assert hex(q)[2:14] not in text
-
-
-def test_private_key_cannot_be_pickled_or_copied() -> None:
-    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(PrivacyError, match="cannot be pickled or copied"):
-            attempt(KEY)

@@ -32,14 +32,10 @@ def test_any_t_shares_give_the_secret(secret, data):
 
 
 @pytest.mark.parametrize("secret", [bytes(32), b"\xff" * 32])
-def test_extreme_secrets(secret):
+def test_extreme_secrets_from_any_three_shares_or_more(secret):
     shares = split(secret, threshold=3, shares=5, source=seeded_bytes(1))
-    assert all(recombine(shares, numbers) == secret for numbers in itertools.combinations(range(1, 6), 3))
-
-
-def test_more_shares_than_needed_agree():
-    shares = split(b"s" * 32, threshold=3, shares=6, source=seeded_bytes(2))
-    assert recombine(shares, (1, 2, 4, 5, 6)) == b"s" * 32
+    for size in (3, 5):
+        assert all(recombine(shares, numbers) == secret for numbers in itertools.combinations(range(1, 6), size))
 
 
 def test_one_share_too_few_gives_something_else():
@@ -56,7 +52,7 @@ def test_a_single_share_is_uniform_whatever_the_secret(secret):
     """Below the threshold shares are uniform: chi-square on their lowest bytes, false-alarm rate 1e-6 (and seeded)."""
     source = seeded_bytes(4)
     lowest = [
-        split(secret, threshold=2, shares=3, source=source)[number][-1] for number in (0, 1, 2) for _ in range(3000)
+        split(secret, threshold=2, shares=3, source=source)[number][-1] for number in (0, 1, 2) for _ in range(1000)
     ]
     counts = np.bincount(lowest, minlength=256)
     expected = len(lowest) / 256
@@ -64,14 +60,14 @@ def test_a_single_share_is_uniform_whatever_the_secret(secret):
 
 
 def test_what_cannot_be_shared_or_put_together_is_refused():
-    with pytest.raises(InputError, match="32 bytes; got 31"):
+    with pytest.raises(InputError, match="got 31"):
         split(bytes(31), threshold=2, shares=3)
     with pytest.raises(InputError, match=r"1 \.\.\. 3"):
         split(bytes(32), threshold=4, shares=3)
     with pytest.raises(InputError, match="different"):
         Reconstruction([1, 1])
     for share in (b"", bytes(SHARE_BYTES - 1), PRIME.to_bytes(SHARE_BYTES, "big")):
-        with pytest.raises(MessageError, match="out of its range"):
+        with pytest.raises(MessageError, match="range"):
             Reconstruction([1]).secret({1: share})
     with pytest.raises(MessageError, match="belong together"):
         Reconstruction([1]).secret({1: (2**256 + 5).to_bytes(SHARE_BYTES, "big")})

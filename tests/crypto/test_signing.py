@@ -16,11 +16,7 @@ KEYS = {"anna": ANNA.public, "bert": BERT.public}
 ENVELOPE = ANNA.sign(b"42", author="anna")
 
 
-def test_signature_round_trip() -> None:
-    assert verify(ENVELOPE, KEYS) == ("anna", b"42")
-
-
-def test_signature_is_plain_ed25519_over_label_author_and_body() -> None:
+def test_signature_is_plain_ed25519_over_label_author_and_body():
     signed = decode(ENVELOPE, Signed)
     key = Ed25519PrivateKey.from_private_bytes(seeded_bytes(1)(32)).public_key()
     key.verify(signed.signature, b"blindsight signed message 1\0" + b"\0\0\0\4anna" + b"42")
@@ -37,34 +33,32 @@ def test_signature_is_plain_ed25519_over_label_author_and_body() -> None:
         ("anna", b"42", ANNA._key.sign(b"42")),
     ],
 )
-def test_forgeries_are_refused(author: str, body: bytes, signature: bytes | None) -> None:
+def test_forgeries_are_refused(author, body, signature):
     kept = decode(ENVELOPE, Signed).signature
-    with pytest.raises(MessageError, match="was not signed by"):
+    with pytest.raises(MessageError, match=author):
         verify(encode(Signed(author, body, kept if signature is None else signature)), KEYS)
 
 
-def test_the_boundary_between_author_and_body_is_signed() -> None:
-    signature = decode(ANNA.sign(b"x42", author="anna"), Signed).signature
-    with pytest.raises(MessageError, match="was not signed by"):
-        verify(encode(Signed("annax", b"42", signature)), {"annax": ANNA.public})
-
-
-def test_strangers_and_other_messages_are_refused() -> None:
-    with pytest.raises(MessageError, match="does not take part"):
-        verify(ENVELOPE, {"bert": BERT.public})
-    with pytest.raises(MessageError):
-        verify(ENVELOPE[:-1], KEYS)
+def test_strangers_and_other_messages_are_refused():
+    assert verify(ENVELOPE, KEYS) == ("anna", b"42")
+    moved = encode(Signed("annax", b"42", decode(ANNA.sign(b"x42", author="anna"), Signed).signature))
+    for envelope, keys in (
+        (ENVELOPE, {"bert": BERT.public}),
+        (ENVELOPE[:-1], KEYS),
+        (ENVELOPE, {"anna": b"not a key"}),
+        (moved, {"annax": ANNA.public}),  # the boundary between author and body is signed
+    ):
+        with pytest.raises(MessageError):
+            verify(envelope, keys)
     with pytest.raises(MessageError, match="at most 50"):
         verify(ENVELOPE, KEYS, max_bytes=50)
-    with pytest.raises(MessageError, match="was not signed by"):
-        verify(ENVELOPE, {"anna": b"not a key"})
 
 
-def test_key_comes_back_from_its_own_bytes_and_shows_nothing() -> None:
+def test_key_comes_back_from_its_own_bytes_and_shows_nothing():
     again = SigningKey(ANNA.secret_bytes())
     assert again.public == ANNA.public
     assert repr(ANNA) == "<SigningKey, hidden>"
     with pytest.raises(PrivacyError):
         pickle.dumps(ANNA)
-    with pytest.raises(InputError, match="32 bytes; got 5"):
+    with pytest.raises(InputError, match="got 5"):
         SigningKey(b"short")

@@ -1,13 +1,11 @@
 """Accounting agrees with golden numbers and with exact formulas that owe nothing to the library behind it."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 
@@ -17,7 +15,6 @@ from blindsight.dp.accounting import (
     Composition,
     GaussianLoss,
     LaplaceLoss,
-    Loss,
     SampledGaussianLoss,
     compose,
     delta_of,
@@ -30,12 +27,12 @@ from blindsight.dp.accounting import (
 from blindsight.errors import InputError, UnknownNameError
 
 
-def solve(delta_at: Callable[[float], float], delta: float, most: float) -> float:
+def solve(delta_at, delta, most):
     """Return the epsilon at which an exact, falling curve passes delta."""
     return float(brentq(lambda epsilon: math.log(max(delta_at(epsilon), 1e-300) / delta), 0.0, most, xtol=1e-12))
 
 
-def binomial_delta(epsilon: float, count: int, at: float, given_delta: float = 0.0) -> float:
+def binomial_delta(epsilon, count, at, given_delta=0.0):
     """Return the exact delta of `count` randomised responses that fail openly with probability `given_delta` each.
 
     Kairouz, Oh and Viswanath 2015: the loss is (2 T - count) epsilon with T binomial.
@@ -47,7 +44,7 @@ def binomial_delta(epsilon: float, count: int, at: float, given_delta: float = 0
     return 1 - (1 - given_delta) ** count * (1 - curve)
 
 
-def gaussian_delta(multiplier: float, at: float) -> float:
+def gaussian_delta(multiplier, at):
     a, b = 1 / (2 * multiplier), at * multiplier
     return float(stats.norm.cdf(a - b) - math.exp(at) * stats.norm.cdf(-a - b))
 
@@ -55,7 +52,7 @@ def gaussian_delta(multiplier: float, at: float) -> float:
 # --- golden numbers ---
 
 
-def test_training_with_noise_1_5() -> None:
+def test_training_with_noise_1_5():
     training = compose([SampledGaussianLoss(noise_multiplier=1.5, sampling_rate=0.04, count=2250)], delta=1e-5)
     assert training.rdp == pytest.approx(7.329, abs=5e-4)
     assert training.pld == pytest.approx(6.769, abs=1e-3)
@@ -63,13 +60,13 @@ def test_training_with_noise_1_5() -> None:
     assert (training.epsilon, training.accountant) == (training.pld, "pld")
 
 
-def test_a_thousand_laplace_releases() -> None:
+def test_a_thousand_laplace_releases():
     thousand = compose([LaplaceLoss(epsilon=0.1, count=1000)], delta=1e-5)
     assert thousand.pld == pytest.approx(17.42, abs=0.01)
     assert thousand.pld < thousand.rdp < thousand.basic == 100.0
 
 
-def test_per_parameter_epsilon_one_is_tens_of_thousands() -> None:
+def test_per_parameter_epsilon_one_is_tens_of_thousands():
     uploads = compose([LaplaceLoss(epsilon=1.0, count=1370 * 28)], delta=1e-5)
     assert 14_000 < uploads.epsilon < 15_000
     assert uploads.basic == 38_360
@@ -79,14 +76,14 @@ def test_per_parameter_epsilon_one_is_tens_of_thousands() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 1000), (1.0, 48), (3.98, 5), (0.02, 20_000)])
-def test_randomised_response_against_the_binomial(epsilon: float, count: int) -> None:
+def test_randomised_response_against_the_binomial(epsilon, count):
     exact = solve(lambda at: binomial_delta(epsilon, count, at), 1e-5, epsilon * count)
     found = epsilon_of([BoundedLoss(epsilon, count=count)], delta=1e-5)
     assert exact <= found <= exact * 1.001 + 1e-4
 
 
 @pytest.mark.parametrize("at", [0.5, 1.5, 2.5])
-def test_approximate_losses_against_optimal_composition(at: float) -> None:
+def test_approximate_losses_against_optimal_composition(at):
     exact = binomial_delta(0.3, 10, at, given_delta=1e-6)
     found = delta_of([BoundedLoss(0.3, 1e-6, count=10)], epsilon=at)
     assert exact <= found <= exact * 1.001 + 1e-8
@@ -102,7 +99,7 @@ def test_loss_distributions_against_the_closed_form(multiplier: float, count: in
 
 
 @pytest.mark.parametrize("at", [0.0, 0.5, 1.9])
-def test_one_laplace_release_against_its_curve(at: float) -> None:
+def test_one_laplace_release_against_its_curve(at):
     exact = 1 - math.exp((at - 2.0) / 2)
     assert exact <= delta_of([LaplaceLoss(2.0)], epsilon=at) <= exact * 1.001
 
@@ -122,13 +119,13 @@ def test_sampling_once_against_the_mixture() -> None:
     assert found <= exact * 1.001 + 1e-9
 
 
-def test_amplification_in_basic_composition() -> None:
+def test_amplification_in_basic_composition():
     single = gaussian_epsilon(1.0, 1e-5 / 0.01)
     expected = math.log(1 + 0.01 * math.expm1(single))
     assert epsilon_of([SampledGaussianLoss(1.0, 0.01)], delta=1e-5, accountant="basic") == pytest.approx(expected)
 
 
-def test_renyi_divergence_of_randomised_response_is_the_librarys() -> None:
+def test_renyi_divergence_of_randomised_response_is_the_librarys():
     from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent, rdp
 
     orders = np.array([1.5, 2.0, 10.0, 64.0])
@@ -149,7 +146,7 @@ losses = st.one_of(
 
 @settings(deadline=None, max_examples=6)
 @given(st.lists(losses, min_size=1, max_size=3), losses)
-def test_more_releases_cost_more_and_order_does_not_matter(some: list[Loss], further: Loss) -> None:
+def test_more_releases_cost_more_and_order_does_not_matter(some, further):
     fewer, more = compose(some, delta=1e-5), compose([further, *some], delta=1e-5)
     for accountant in ("rdp", "basic"):
         assert getattr(more, accountant) >= getattr(fewer, accountant) - 1e-9
@@ -158,7 +155,7 @@ def test_more_releases_cost_more_and_order_does_not_matter(some: list[Loss], fur
     assert more.epsilon <= more.basic
 
 
-def test_equal_losses_are_counted_together() -> None:
+def test_equal_losses_are_counted_together():
     apart, together = [LaplaceLoss(0.1)] * 10, [LaplaceLoss(0.1, count=10)]
     for accountant in ("pld", "rdp", "basic"):
         assert epsilon_of(apart, delta=1e-6, accountant=accountant) == epsilon_of(
@@ -166,19 +163,19 @@ def test_equal_losses_are_counted_together() -> None:
         )
 
 
-def test_many_more_repetitions_than_the_library_takes_at_once() -> None:
+def test_many_more_repetitions_than_the_library_takes_at_once():
     once = epsilon_of([LaplaceLoss(0.001, count=10**6)], delta=1e-5)
     # Close to a Gaussian of noise multiplier 1 / sqrt(sum of epsilon^2) = 1: compare with its exact figure.
     assert once == pytest.approx(gaussian_epsilon(1.0, 1e-5), rel=0.01)
 
 
-def test_without_delta_only_pure_losses_add_up() -> None:
+def test_without_delta_only_pure_losses_add_up():
     assert epsilon_of([LaplaceLoss(0.25, count=3), BoundedLoss(0.5)], delta=0) == 1.25
     assert compose([GaussianLoss(1.0)], delta=0) == Composition(0, math.inf, math.inf, math.inf)
     assert delta_of([LaplaceLoss(0.25, count=3)], epsilon=0.75) == 0.0
 
 
-def test_delta_below_the_resolution_is_left_to_the_other_accountants() -> None:
+def test_delta_below_the_resolution_is_left_to_the_other_accountants():
     tiny = compose([LaplaceLoss(0.1, count=1000)], delta=1e-12)
     assert tiny.pld == math.inf
     assert tiny.epsilon == tiny.rdp < 100.0
@@ -190,31 +187,31 @@ def test_rounding_of_fourier_transforms_is_allowed_for() -> None:
     assert least <= epsilon_of([BoundedLoss(0.1, count=1000)], delta=1.5e-10) <= most
 
 
-def test_given_deltas_use_up_the_delta() -> None:
+def test_given_deltas_use_up_the_delta():
     for accountant in ("pld", "rdp", "basic"):
         assert epsilon_of([BoundedLoss(0.1, 1e-5, count=2)], delta=1e-5, accountant=accountant) == math.inf
 
 
-def test_nothing_costs_nothing_and_everything_costs_everything() -> None:
+def test_nothing_costs_nothing_and_everything_costs_everything():
     assert compose([], delta=1e-6).epsilon == 0.0
     assert delta_of([], epsilon=1.0) == 0.0
     assert compose([LaplaceLoss(0.1), BoundedLoss(math.inf)], delta=1e-6).epsilon == math.inf
     assert delta_of([BoundedLoss(math.inf)], epsilon=1.0) == 1.0
 
 
-def test_a_calibrated_release_fits_the_budget_it_was_made_for() -> None:
+def test_a_calibrated_release_fits_the_budget_it_was_made_for():
     for epsilon, delta in ((1e-5, 1e-6), (0.1, 1e-10), (1.0, 1e-6), (50.0, 1e-3), (1e5, 1e-5)):
         multiplier = gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0)
         assert compose([GaussianLoss(multiplier)], delta=delta).epsilon <= epsilon
 
 
-def test_delta_and_epsilon_are_inverse() -> None:
+def test_delta_and_epsilon_are_inverse():
     mixed = [LaplaceLoss(0.2, count=5), GaussianLoss(3.0), SampledGaussianLoss(1.0, 0.01, count=50)]
     assert delta_of(mixed, epsilon=epsilon_of(mixed, delta=1e-5)) == pytest.approx(1e-5, rel=1e-3)
 
 
-def test_negative_divergences_do_not_prove_perfect_privacy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unstable(loss: Loss, orders: NDArray[np.float64]) -> NDArray[np.float64]:
+def test_negative_divergences_do_not_prove_perfect_privacy(monkeypatch):
+    def unstable(loss, orders):
         divergence = orders / 2
         divergence[:5] = -1e-3
         return divergence
@@ -237,9 +234,7 @@ extremes = st.one_of(
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(extremes, min_size=1, max_size=2), st.sampled_from([1e-300, 1e-5, 0.999]))
-def test_extreme_losses_are_counted_in_silence(
-    capfd: pytest.CaptureFixture[str], some: list[Loss], delta: float
-) -> None:
+def test_extreme_losses_are_counted_in_silence(capfd, some, delta):
     found = compose(some, delta=delta)
     assert found.epsilon >= 0
     assert 0 <= delta_of(some, epsilon=1.0) <= 1
@@ -251,16 +246,16 @@ def test_extreme_losses_are_counted_in_silence(
 
 @settings(deadline=None)
 @given(losses)
-def test_losses_survive_as_plain_data(loss: Loss) -> None:
+def test_losses_survive_as_plain_data(loss):
     assert loss_from_dict(loss_to_dict(loss)) == loss
 
 
-def test_infinite_losses_survive_strict_json() -> None:
+def test_infinite_losses_survive_strict_json():
     assert loss_to_dict(BoundedLoss(math.inf))["epsilon"] == "infinity"
     assert loss_from_dict(loss_to_dict(BoundedLoss(math.inf))) == BoundedLoss(math.inf)
 
 
-def test_wrong_descriptions_are_refused() -> None:
+def test_wrong_descriptions_are_refused():
     with pytest.raises(UnknownNameError, match=r"kind of loss 'laplas'\. Did you mean 'laplace'"):
         loss_from_dict({"kind": "laplas"})
     with pytest.raises(InputError, match="a laplace loss cannot have the fields"):
@@ -287,6 +282,6 @@ def test_wrong_descriptions_are_refused() -> None:
         (lambda: gaussian_sigma(epsilon=0.0, delta=1e-5, sensitivity=1.0), "epsilon must be finite and at least"),
     ],
 )
-def test_what_is_no_loss_is_refused(make: Callable[[], object], sentence: str) -> None:
+def test_what_is_no_loss_is_refused(make, sentence):
     with pytest.raises(InputError, match=sentence):
         make()

@@ -11,14 +11,14 @@ ANSWERS = {"hat": [1, 1, 0, 1], "beard": [0, 0, 0, 1]}
 PERSONS = [5, 5, 7, 9]
 
 
-def test_huge_epsilon_gives_the_share_of_people_not_of_pictures() -> None:
+def test_huge_epsilon_gives_the_share_of_people_not_of_pictures():
     result = census(ANSWERS, persons=PERSONS, epsilon=1e6, ledger=Ledger(), scope="x")
     assert result.share("hat") == pytest.approx(2 / 3, abs=1e-4)
     assert result.share("beard") == pytest.approx(1 / 3, abs=1e-4)
     assert result.persons == 3
 
 
-def test_person_with_many_pictures_counts_once() -> None:
+def test_person_with_many_pictures_counts_once():
     answers = {"hat": [1] * 99 + [0]}
     result = census(answers, persons=[1] * 99 + [2], epsilon=1e6, ledger=Ledger(), scope="x")
     assert result.share("hat") == pytest.approx(0.5, abs=1e-4)
@@ -37,7 +37,7 @@ def test_noise_has_the_scale_of_the_proof() -> None:
     assert np.abs(errors).mean() == pytest.approx(0.004, rel=0.11)
 
 
-def test_margin_covers_the_noise_as_often_as_it_says() -> None:
+def test_margin_covers_the_noise_as_often_as_it_says():
     persons = np.arange(1000)
     source = seeded_bytes(5)
     answers = {"a": np.tile([0, 1], 500)}
@@ -48,7 +48,7 @@ def test_margin_covers_the_noise_as_often_as_it_says() -> None:
     assert 0.925 < covered < 0.975  # 0.95 with 5 standard deviations of 2,000 trials: below 1e-6
 
 
-def test_ledger_is_charged_per_person_and_refuses_more() -> None:
+def test_ledger_is_charged_per_person_and_refuses_more():
     ledger = Ledger()
     ledger.set_budget("x", unit="person", neighbours="replace", epsilon=1.5, delta=0.0)
     first = census(ANSWERS, persons=PERSONS, epsilon=1.0, ledger=ledger, scope="x")
@@ -59,21 +59,21 @@ def test_ledger_is_charged_per_person_and_refuses_more() -> None:
     assert ledger.remaining("x", "person") == pytest.approx(0.5)
 
 
-def test_injected_randomness_voids_the_statement() -> None:
+def test_injected_randomness_voids_the_statement():
     result = census(ANSWERS, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x", source=seeded_bytes(0))
     assert result.statement.void
     assert not census(ANSWERS, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x").statement.void
 
 
 @pytest.mark.parametrize("answers", [{}, {"hat": [1, 0]}, {"hat": [1, 0, -1, 1]}, {"hat": [1, 0, np.nan, 1]}])
-def test_bad_answers_get_a_sentence_and_cost_nothing(answers: dict[str, list[float]]) -> None:
+def test_bad_answers_get_a_sentence_and_cost_nothing(answers):
     ledger = Ledger()
     with pytest.raises(InputError, match=r"0 or 1, one for each|at least one attribute"):
         census(answers, persons=PERSONS, epsilon=1.0, ledger=ledger, scope="x")
     assert ledger.table(delta=0.0) == ()
 
 
-def test_unknown_attribute_suggests_the_nearest() -> None:
+def test_unknown_attribute_suggests_the_nearest():
     result = census(ANSWERS, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x")
     with pytest.raises(UnknownNameError, match="Did you mean 'beard'"):
         result.share("bear")
@@ -82,25 +82,25 @@ def test_unknown_attribute_suggests_the_nearest() -> None:
 @pytest.mark.parametrize(
     "persons", [[5, 5, -1, -1], [5, 5, np.nan, np.nan], ["ann", "ann", np.nan, "bob"], ["ann", None, None, "bob"], 5]
 )
-def test_unknown_persons_are_refused_not_merged_into_one(persons: object) -> None:
+def test_unknown_persons_are_refused_not_merged_into_one(persons):
     ledger = Ledger()
     with pytest.raises(InputError, match="Leave out pictures whose person is unknown"):
         census(ANSWERS, persons=persons, epsilon=1.0, ledger=ledger, scope="x")
     assert ledger.table(delta=0.0) == ()
 
 
-def test_persons_may_be_names() -> None:
+def test_persons_may_be_names():
     names = np.array(["ann", "ann", "bob", "cid"], dtype=object)
     assert census(ANSWERS, persons=names, epsilon=1.0, ledger=Ledger(), scope="x").persons == 3
 
 
 @pytest.mark.parametrize("answers", [1, [1, 0, 1, 1], {"hat": 1}, {"hat": ["1", "0", "1", "1"]}])
-def test_answers_that_are_no_columns_get_a_sentence(answers: object) -> None:
+def test_answers_that_are_no_columns_get_a_sentence(answers):
     with pytest.raises(InputError, match="answers"):
         census(answers, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x")
 
 
 @pytest.mark.parametrize("epsilon", ["1", None, True, [1.0], 1j, np.nan, 0.0])
-def test_epsilon_that_is_no_positive_number_gets_a_sentence(epsilon: object) -> None:
+def test_epsilon_that_is_no_positive_number_gets_a_sentence(epsilon):
     with pytest.raises(InputError, match="epsilon must be"):
         census(ANSWERS, persons=PERSONS, epsilon=epsilon, ledger=Ledger(), scope="x")

@@ -4,10 +4,8 @@ import errno
 import json
 import os
 import stat
-from pathlib import Path
 from subprocess import run
 from sys import executable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +24,7 @@ plain = st.recursive(
 records = st.dictionaries(st.text().filter(lambda key: key != "check"), plain, max_size=3)
 
 
-def write(path: Path, *entries: dict[str, Any]) -> None:
+def write(path, *entries):
     journal = Journal(path, header=HEADER)
     for entry in entries:
         with journal.locked():
@@ -34,7 +32,7 @@ def write(path: Path, *entries: dict[str, Any]) -> None:
             journal.append(entry)
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], Journal]:
+def read(path):
     journal, found = Journal(path, header=HEADER), []
     with journal.locked():
         journal.catch_up(found.append)
@@ -43,14 +41,14 @@ def read(path: Path) -> tuple[list[dict[str, Any]], Journal]:
 
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(records, max_size=4))
-def test_records_come_back_as_they_were(tmp_path: Path, entries: list[dict[str, Any]]) -> None:
+def test_records_come_back_as_they_were(tmp_path, entries):
     path = tmp_path / "journal"
     path.unlink(missing_ok=True)
     write(path, *entries)
     assert read(path)[0] == entries
 
 
-def test_file_is_private_and_one_object_a_line(tmp_path: Path) -> None:
+def test_file_is_private_and_one_object_a_line(tmp_path):
     path = tmp_path / "deep" / "journal"
     write(path, {"a": 1})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -58,7 +56,7 @@ def test_file_is_private_and_one_object_a_line(tmp_path: Path) -> None:
     assert (header["format"], header["version"], entry["a"]) == ("test", 1, 1)
 
 
-def test_every_cut_through_the_last_line_is_recovered(tmp_path: Path) -> None:
+def test_every_cut_through_the_last_line_is_recovered(tmp_path):
     path = tmp_path / "journal"
     write(path, {"a": 1}, {"b": 2})
     kept = path.read_bytes()
@@ -75,7 +73,7 @@ def test_every_cut_through_the_last_line_is_recovered(tmp_path: Path) -> None:
     assert read(path)[1].recovered is None  # once repaired, there is nothing more to say
 
 
-def test_blocks_of_zeros_in_the_last_line_are_recovered(tmp_path: Path) -> None:
+def test_blocks_of_zeros_in_the_last_line_are_recovered(tmp_path):
     path = tmp_path / "journal"
     write(path, {"a": 1})
     kept = path.read_bytes()
@@ -85,7 +83,7 @@ def test_blocks_of_zeros_in_the_last_line_are_recovered(tmp_path: Path) -> None:
     assert journal.recovered is not None
 
 
-def test_appending_goes_on_after_a_repair(tmp_path: Path) -> None:
+def test_appending_goes_on_after_a_repair(tmp_path):
     path = tmp_path / "journal"
     write(path, {"a": 1})
     with path.open("ab") as stream:
@@ -95,7 +93,7 @@ def test_appending_goes_on_after_a_repair(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [0, 1, 2, 3])
-def test_a_changed_line_is_noticed_even_the_last(tmp_path: Path, line: int) -> None:
+def test_a_changed_line_is_noticed_even_the_last(tmp_path, line):
     path = tmp_path / "journal"
     write(path, {"epsilon": 1.5}, {"epsilon": 2.5}, {"epsilon": 3.5})
     lines = path.read_bytes().splitlines(keepends=True)
@@ -106,7 +104,7 @@ def test_a_changed_line_is_noticed_even_the_last(tmp_path: Path, line: int) -> N
 
 
 @pytest.mark.parametrize("order", [(0, 2, 3), (0, 1, 3), (0, 2, 1, 3), (0, 1, 1, 2, 3), (1, 2, 3)])
-def test_a_missing_moved_or_repeated_line_is_noticed(tmp_path: Path, order: tuple[int, ...]) -> None:
+def test_a_missing_moved_or_repeated_line_is_noticed(tmp_path, order):
     path = tmp_path / "journal"
     write(path, {"n": 1}, {"n": 2}, {"n": 3})
     lines = path.read_bytes().splitlines(keepends=True)
@@ -115,7 +113,7 @@ def test_a_missing_moved_or_repeated_line_is_noticed(tmp_path: Path, order: tupl
         read(path)
 
 
-def test_spelling_a_record_differently_is_noticed(tmp_path: Path) -> None:
+def test_spelling_a_record_differently_is_noticed(tmp_path):
     path = tmp_path / "journal"
     write(path, {"n": 1})
     path.write_bytes(path.read_bytes().replace(b'{"n":1,', b'{"n":2,"n":1,'))  # the same to a JSON reader
@@ -123,7 +121,7 @@ def test_spelling_a_record_differently_is_noticed(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_cut_at_a_line_is_noticed_by_an_open_journal_and_by_a_noted_head(tmp_path: Path) -> None:
+def test_a_cut_at_a_line_is_noticed_by_an_open_journal_and_by_a_noted_head(tmp_path):
     path = tmp_path / "journal"
     write(path, {"n": 1}, {"n": 2})
     _, journal = read(path)
@@ -134,7 +132,7 @@ def test_a_cut_at_a_line_is_noticed_by_an_open_journal_and_by_a_noted_head(tmp_p
     assert not read(path)[1].includes(noted)
 
 
-def test_heads_are_remembered(tmp_path: Path) -> None:
+def test_heads_are_remembered(tmp_path):
     path = tmp_path / "journal"
     write(path, {"n": 1})
     noted = read(path)[1].head
@@ -143,7 +141,7 @@ def test_heads_are_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"not json\n", b"[1]\n", b"half a header"])
-def test_what_is_no_journal_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_journal_is_refused_and_kept(tmp_path, content):
     path = tmp_path / "journal"
     path.write_bytes(content)
     with pytest.raises(CorruptFileError):
@@ -151,7 +149,7 @@ def test_what_is_no_journal_is_refused_and_kept(tmp_path: Path, content: bytes) 
     assert path.read_bytes() == content
 
 
-def test_nothing_is_repaired_before_every_whole_line_was_verified(tmp_path: Path) -> None:
+def test_nothing_is_repaired_before_every_whole_line_was_verified(tmp_path):
     path = tmp_path / "journal"
     write(path, {"epsilon": 1.5}, {"epsilon": 2.5})
     altered = path.read_bytes().replace(b"2.5", b"2.4") + b'{"half":'
@@ -163,7 +161,7 @@ def test_nothing_is_repaired_before_every_whole_line_was_verified(tmp_path: Path
     assert not list(tmp_path.glob("*.torn-*"))
 
 
-def test_a_read_only_journal_leaves_a_torn_end_and_reads_it_once_it_is_whole(tmp_path: Path) -> None:
+def test_a_read_only_journal_leaves_a_torn_end_and_reads_it_once_it_is_whole(tmp_path):
     path = tmp_path / "journal"
     write(path, {"n": 1}, {"n": 2})
     whole = path.read_bytes()
@@ -179,7 +177,7 @@ def test_a_read_only_journal_leaves_a_torn_end_and_reads_it_once_it_is_whole(tmp
     assert journal.recovered is None
 
 
-def test_another_kind_or_version_is_refused(tmp_path: Path) -> None:
+def test_another_kind_or_version_is_refused(tmp_path):
     path = tmp_path / "journal"
     Journal(path, header=HEADER | {"version": 2})
     with pytest.raises(CorruptFileError, match="another kind or version"):
@@ -187,9 +185,7 @@ def test_another_kind_or_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failing", ["write", "fsync"])
-def test_a_full_disk_leaves_the_file_whole_and_the_journal_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
+def test_a_full_disk_leaves_the_file_whole_and_the_journal_closed(tmp_path, monkeypatch, failing):
     path = tmp_path / "journal"
     write(path, {"n": 1})
     before = path.read_bytes()
@@ -197,7 +193,7 @@ def test_a_full_disk_leaves_the_file_whole_and_the_journal_closed(
     real_write = os.write
     calls = []
 
-    def full_disk(descriptor: int, data: Any = b"") -> int:
+    def full_disk(descriptor, data=b""):
         calls.append(descriptor)
         if failing == "write" and len(calls) == 1:
             return real_write(descriptor, bytes(data[:10]))
@@ -214,7 +210,7 @@ def test_a_full_disk_leaves_the_file_whole_and_the_journal_closed(
     assert read(path)[0] == [{"n": 1}, {"n": 3}]
 
 
-def test_a_real_write_error_half_way(tmp_path: Path) -> None:
+def test_a_real_write_error_half_way(tmp_path):
     """A limit on the size of files makes the kernel write a part of the line and then refuse."""
     path = tmp_path / "journal"
     write(path, {"n": 1})
@@ -239,12 +235,12 @@ with journal.locked():
     assert journal.recovered is None
 
 
-def test_a_record_that_could_not_be_passed_on_is_not_skipped(tmp_path: Path) -> None:
+def test_a_record_that_could_not_be_passed_on_is_not_skipped(tmp_path):
     path = tmp_path / "journal"
     write(path, {"n": 1}, {"n": 2})
     journal = Journal(path, header=HEADER)
 
-    def refuse(record: dict[str, Any]) -> None:
+    def refuse(record):
         if record.get("n") == 1:
             raise ValueError
 
@@ -255,6 +251,6 @@ def test_a_record_that_could_not_be_passed_on_is_not_skipped(tmp_path: Path) -> 
             journal.catch_up(refuse)
 
 
-def test_a_folder_reads_like_a_sentence(tmp_path: Path) -> None:
+def test_a_folder_reads_like_a_sentence(tmp_path):
     with pytest.raises(StorageError, match=r"cannot read .*: it is a folder"):
         read(tmp_path)

@@ -1,20 +1,17 @@
 """The ledger adds up what may be added, refuses the rest, and forgets nothing: after a crash, in company."""
 
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from subprocess import PIPE, Popen
 from sys import executable
 from threading import Thread
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, Loss, SampledGaussianLoss, compose
+from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, SampledGaussianLoss, compose
 from blindsight.dp.ledger import Budget, Ledger, Spend
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism, RandomisedResponse
 from blindsight.errors import (
@@ -29,15 +26,15 @@ from blindsight.errors import (
 from blindsight.rng import seeded_bytes
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-PERSON: dict[str, Any] = {"scope": "photos", "unit": "person", "neighbours": "add/remove"}
-WHY: dict[str, Any] = {"mechanism": "Laplace noise", "purpose": "a count"}
+PERSON = {"scope": "photos", "unit": "person", "neighbours": "add/remove"}
+WHY = {"mechanism": "Laplace noise", "purpose": "a count"}
 
 
-def in_memory() -> Ledger:
+def in_memory():
     return Ledger(clock=lambda: NOON)
 
 
-def limited(epsilon: float, delta: float = 0.0, path: Path | None = None) -> Ledger:
+def limited(epsilon, delta=0.0, path=None):
     ledger = Ledger(path, clock=lambda: NOON)
     ledger.set_budget("photos", unit="person", neighbours="add/remove", epsilon=epsilon, delta=delta)
     return ledger
@@ -46,7 +43,7 @@ def limited(epsilon: float, delta: float = 0.0, path: Path | None = None) -> Led
 # --- adding up ---
 
 
-def test_an_entry_tells_everything() -> None:
+def test_an_entry_tells_everything():
     ledger = in_memory()
     entry = ledger.spend(LaplaceLoss(0.5), **PERSON, **WHY)
     assert entry == Spend(
@@ -61,9 +58,9 @@ def test_an_entry_tells_everything() -> None:
     assert ledger.spends("photos", "person") == (entry,)
 
 
-def test_spends_compose() -> None:
+def test_spends_compose():
     ledger = in_memory()
-    losses: list[Loss] = [LaplaceLoss(0.1), LaplaceLoss(0.1), GaussianLoss(5.0), BoundedLoss(0.2)]
+    losses = [LaplaceLoss(0.1), LaplaceLoss(0.1), GaussianLoss(5.0), BoundedLoss(0.2)]
     for loss in losses:
         ledger.spend(loss, **PERSON, **WHY)
     assert ledger.spent("photos", "person", delta=1e-6) == compose(losses, delta=1e-6)
@@ -71,7 +68,7 @@ def test_spends_compose() -> None:
 
 
 @pytest.mark.parametrize("other", [{"unit": "record"}, {"unit": "bit"}, {"neighbours": "replace"}])
-def test_what_cannot_be_added_is_refused_and_not_recorded(other: dict[str, Any]) -> None:
+def test_what_cannot_be_added_is_refused_and_not_recorded(other):
     ledger = in_memory()
     ledger.spend(LaplaceLoss(0.5), **PERSON, **WHY)
     with pytest.raises(
@@ -82,13 +79,13 @@ def test_what_cannot_be_added_is_refused_and_not_recorded(other: dict[str, Any])
     ledger.spend(LaplaceLoss(0.1), **PERSON | other | {"scope": "a scope of its own"}, **WHY)
 
 
-def test_a_budget_cannot_be_evaded_through_another_unit() -> None:
+def test_a_budget_cannot_be_evaded_through_another_unit():
     ledger = limited(0.1)
     with pytest.raises(IncomparableError):
         ledger.spend(LaplaceLoss(5.0), **PERSON | {"unit": "bit"}, **WHY)
 
 
-def test_questions_in_another_unit_are_refused() -> None:
+def test_questions_in_another_unit_are_refused():
     ledger = in_memory()
     ledger.spend(LaplaceLoss(0.5), **PERSON | {"unit": "bit"}, **WHY)
     with pytest.raises(IncomparableError, match="counted per bit; what that is per person is not known"):
@@ -97,18 +94,18 @@ def test_questions_in_another_unit_are_refused() -> None:
         ledger.spent("photo", "bit", delta=0)
 
 
-def test_sampling_belongs_to_adding_and_removing() -> None:
+def test_sampling_belongs_to_adding_and_removing():
     with pytest.raises(InputError, match="adding or removing a unit only"):
         in_memory().spend(SampledGaussianLoss(1.0, 0.1), **PERSON | {"neighbours": "replace"}, **WHY)
 
 
 @pytest.mark.parametrize("wrong", [{"purpose": " "}, {"mechanism": ""}, {"scope": ""}, {"unit": "family"}])
-def test_entries_that_leave_something_out_are_refused(wrong: dict[str, Any]) -> None:
+def test_entries_that_leave_something_out_are_refused(wrong):
     with pytest.raises(InputError):
         in_memory().spend(LaplaceLoss(1.0), **PERSON | WHY | wrong)
 
 
-def test_the_table_for_a_report() -> None:
+def test_the_table_for_a_report():
     ledger = limited(10.0, 1e-5)
     for _ in range(3):
         ledger.spend(LaplaceLoss(0.1, count=20), **PERSON, **WHY)
@@ -124,7 +121,7 @@ def test_the_table_for_a_report() -> None:
 # --- budgets ---
 
 
-def test_overspending_is_refused_and_not_recorded() -> None:
+def test_overspending_is_refused_and_not_recorded():
     ledger = limited(1.0)
     ledger.spend(LaplaceLoss(0.9), **PERSON, **WHY)
     with pytest.raises(
@@ -136,7 +133,7 @@ def test_overspending_is_refused_and_not_recorded() -> None:
     assert ledger.remaining("photos", "person") == pytest.approx(0.0)
 
 
-def test_decimal_fractions_fit_as_people_expect() -> None:
+def test_decimal_fractions_fit_as_people_expect():
     ledger = limited(0.3)
     for epsilon in (0.1, 0.2):  # 0.1 + 0.2 > 0.3 in binary
         ledger.spend(LaplaceLoss(epsilon), **PERSON, **WHY)
@@ -144,28 +141,28 @@ def test_decimal_fractions_fit_as_people_expect() -> None:
         ledger.spend(LaplaceLoss(1e-8), **PERSON, **WHY)
 
 
-def test_the_best_proof_decides() -> None:
+def test_the_best_proof_decides():
     ledger = limited(18.0, 1e-5)
     ledger.spend(LaplaceLoss(0.1, count=1000), **PERSON, **WHY)  # 100 by adding, 18.6 by RDP, 17.4 by PLD
     with pytest.raises(BudgetExceededError):
         ledger.spend(LaplaceLoss(0.1, count=100), **PERSON, **WHY)
 
 
-def test_a_calibrated_gaussian_release_fits_exactly() -> None:
+def test_a_calibrated_gaussian_release_fits_exactly():
     ledger = limited(1.0, 1e-6)
     ledger.spend(GaussianMechanism.calibrated(sensitivity=1.0, epsilon=1.0, delta=1e-6).loss, **PERSON, **WHY)
     with pytest.raises(BudgetExceededError):
         ledger.spend(LaplaceLoss(0.01), **PERSON, **WHY)
 
 
-def test_nothing_proven_fits_no_budget() -> None:
+def test_nothing_proven_fits_no_budget():
     with pytest.raises(BudgetExceededError):
         limited(1e6, 0.5).spend(BoundedLoss(math.inf), **PERSON, **WHY)
 
 
-def test_budgets_may_be_lowered_but_not_raised() -> None:
+def test_budgets_may_be_lowered_but_not_raised():
     ledger = limited(1.0, 1e-6)
-    kind: dict[str, Any] = {"unit": "person", "neighbours": "add/remove"}
+    kind = {"unit": "person", "neighbours": "add/remove"}
     for epsilon, delta in ((1.1, 1e-6), (1.0, 1e-5), (0.5, 1e-5)):
         with pytest.raises(PrivacyError, match="may be lowered, not raised"):
             ledger.set_budget("photos", **kind, epsilon=epsilon, delta=delta)
@@ -177,7 +174,7 @@ def test_budgets_may_be_lowered_but_not_raised() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 0.0), (math.inf, 0.0), (math.nan, 0.0), (1.0, 1.0), (1.0, -0.1)])
-def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
+def test_what_is_no_budget_is_refused(epsilon, delta):
     with pytest.raises(InputError, match="a budget's"):
         limited(epsilon, delta)
 
@@ -185,7 +182,7 @@ def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
 # --- releases ---
 
 
-def test_a_release_is_recorded_before_it_is_given_out() -> None:
+def test_a_release_is_recorded_before_it_is_given_out():
     ledger = limited(1.0)
     mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=0.6)
     noisy = ledger.release(mechanism, [1.0, 2.0], **PERSON, purpose="two counts", source=seeded_bytes(1))
@@ -196,14 +193,14 @@ def test_a_release_is_recorded_before_it_is_given_out() -> None:
         ledger.release(mechanism, [1.0, 2.0], **PERSON, purpose="once more")
 
 
-def test_refused_values_cost_nothing() -> None:
+def test_refused_values_cost_nothing():
     ledger = limited(1.0)
     with pytest.raises(InputError, match="finite"):
         ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=1.0), [math.nan], **PERSON, purpose="a mistake")
     assert ledger.remaining("photos", "person") == 1.0
 
 
-def test_codes_cost_all_their_bits() -> None:
+def test_codes_cost_all_their_bits():
     ledger = in_memory()
     mechanism = RandomisedResponse(epsilon=0.5, bits_per_unit=48)
     ledger.release(mechanism, np.ones((10, 48), dtype=np.uint8), **PERSON | {"unit": "record"}, purpose="codes")
@@ -228,7 +225,7 @@ actions = st.lists(
 
 @settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions)
-def test_a_restart_forgets_nothing(tmp_path: Path, steps: list[tuple[str, Loss]]) -> None:
+def test_a_restart_forgets_nothing(tmp_path, steps):
     path = tmp_path / "ledger"
     path.unlink(missing_ok=True)
     before = Ledger(path)
@@ -246,7 +243,7 @@ def test_a_restart_forgets_nothing(tmp_path: Path, steps: list[tuple[str, Loss]]
         assert after.spends(scope, "person") == before.spends(scope, "person")
 
 
-def test_a_torn_last_line_is_reported_and_was_never_spent(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_reported_and_was_never_spent(tmp_path):
     path = tmp_path / "ledger"
     ledger = limited(1.0, path=path)
     ledger.spend(LaplaceLoss(0.4), **PERSON, **WHY)
@@ -258,7 +255,7 @@ def test_a_torn_last_line_is_reported_and_was_never_spent(tmp_path: Path) -> Non
     assert again.remaining("photos", "person") == pytest.approx(0.6)
 
 
-def test_a_read_only_ledger_tells_and_records_nothing(tmp_path: Path) -> None:
+def test_a_read_only_ledger_tells_and_records_nothing(tmp_path):
     path = tmp_path / "ledger"
     limited(1.0, path=path).spend(LaplaceLoss(0.4), **PERSON, **WHY)
     before = path.read_bytes()
@@ -274,7 +271,7 @@ def test_a_read_only_ledger_tells_and_records_nothing(tmp_path: Path) -> None:
     assert ledger.remaining("photos", "person") == pytest.approx(0.6)
 
 
-def test_a_read_only_ledger_must_exist(tmp_path: Path) -> None:
+def test_a_read_only_ledger_must_exist(tmp_path):
     with pytest.raises(StorageError, match="cannot read"):
         Ledger(tmp_path / "none", readonly=True)
     with pytest.raises(InputError, match="in memory"):
@@ -282,7 +279,7 @@ def test_a_read_only_ledger_must_exist(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_lowered_number_in_the_file_is_noticed(tmp_path: Path) -> None:
+def test_a_lowered_number_in_the_file_is_noticed(tmp_path):
     path = tmp_path / "ledger"
     limited(1.0, path=path).spend(LaplaceLoss(0.9), **PERSON, **WHY)
     path.write_bytes(path.read_bytes().replace(b'"epsilon":0.9', b'"epsilon":0.1'))
@@ -290,7 +287,7 @@ def test_a_lowered_number_in_the_file_is_noticed(tmp_path: Path) -> None:
         Ledger(path)
 
 
-def test_an_older_copy_is_noticed_by_its_head(tmp_path: Path) -> None:
+def test_an_older_copy_is_noticed_by_its_head(tmp_path):
     path = tmp_path / "ledger"
     ledger = limited(1.0, path=path)
     older = path.read_bytes()
@@ -305,11 +302,11 @@ def test_an_older_copy_is_noticed_by_its_head(tmp_path: Path) -> None:
     assert in_memory().head is None
 
 
-def test_after_a_failed_append_nothing_is_released_or_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failed_append_nothing_is_released_or_spent(tmp_path, monkeypatch):
     path = tmp_path / "ledger"
     ledger = limited(1.0, path=path)
 
-    def fail(descriptor: int) -> None:
+    def fail(descriptor):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr("blindsight.dp.journal.os.fsync", fail)
@@ -321,7 +318,7 @@ def test_after_a_failed_append_nothing_is_released_or_spent(tmp_path: Path, monk
     assert Ledger(path).remaining("photos", "person") == 1.0
 
 
-def test_what_others_spend_is_seen_at_once(tmp_path: Path) -> None:
+def test_what_others_spend_is_seen_at_once(tmp_path):
     one = limited(1.0, path=tmp_path / "ledger")
     two = Ledger(tmp_path / "ledger")
     two.spend(LaplaceLoss(0.75), **PERSON, **WHY)
@@ -350,7 +347,7 @@ except BudgetExceededError:
 """
 
 
-def test_processes_cannot_overspend_together(tmp_path: Path) -> None:
+def test_processes_cannot_overspend_together(tmp_path):
     path = tmp_path / "ledger"
     limited(0.6, path=path)
     processes = [
@@ -372,11 +369,11 @@ def test_processes_cannot_overspend_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
-def test_threads_cannot_overspend_together(tmp_path: Path, where: str) -> None:
+def test_threads_cannot_overspend_together(tmp_path, where):
     ledger = limited(0.4, path=tmp_path / "ledger" if where == "file" else None)
-    spent: list[Spend] = []
+    spent = []
 
-    def spender() -> None:
+    def spender():
         try:
             while True:
                 spent.append(ledger.spend(LaplaceLoss(0.01), **PERSON, **WHY))
@@ -391,11 +388,11 @@ def test_threads_cannot_overspend_together(tmp_path: Path, where: str) -> None:
     assert len(spent) == 40
 
 
-def test_a_well_formed_file_with_an_impossible_record_is_refused(tmp_path: Path) -> None:
+def test_a_well_formed_file_with_an_impossible_record_is_refused(tmp_path):
     from blindsight.dp.journal import Journal
     from blindsight.dp.ledger import HEADER
 
-    impossible: list[Callable[[], dict[str, Any]]] = [
+    impossible = [
         lambda: {"kind": "gift", **PERSON},
         lambda: {"kind": "budget", **PERSON, "epsilon": -1.0, "delta": 0.0},
         lambda: {"kind": "spend", **PERSON},

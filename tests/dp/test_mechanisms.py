@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import stats
 
 from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, gaussian_sigma
@@ -31,10 +30,10 @@ vectors = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_randomised_response_loses_epsilon_per_bit_by_enumeration(epsilon: float) -> None:
+def test_randomised_response_loses_epsilon_per_bit_by_enumeration(epsilon):
     flip, bits = flip_probability(epsilon), 4
 
-    def chance(truth: tuple[int, ...], released: tuple[int, ...]) -> float:
+    def chance(truth, released):
         return math.prod(flip if a != b else 1 - flip for a, b in zip(truth, released, strict=True))
 
     codes = list(product((0, 1), repeat=bits))
@@ -54,11 +53,11 @@ def test_randomised_response_loses_epsilon_per_bit_by_enumeration(epsilon: float
 
 
 @pytest.mark.parametrize(("claimed", "loss"), [(1, 0.54), (2, 1.85), (4, 3.98)])
-def test_exact_loss_of_the_flips_of_private_hashing(claimed: float, loss: float) -> None:
+def test_exact_loss_of_the_flips_of_private_hashing(claimed, loss):
     assert flip_loss(math.exp(-claimed)) == pytest.approx(loss, abs=0.005)
 
 
-def test_flip_loss_and_probability_are_inverse_and_honest_at_the_ends() -> None:
+def test_flip_loss_and_probability_are_inverse_and_honest_at_the_ends():
     for epsilon in (0.0, 0.3, 2.0, 30.0):
         assert flip_loss(flip_probability(epsilon)) == pytest.approx(epsilon)
     assert flip_loss(0.0) == flip_loss(1.0) == math.inf
@@ -67,7 +66,7 @@ def test_flip_loss_and_probability_are_inverse_and_honest_at_the_ends() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
-def test_bits_are_flipped_as_often_as_stated(epsilon: float) -> None:
+def test_bits_are_flipped_as_often_as_stated(epsilon):
     truth = np.tile(np.array([0, 1], dtype=np.uint8), 50_000).reshape(50, -1)
     released = RandomisedResponse(epsilon=epsilon, bits_per_unit=1).release(truth, seeded_bytes(2))
     assert released.dtype == np.uint8
@@ -77,7 +76,7 @@ def test_bits_are_flipped_as_often_as_stated(epsilon: float) -> None:
         assert stats.binomtest(flipped, 50_000, 1 / (1 + math.exp(epsilon))).pvalue > FALSE_ALARM
 
 
-def test_certain_bits_stay_and_booleans_stay_booleans() -> None:
+def test_certain_bits_stay_and_booleans_stay_booleans():
     truth = np.array([True, False, True])
     released = RandomisedResponse(epsilon=500.0, bits_per_unit=1).release(truth)
     assert released.dtype == np.bool_
@@ -85,7 +84,7 @@ def test_certain_bits_stay_and_booleans_stay_booleans() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[0, 2], [0.5], ["0"], [math.nan]])
-def test_what_is_no_bit_is_refused(wrong: list[object]) -> None:
+def test_what_is_no_bit_is_refused(wrong):
     with pytest.raises(InputError, match="takes bits"):
         RandomisedResponse(epsilon=1.0, bits_per_unit=1).release(wrong)  # type: ignore[arg-type]
 
@@ -93,15 +92,13 @@ def test_what_is_no_bit_is_refused(wrong: list[object]) -> None:
 # --- rounding: the bound holds for what the code does with real inputs ---
 
 
-def steps(values: NDArray[np.float64], step: float) -> list[int]:
+def steps(values, step):
     return [int(value) for value in np.rint(values / step)]
 
 
 @settings(deadline=None)
 @given(vectors, st.data(), positive, positive)
-def test_laplace_ratio_of_probabilities_is_bounded(
-    values: list[float], data: st.DataObject, sensitivity: float, epsilon: float
-) -> None:
+def test_laplace_ratio_of_probabilities_is_bounded(values, data, sensitivity, epsilon):
     weights = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=len(values), max_size=len(values))))
     a = np.array(values)
     b = a + weights * (sensitivity / max(np.abs(weights).sum(), 1.0)) * (1 - 1e-9)
@@ -114,9 +111,7 @@ def test_laplace_ratio_of_probabilities_is_bounded(
 
 @settings(deadline=None)
 @given(vectors, st.data(), positive, positive)
-def test_gaussian_noise_multiplier_is_kept(
-    values: list[float], data: st.DataObject, sensitivity: float, sigma: float
-) -> None:
+def test_gaussian_noise_multiplier_is_kept(values, data, sensitivity, sigma):
     weights = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=len(values), max_size=len(values))))
     a = np.array(values)
     b = a + weights * (sensitivity / max(float(np.linalg.norm(weights)), 1.0)) * (1 - 1e-9)
@@ -144,7 +139,7 @@ def test_rounding_at_its_worst_is_paid_for(size: int) -> None:
         assert moved * (b - a) / grid.noise <= bound
 
 
-def test_million_values_cost_little_extra_noise() -> None:
+def test_million_values_cost_little_extra_noise():
     laplace = LaplaceMechanism(sensitivity=1.0, epsilon=0.1)
     assert laplace.grid(10**6).noise * laplace.grid(10**6).step < 1.0001 * laplace.scale
     gaussian = GaussianMechanism(sensitivity=1.0, sigma=4.0)
@@ -154,12 +149,12 @@ def test_million_values_cost_little_extra_noise() -> None:
 # --- the lemmas of the module's text ---
 
 
-def laplace_delta(epsilon: float, at: NDArray[np.float64]) -> NDArray[np.float64]:
+def laplace_delta(epsilon, at):
     """Return the exact curve of one continuous Laplace release."""
     return np.where(at < epsilon, 1 - np.exp((at - epsilon) / 2), 0.0)
 
 
-def discrete_laplace_delta(scale: int, shifts: tuple[int, ...], at: NDArray[np.float64]) -> NDArray[np.float64]:
+def discrete_laplace_delta(scale, shifts, at):
     """Return the exact curve of discrete Laplace noise on several coordinates, from the law of its privacy loss.
 
     A coordinate's loss is (|y - shift| - |y|) / scale, a whole number between -shift and shift over scale; losses add.
@@ -175,21 +170,19 @@ def discrete_laplace_delta(scale: int, shifts: tuple[int, ...], at: NDArray[np.f
 
 @pytest.mark.parametrize("scale", [1, 2, 5, 20])
 @pytest.mark.parametrize("shifts", [(1,), (3,), (10,), (1, 1), (2, 3), (1, 1, 1), (1, 5, 20)])
-def test_discrete_laplace_loses_no_more_than_a_slightly_larger_continuous_one(
-    scale: int, shifts: tuple[int, ...]
-) -> None:
+def test_discrete_laplace_loses_no_more_than_a_slightly_larger_continuous_one(scale, shifts):
     at = np.linspace(0, sum(shifts) / scale * 1.1, 200)
     larger = sum(shift + 1 / (4 * scale) for shift in shifts) / scale
     assert np.all(discrete_laplace_delta(scale, shifts, at) <= laplace_delta(larger, at) + 1e-12)
 
 
-def test_the_correction_for_discreteness_is_needed() -> None:
+def test_the_correction_for_discreteness_is_needed():
     at = np.linspace(0, 0.5, 60)
     assert np.any(discrete_laplace_delta(2, (1,), at) > laplace_delta(0.5, at) + 1e-3)
 
 
 @pytest.mark.parametrize("sigma", [1, 2, 5, 40])
-def test_discrete_gaussian_is_close_to_the_rounded_continuous_one(sigma: int) -> None:
+def test_discrete_gaussian_is_close_to_the_rounded_continuous_one(sigma):
     n = np.arange(0, 6 * sigma + 1)
     everywhere = np.arange(-60 * sigma, 60 * sigma + 1)
     discrete = np.exp(-(n**2) / (2 * sigma**2)) / np.exp(-(everywhere**2) / (2 * sigma**2)).sum()
@@ -201,14 +194,14 @@ def test_discrete_gaussian_is_close_to_the_rounded_continuous_one(sigma: int) ->
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_released_numbers_lie_on_the_grid(size: int) -> None:
+def test_released_numbers_lie_on_the_grid(size):
     values = np.linspace(-1, 1, size)
     for mechanism in (LaplaceMechanism(sensitivity=1.0, epsilon=0.3), GaussianMechanism(sensitivity=1.0, sigma=3.0)):
         released = mechanism.release(values, seeded_bytes(1)) / mechanism.grid(size).step
         assert np.array_equal(released, np.rint(released))
 
 
-def test_noise_has_the_stated_law_around_the_values() -> None:
+def test_noise_has_the_stated_law_around_the_values():
     values = np.linspace(-50, 50, 100_000).reshape(100, -1)
     laplace = LaplaceMechanism(sensitivity=2.0, epsilon=0.5)
     noise = laplace.release(values, seeded_bytes(7)) - values
@@ -219,14 +212,14 @@ def test_noise_has_the_stated_law_around_the_values() -> None:
     assert stats.kstest(noise.ravel(), stats.norm(scale=4.0).cdf).pvalue > FALSE_ALARM
 
 
-def test_noise_is_fresh_unless_a_test_injects_the_source() -> None:
+def test_noise_is_fresh_unless_a_test_injects_the_source():
     mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=1.0)
     values = np.zeros(4)
     assert not np.array_equal(mechanism.release(values), mechanism.release(values))  # equal by chance: below 2^-100
     assert np.array_equal(mechanism.release(values, seeded_bytes(1)), mechanism.release(values, seeded_bytes(1)))
 
 
-def test_scalars_integers_and_nothing_at_all() -> None:
+def test_scalars_integers_and_nothing_at_all():
     mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=1e3)
     assert mechanism.release(5).shape == ()
     assert mechanism.release([3, 4]) == pytest.approx([3, 4], abs=0.1)  # beyond 0.1 with probability e^-100
@@ -247,14 +240,12 @@ def test_scalars_integers_and_nothing_at_all() -> None:
         ([2**60], r"beyond 2\^53"),
     ],
 )
-def test_values_without_a_guarantee_are_refused(
-    mechanism: LaplaceMechanism | GaussianMechanism, values: list[complex], sentence: str
-) -> None:
+def test_values_without_a_guarantee_are_refused(mechanism, values, sentence):
     with pytest.raises(InputError, match=sentence):
         mechanism.release(values)
 
 
-def test_parameters_without_a_guarantee_are_refused() -> None:
+def test_parameters_without_a_guarantee_are_refused():
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(InputError, match="epsilon must be positive and finite"):
             LaplaceMechanism(sensitivity=1.0, epsilon=wrong)
@@ -271,7 +262,7 @@ def test_parameters_without_a_guarantee_are_refused() -> None:
         RandomisedResponse(epsilon=1.0, bits_per_unit=0)
 
 
-def test_noise_beyond_the_integers_is_refused() -> None:
+def test_noise_beyond_the_integers_is_refused():
     with pytest.raises(InputError, match="too small for so many values"):
         LaplaceMechanism(sensitivity=1.0, epsilon=1e-9).grid(10**6)
     with pytest.raises(InputError, match="out of range"):
@@ -281,7 +272,7 @@ def test_noise_beyond_the_integers_is_refused() -> None:
 # --- calibration ---
 
 
-def gaussian_delta(multiplier: float, epsilon: float) -> float:
+def gaussian_delta(multiplier, epsilon):
     """Return the exact delta of the Gaussian mechanism (Balle and Wang 2018, Theorem 8)."""
     a, b = 1 / (2 * multiplier), epsilon * multiplier
     return float(stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b))
@@ -289,13 +280,13 @@ def gaussian_delta(multiplier: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 8.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.05])
-def test_sigma_is_exactly_enough(epsilon: float, delta: float) -> None:
+def test_sigma_is_exactly_enough(epsilon, delta):
     multiplier = gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=3.0) / 3.0
     assert gaussian_delta(multiplier, epsilon) <= delta * (1 + 1e-6)  # the formula itself is right to about 1e-7
     assert gaussian_delta(multiplier * 0.9999, epsilon) > delta
 
 
-def test_losses_and_descriptions() -> None:
+def test_losses_and_descriptions():
     assert LaplaceMechanism(sensitivity=2.0, epsilon=0.5).loss == LaplaceLoss(0.5)
     assert GaussianMechanism(sensitivity=2.0, sigma=3.0).loss == GaussianLoss(1.5)
     assert RandomisedResponse(epsilon=0.5, bits_per_unit=8).loss == BoundedLoss(0.5, count=8)
