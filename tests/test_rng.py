@@ -8,18 +8,12 @@ from blindsight.errors import InputError
 from blindsight.rng import random_below, random_words, science, seeded_bytes
 
 
-def test_science_repeats_and_passes_generators_through():
+def test_science_repeats_and_secrets_do_not():
     generator = np.random.default_rng(3)
     assert science(3).random() == np.random.default_rng(3).random()
     assert science(generator) is generator
-
-
-def test_negative_seed_gets_a_sentence():
-    with pytest.raises(InputError, match="seed must be a whole number >= 0; got -1"):
+    with pytest.raises(InputError, match="-1"):
         science(-1)
-
-
-def test_secret_words_differ_between_calls():
     assert not np.array_equal(random_words(4), random_words(4))
 
 

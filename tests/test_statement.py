@@ -75,18 +75,16 @@ def test_status():
     assert [s.status for s in (PROVEN, SECRET, SEEN, NOTHING)] == ["proven", "proven", "measured", "unproven"]
     for statement in (PROVEN, SECRET, SEEN, NOTHING):
         voided = replace(statement, randomness="injected")
-        assert voided.void
-        assert voided.status == "void"
+        assert (voided.void, voided.status) == (True, "void")
         assert "no guarantee holds" in voided.to_text()
-
-
-def test_only_the_operating_systems_randomness_keeps_a_guarantee():
+        boast = voided.to_dict() | {"headline": "Perfectly safe", "status": "proven"}
+        assert PrivacyStatement.from_dict(boast).status == "void"
     assert randomness_of(system_bytes) == "operating system"
-    assert randomness_of(seeded_bytes(1)) == "injected"
-    assert randomness_of(lambda count: bytes(count)) == "injected"
+    for source in (seeded_bytes(1), lambda count: bytes(count)):
+        assert randomness_of(source) == "injected"
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.floats(0.0, 1e300, exclude_min=True))
 def test_printed_bounds_never_promise_more_than_is_proven(value):
     printed = rounded_up(value).replace(",", "")
@@ -98,45 +96,45 @@ def test_printed_bounds_never_promise_more_than_is_proven(value):
 
 
 @pytest.mark.parametrize(
-    ("base", "wrong", "sentence"),
+    ("base", "wrong", "named"),
     [
-        (PROVEN, {"unit": None}, "needs unit"),
-        (PROVEN, {"delta": None}, "needs delta"),
-        (PROVEN, {"neighbours": None, "accountant": None}, "needs neighbours and accountant"),
-        (PROVEN, {"epsilon": None}, "does not go with the guarantee"),
-        (PROVEN, {"epsilon": math.inf}, "does not go with the guarantee"),
-        (PROVEN, {"epsilon": -0.1}, "epsilon must be at least 0"),
-        (PROVEN, {"epsilon": math.nan}, "epsilon must be at least 0"),
-        (PROVEN, {"delta": 1.0}, r"delta must be in \[0, 1\)"),
-        (PROVEN, {"delta": -1e-9}, r"delta must be in \[0, 1\)"),
-        (PROVEN, {"guarantee": "cryptographic"}, "does not go with the guarantee"),
+        (PROVEN, {"unit": None}, "unit"),
+        (PROVEN, {"delta": None}, "delta"),
+        (PROVEN, {"neighbours": None, "accountant": None}, "neighbours and accountant"),
+        (PROVEN, {"epsilon": None}, "guarantee"),
+        (PROVEN, {"epsilon": math.inf}, "guarantee"),
+        (PROVEN, {"epsilon": -0.1}, "epsilon"),
+        (PROVEN, {"epsilon": math.nan}, "epsilon"),
+        (PROVEN, {"delta": 1.0}, "delta"),
+        (PROVEN, {"delta": -1e-9}, "delta"),
+        (PROVEN, {"guarantee": "cryptographic"}, "guarantee"),
         (PROVEN, {"guarantee": "magic"}, "guarantee must be one of"),
-        (PROVEN, {"unit": "family"}, "unit must be one of"),
-        (PROVEN, {"neighbours": "near"}, "neighbours must be one of"),
-        (PROVEN, {"randomness": "dice"}, "randomness must be one of"),
-        (PROVEN, {"mechanism": " "}, "mechanism must be said in words"),
-        (PROVEN, {"who_sees": {}}, "who sees what"),
-        (PROVEN, {"who_sees": {"server": ""}}, "what the server sees must be said"),
-        (PROVEN, {"not_protected": ()}, "what is not protected"),
-        (PROVEN, {"not_protected": "everything else"}, "must be a list of sentences"),
-        (PROVEN, {"assumptions": ("fine", "")}, "each of assumptions must be said"),
-        (NOTHING, {"delta": 1e-6}, "delta means nothing without a finite epsilon"),
-        (NOTHING, {"epsilon": 1.0}, "does not go with the guarantee"),
-        (NOTHING, {"claim": Claim("the paper", "epsilon = 1", None)}, "cannot hold where nothing is proven"),
-        (SECRET, {"assumptions": ()}, "needs assumptions"),
-        (SECRET, {"epsilon": math.inf}, "does not go with the guarantee"),
-        (SEEN, {"evidence": None}, "needs evidence"),
+        (PROVEN, {"unit": "family"}, "unit"),
+        (PROVEN, {"neighbours": "near"}, "neighbours"),
+        (PROVEN, {"randomness": "dice"}, "randomness"),
+        (PROVEN, {"mechanism": " "}, "mechanism"),
+        (PROVEN, {"who_sees": {}}, "who sees"),
+        (PROVEN, {"who_sees": {"server": ""}}, "server"),
+        (PROVEN, {"not_protected": ()}, "not protected"),
+        (PROVEN, {"not_protected": "everything else"}, "list"),
+        (PROVEN, {"assumptions": ("fine", "")}, "assumptions"),
+        (NOTHING, {"delta": 1e-6}, "delta"),
+        (NOTHING, {"epsilon": 1.0}, "guarantee"),
+        (NOTHING, {"claim": Claim("the paper", "epsilon = 1", None)}, "hold"),
+        (SECRET, {"assumptions": ()}, "assumptions"),
+        (SECRET, {"epsilon": math.inf}, "guarantee"),
+        (SEEN, {"evidence": None}, "evidence"),
     ],
 )
-def test_contradictions_are_refused(base, wrong, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_contradictions_are_refused(base, wrong, named):
+    with pytest.raises(InputError, match=named):
         replace(base, **wrong)
 
 
-@pytest.mark.parametrize("parts", [("", "x", "y"), ("x", "", "y"), ("x", "y", "")])
-def test_claims_need_words_and_a_reason(parts):
-    with pytest.raises(InputError, match="must be said in words"):
-        Claim(*parts)
+def test_claims_need_words_and_a_reason():
+    for parts in (("", "x", "y"), ("x", "", "y"), ("x", "y", "")):
+        with pytest.raises(InputError):
+            Claim(*parts)
 
 
 # --- text and page ---
@@ -146,16 +144,8 @@ def test_text_is_complete_aligned_and_within_its_width():
     text = replace(PROVEN, claim=FAILS).to_text(width=60)
     assert max(map(len, text.splitlines())) <= 60
     flat = " ".join(text.split())
-    for said in (
-        "Theorem 4",
-        "48 bits",
-        "discrete Gaussian",
-        "PLD",
-        "add/remove",
-        "clipping",
-        "takes part",
-        "noisy sums",
-    ):
+    words = "Theorem 4, 48 bits, discrete Gaussian, PLD, add/remove, clipping, takes part, noisy sums"
+    for said in words.split(", "):
         assert said in flat
     assert all(line[:15].strip() == line[:15].rstrip() for line in text.splitlines())  # labels start at the margin
     assert "\n               - owner: everything" in text
@@ -253,7 +243,7 @@ statements = st.one_of(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(statements)
 def test_json_gives_every_statement_back(statement):
     def refuse(constant):
@@ -265,21 +255,12 @@ def test_json_gives_every_statement_back(statement):
     assert again == statement
     assert list(again.who_sees) == list(statement.who_sees)
     assert again.headline() == json.loads(text)["headline"]
-
-
-@settings(deadline=None)
-@given(statements)
-def test_every_statement_can_be_shown(statement):
-    assert statement.headline()
     assert statement.to_text()
     assert Outline(statement.to_html()).open == []
 
 
-def test_infinity_is_spelled_out():
-    assert json.loads(NOTHING.to_json())["epsilon"] == "infinity"
-
-
 def test_statements_are_values():
+    assert json.loads(NOTHING.to_json())["epsilon"] == "infinity"
     for clone in (copy.deepcopy(PROVEN), pickle.loads(pickle.dumps(PROVEN)), replace(PROVEN)):
         assert clone == PROVEN
     roles = {"server": "noisy sums"}
@@ -289,24 +270,19 @@ def test_statements_are_values():
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "named"),
     [
-        ("{", "must be JSON"),
-        ("[]", "must be a JSON object; got list"),
-        ("{}", "not a privacy statement of version 1"),
-        (PROVEN.to_json().replace('"version": 1', '"version": 2'), "not a privacy statement of version 1"),
-        (PROVEN.to_json().replace('"mechanism"', '"machine"'), "missing, unknown or ill-typed fields"),
+        ("{", "JSON"),
+        ("[]", "list"),
+        ("{}", "version 1"),
+        (PROVEN.to_json().replace('"version": 1', '"version": 2'), "version 1"),
+        (PROVEN.to_json().replace('"mechanism"', '"machine"'), "unknown"),
         (PROVEN.to_json().replace('"epsilon": 1.0', '"epsilon": "little"'), "ill-typed"),
-        (PROVEN.to_json().replace('"epsilon": 1.0', '"epsilon": NaN'), "epsilon must be at least 0"),
-        (PROVEN.to_json().replace('"unit": "person"', '"unit": null'), "needs unit"),
+        (PROVEN.to_json().replace('"epsilon": 1.0', '"epsilon": NaN'), "epsilon"),
+        (PROVEN.to_json().replace('"unit": "person"', '"unit": null'), "unit"),
         (NOTHING.to_json().replace('"why_it_fails"', '"why"'), "ill-typed"),
     ],
 )
-def test_data_that_is_no_statement_is_refused(text, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_data_that_is_no_statement_is_refused(text, named):
+    with pytest.raises(InputError, match=named):
         PrivacyStatement.from_json(text)
-
-
-def test_a_false_headline_is_not_believed():
-    data = replace(PROVEN, randomness="injected").to_dict() | {"headline": "Perfectly safe", "status": "proven"}
-    assert PrivacyStatement.from_dict(data).status == "void"

@@ -12,40 +12,38 @@ PERSONS = [5, 5, 7, 9]
 
 
 def test_huge_epsilon_gives_the_share_of_people_not_of_pictures():
-    result = census(ANSWERS, persons=PERSONS, epsilon=1e6, ledger=Ledger(), scope="x")
-    assert result.share("hat") == pytest.approx(2 / 3, abs=1e-4)
-    assert result.share("beard") == pytest.approx(1 / 3, abs=1e-4)
-    assert result.persons == 3
-
-
-def test_person_with_many_pictures_counts_once():
-    answers = {"hat": [1] * 99 + [0]}
-    result = census(answers, persons=[1] * 99 + [2], epsilon=1e6, ledger=Ledger(), scope="x")
-    assert result.share("hat") == pytest.approx(0.5, abs=1e-4)
+    names = np.array(["ann", "ann", "bob", "cid"], dtype=object)
+    for persons in (PERSONS, names):
+        result = census(ANSWERS, persons=persons, epsilon=1e6, ledger=Ledger(), scope="x")
+        assert result.share("hat") == pytest.approx(2 / 3, abs=1e-4)
+        assert result.share("beard") == pytest.approx(1 / 3, abs=1e-4)
+        assert result.persons == 3
+    with pytest.raises(UnknownNameError, match="'beard'"):
+        result.share("bear")
 
 
 def test_noise_has_the_scale_of_the_proof() -> None:
     # 2 attributes, epsilon 0.5, 1000 people: the mean absolute noise on a share is 2 / 0.5 / 1000 = 0.004. The mean of
-    # 2,000 absolute Laplace draws lies within 11% of it: 5 sigma, a false-alarm rate below 1e-6; the seed is fixed.
+    # 600 absolute Laplace draws lies within 21% of it: 5 sigma, a false-alarm rate below 1e-6; the seed is fixed.
     persons = np.repeat(np.arange(1000), 2)
     answers = {name: np.tile([0, 1], 1000) for name in ("a", "b")}
     source = seeded_bytes(4)
     draws = [
-        census(answers, persons=persons, epsilon=0.5, ledger=Ledger(), scope="x", source=source) for _ in range(1000)
+        census(answers, persons=persons, epsilon=0.5, ledger=Ledger(), scope="x", source=source) for _ in range(300)
     ]
     errors = np.array([[r.share("a") - 0.5, r.share("b") - 0.5] for r in draws])
-    assert np.abs(errors).mean() == pytest.approx(0.004, rel=0.11)
+    assert np.abs(errors).mean() == pytest.approx(0.004, rel=0.21)
 
 
 def test_margin_covers_the_noise_as_often_as_it_says():
-    persons = np.arange(1000)
+    persons = np.arange(100)
     source = seeded_bytes(5)
-    answers = {"a": np.tile([0, 1], 500)}
+    answers = {"a": np.tile([0, 1], 50)}
     results = [
-        census(answers, persons=persons, epsilon=1.0, ledger=Ledger(), scope="x", source=source) for _ in range(2000)
+        census(answers, persons=persons, epsilon=1.0, ledger=Ledger(), scope="x", source=source) for _ in range(600)
     ]
     covered = np.mean([abs(r.share("a") - 0.5) <= r.margin for r in results])
-    assert 0.925 < covered < 0.975  # 0.95 with 5 standard deviations of 2,000 trials: below 1e-6
+    assert 0.905 < covered < 0.995  # 0.95 with 5 standard deviations of 600 trials: below 1e-6
 
 
 def test_ledger_is_charged_per_person_and_refuses_more():
@@ -65,18 +63,24 @@ def test_injected_randomness_voids_the_statement():
     assert not census(ANSWERS, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x").statement.void
 
 
-@pytest.mark.parametrize("answers", [{}, {"hat": [1, 0]}, {"hat": [1, 0, -1, 1]}, {"hat": [1, 0, np.nan, 1]}])
-def test_bad_answers_get_a_sentence_and_cost_nothing(answers):
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {},
+        {"hat": [1, 0]},
+        {"hat": [1, 0, -1, 1]},
+        {"hat": [1, 0, np.nan, 1]},
+        1,
+        [1, 0, 1, 1],
+        {"hat": 1},
+        {"hat": ["1"] * 4},
+    ],
+)
+def test_bad_answers_cost_nothing(answers):
     ledger = Ledger()
-    with pytest.raises(InputError, match=r"0 or 1, one for each|at least one attribute"):
+    with pytest.raises(InputError):
         census(answers, persons=PERSONS, epsilon=1.0, ledger=ledger, scope="x")
     assert ledger.table(delta=0.0) == ()
-
-
-def test_unknown_attribute_suggests_the_nearest():
-    result = census(ANSWERS, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x")
-    with pytest.raises(UnknownNameError, match="Did you mean 'beard'"):
-        result.share("bear")
 
 
 @pytest.mark.parametrize(
@@ -84,23 +88,12 @@ def test_unknown_attribute_suggests_the_nearest():
 )
 def test_unknown_persons_are_refused_not_merged_into_one(persons):
     ledger = Ledger()
-    with pytest.raises(InputError, match="Leave out pictures whose person is unknown"):
+    with pytest.raises(InputError, match="unknown"):
         census(ANSWERS, persons=persons, epsilon=1.0, ledger=ledger, scope="x")
     assert ledger.table(delta=0.0) == ()
 
 
-def test_persons_may_be_names():
-    names = np.array(["ann", "ann", "bob", "cid"], dtype=object)
-    assert census(ANSWERS, persons=names, epsilon=1.0, ledger=Ledger(), scope="x").persons == 3
-
-
-@pytest.mark.parametrize("answers", [1, [1, 0, 1, 1], {"hat": 1}, {"hat": ["1", "0", "1", "1"]}])
-def test_answers_that_are_no_columns_get_a_sentence(answers):
-    with pytest.raises(InputError, match="answers"):
-        census(answers, persons=PERSONS, epsilon=1.0, ledger=Ledger(), scope="x")
-
-
 @pytest.mark.parametrize("epsilon", ["1", None, True, [1.0], 1j, np.nan, 0.0])
 def test_epsilon_that_is_no_positive_number_gets_a_sentence(epsilon):
-    with pytest.raises(InputError, match="epsilon must be"):
+    with pytest.raises(InputError, match="epsilon"):
         census(ANSWERS, persons=PERSONS, epsilon=epsilon, ledger=Ledger(), scope="x")

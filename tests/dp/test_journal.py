@@ -39,7 +39,7 @@ def read(path):
     return found[1:], journal
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(records, max_size=4))
 def test_records_come_back_as_they_were(tmp_path, entries):
     path = tmp_path / "journal"
@@ -73,7 +73,7 @@ def test_every_cut_through_the_last_line_is_recovered(tmp_path):
     assert read(path)[1].recovered is None  # once repaired, there is nothing more to say
 
 
-def test_blocks_of_zeros_in_the_last_line_are_recovered(tmp_path):
+def test_blocks_of_zeros_in_the_last_line_are_recovered_and_appending_goes_on(tmp_path):
     path = tmp_path / "journal"
     write(path, {"a": 1})
     kept = path.read_bytes()
@@ -81,26 +81,23 @@ def test_blocks_of_zeros_in_the_last_line_are_recovered(tmp_path):
     found, journal = read(path)
     assert found == [{"a": 1}]
     assert journal.recovered is not None
-
-
-def test_appending_goes_on_after_a_repair(tmp_path):
-    path = tmp_path / "journal"
-    write(path, {"a": 1})
-    with path.open("ab") as stream:
-        stream.write(b'{"half":')
     write(path, {"b": 2})
     assert read(path)[0] == [{"a": 1}, {"b": 2}]
 
 
-@pytest.mark.parametrize("line", [0, 1, 2, 3])
+@pytest.mark.parametrize("line", [0, 1, 2])
 def test_a_changed_line_is_noticed_even_the_last(tmp_path, line):
     path = tmp_path / "journal"
-    write(path, {"epsilon": 1.5}, {"epsilon": 2.5}, {"epsilon": 3.5})
+    write(path, {"epsilon": 1.5}, {"epsilon": 2.5})
     lines = path.read_bytes().splitlines(keepends=True)
+    first_key = lines[line].split(b":")[0][1:]
+    twice = b"{" + first_key + b":0," + lines[line][1:]  # the same to a JSON reader
+    spelled = [*lines[:line], twice, *lines[line + 1 :]]
     lines[line] = lines[line].replace(b"5", b"4").replace(b"test", b"tess")
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(CorruptFileError, match=f"line {line + 1} does not match"):
-        read(path)
+    for altered in (lines, spelled):
+        path.write_bytes(b"".join(altered))
+        with pytest.raises(CorruptFileError, match=f"line {line + 1} "):
+            read(path)
 
 
 @pytest.mark.parametrize("order", [(0, 2, 3), (0, 1, 3), (0, 2, 1, 3), (0, 1, 1, 2, 3), (1, 2, 3)])
@@ -113,40 +110,30 @@ def test_a_missing_moved_or_repeated_line_is_noticed(tmp_path, order):
         read(path)
 
 
-def test_spelling_a_record_differently_is_noticed(tmp_path):
-    path = tmp_path / "journal"
-    write(path, {"n": 1})
-    path.write_bytes(path.read_bytes().replace(b'{"n":1,', b'{"n":2,"n":1,'))  # the same to a JSON reader
-    with pytest.raises(CorruptFileError):
-        read(path)
-
-
 def test_a_cut_at_a_line_is_noticed_by_an_open_journal_and_by_a_noted_head(tmp_path):
     path = tmp_path / "journal"
-    write(path, {"n": 1}, {"n": 2})
+    write(path, {"n": 1})
+    first = read(path)[1].head
+    write(path, {"n": 2})
     _, journal = read(path)
     noted = journal.head
+    assert journal.includes(first)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    with journal.locked(), pytest.raises(CorruptFileError, match="shorter than it was"):
+    with journal.locked(), pytest.raises(CorruptFileError, match="shorter"):
         journal.catch_up(lambda record: None)
     assert not read(path)[1].includes(noted)
 
 
-def test_heads_are_remembered(tmp_path):
+def test_what_is_no_journal_is_refused_and_kept(tmp_path):
     path = tmp_path / "journal"
-    write(path, {"n": 1})
-    noted = read(path)[1].head
-    write(path, {"n": 2})
-    assert read(path)[1].includes(noted)
-
-
-@pytest.mark.parametrize("content", [b"", b"\n", b"not json\n", b"[1]\n", b"half a header"])
-def test_what_is_no_journal_is_refused_and_kept(tmp_path, content):
-    path = tmp_path / "journal"
-    path.write_bytes(content)
-    with pytest.raises(CorruptFileError):
-        read(path)
-    assert path.read_bytes() == content
+    Journal(path, header=HEADER | {"version": 2})
+    for content in (path.read_bytes(), b"", b"\n", b"not json\n", b"[1]\n", b"half a header"):
+        path.write_bytes(content)
+        with pytest.raises(CorruptFileError):
+            read(path)
+        assert path.read_bytes() == content
+    with pytest.raises(StorageError, match="folder"):
+        read(tmp_path)
 
 
 def test_nothing_is_repaired_before_every_whole_line_was_verified(tmp_path):
@@ -177,13 +164,6 @@ def test_a_read_only_journal_leaves_a_torn_end_and_reads_it_once_it_is_whole(tmp
     assert journal.recovered is None
 
 
-def test_another_kind_or_version_is_refused(tmp_path):
-    path = tmp_path / "journal"
-    Journal(path, header=HEADER | {"version": 2})
-    with pytest.raises(CorruptFileError, match="another kind or version"):
-        read(path)
-
-
 @pytest.mark.parametrize("failing", ["write", "fsync"])
 def test_a_full_disk_leaves_the_file_whole_and_the_journal_closed(tmp_path, monkeypatch, failing):
     path = tmp_path / "journal"
@@ -200,7 +180,7 @@ def test_a_full_disk_leaves_the_file_whole_and_the_journal_closed(tmp_path, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module.os, failing, full_disk)
-    with journal.locked(), pytest.raises(StorageError, match=r"the disk is full\. Nothing may be released"):
+    with journal.locked(), pytest.raises(StorageError, match="disk is full"):
         journal.append({"n": 2})
     monkeypatch.undo()
     assert path.read_bytes() == before
@@ -249,8 +229,3 @@ def test_a_record_that_could_not_be_passed_on_is_not_skipped(tmp_path):
             journal.catch_up(refuse)
         with pytest.raises(StorageError, match="open it anew"):
             journal.catch_up(refuse)
-
-
-def test_a_folder_reads_like_a_sentence(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot read .*: it is a folder"):
-        read(tmp_path)

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, SampledGaussianLoss, compose
-from blindsight.dp.ledger import Budget, Ledger, Spend
+from blindsight.dp.journal import Journal
+from blindsight.dp.ledger import HEADER, Budget, Ledger, Spend
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism, RandomisedResponse
 from blindsight.errors import (
     BudgetExceededError,
@@ -43,66 +44,41 @@ def limited(epsilon, delta=0.0, path=None):
 # --- adding up ---
 
 
-def test_an_entry_tells_everything():
-    ledger = in_memory()
-    entry = ledger.spend(LaplaceLoss(0.5), **PERSON, **WHY)
-    assert entry == Spend(
-        scope="photos",
-        unit="person",
-        neighbours="add/remove",
-        loss=LaplaceLoss(0.5),
-        mechanism="Laplace noise",
-        purpose="a count",
-        time="2026-03-01T12:00:00+00:00",
-    )
-    assert ledger.spends("photos", "person") == (entry,)
-
-
-def test_spends_compose():
+def test_entries_tell_everything_and_compose():
     ledger = in_memory()
     losses = [LaplaceLoss(0.1), LaplaceLoss(0.1), GaussianLoss(5.0), BoundedLoss(0.2)]
-    for loss in losses:
-        ledger.spend(loss, **PERSON, **WHY)
+    entries = [ledger.spend(loss, **PERSON, **WHY) for loss in losses]
+    assert entries[0] == Spend(**PERSON, **WHY, loss=LaplaceLoss(0.1), time="2026-03-01T12:00:00+00:00")
+    assert ledger.spends("photos", "person") == tuple(entries)
     assert ledger.spent("photos", "person", delta=1e-6) == compose(losses, delta=1e-6)
     assert ledger.remaining("photos", "person") == math.inf
 
 
 @pytest.mark.parametrize("other", [{"unit": "record"}, {"unit": "bit"}, {"neighbours": "replace"}])
 def test_what_cannot_be_added_is_refused_and_not_recorded(other):
-    ledger = in_memory()
+    ledger = limited(0.6)  # and a budget cannot be evaded by it
     ledger.spend(LaplaceLoss(0.5), **PERSON, **WHY)
-    with pytest.raises(
-        IncomparableError, match=r"counted per person \(add/remove\); what is spent per .* cannot be added"
-    ):
-        ledger.spend(LaplaceLoss(0.1), **PERSON | other, **WHY)
+    with pytest.raises(IncomparableError, match=r"per person \(add/remove\)"):
+        ledger.spend(LaplaceLoss(5.0), **PERSON | other, **WHY)
     assert ledger.spent("photos", "person", delta=0).epsilon == 0.5
     ledger.spend(LaplaceLoss(0.1), **PERSON | other | {"scope": "a scope of its own"}, **WHY)
 
 
-def test_a_budget_cannot_be_evaded_through_another_unit():
-    ledger = limited(0.1)
-    with pytest.raises(IncomparableError):
-        ledger.spend(LaplaceLoss(5.0), **PERSON | {"unit": "bit"}, **WHY)
-
-
-def test_questions_in_another_unit_are_refused():
+def test_questions_in_another_unit_or_scope_are_refused():
     ledger = in_memory()
     ledger.spend(LaplaceLoss(0.5), **PERSON | {"unit": "bit"}, **WHY)
-    with pytest.raises(IncomparableError, match="counted per bit; what that is per person is not known"):
+    with pytest.raises(IncomparableError, match="bit"):
         ledger.spent("photos", "person", delta=0)
-    with pytest.raises(UnknownNameError, match=r"unknown scope 'photo'\. Did you mean 'photos'"):
+    with pytest.raises(UnknownNameError, match="'photos'"):
         ledger.spent("photo", "bit", delta=0)
-
-
-def test_sampling_belongs_to_adding_and_removing():
-    with pytest.raises(InputError, match="adding or removing a unit only"):
-        in_memory().spend(SampledGaussianLoss(1.0, 0.1), **PERSON | {"neighbours": "replace"}, **WHY)
 
 
 @pytest.mark.parametrize("wrong", [{"purpose": " "}, {"mechanism": ""}, {"scope": ""}, {"unit": "family"}])
 def test_entries_that_leave_something_out_are_refused(wrong):
     with pytest.raises(InputError):
         in_memory().spend(LaplaceLoss(1.0), **PERSON | WHY | wrong)
+    with pytest.raises(InputError, match="adding or removing"):
+        in_memory().spend(SampledGaussianLoss(1.0, 0.1), **PERSON | {"neighbours": "replace"}, **WHY)
 
 
 def test_the_table_for_a_report():
@@ -124,10 +100,9 @@ def test_the_table_for_a_report():
 def test_overspending_is_refused_and_not_recorded():
     ledger = limited(1.0)
     ledger.spend(LaplaceLoss(0.9), **PERSON, **WHY)
-    with pytest.raises(
-        BudgetExceededError, match=r"may spend epsilon 1 at delta 0 per person; it has spent 0\.9 .*1\.1"
-    ):
-        ledger.spend(LaplaceLoss(0.2), **PERSON, **WHY)
+    for loss in (LaplaceLoss(0.2), BoundedLoss(math.inf)):
+        with pytest.raises(BudgetExceededError, match=r"1 at delta 0 per person; it has spent 0\.9"):
+            ledger.spend(loss, **PERSON, **WHY)
     assert ledger.remaining("photos", "person") == pytest.approx(0.1)
     ledger.spend(LaplaceLoss(0.1), **PERSON, **WHY)
     assert ledger.remaining("photos", "person") == pytest.approx(0.0)
@@ -155,11 +130,6 @@ def test_a_calibrated_gaussian_release_fits_exactly():
         ledger.spend(LaplaceLoss(0.01), **PERSON, **WHY)
 
 
-def test_nothing_proven_fits_no_budget():
-    with pytest.raises(BudgetExceededError):
-        limited(1e6, 0.5).spend(BoundedLoss(math.inf), **PERSON, **WHY)
-
-
 def test_budgets_may_be_lowered_but_not_raised():
     ledger = limited(1.0, 1e-6)
     kind = {"unit": "person", "neighbours": "add/remove"}
@@ -184,6 +154,8 @@ def test_what_is_no_budget_is_refused(epsilon, delta):
 
 def test_a_release_is_recorded_before_it_is_given_out():
     ledger = limited(1.0)
+    with pytest.raises(InputError, match="finite"):  # refused values cost nothing
+        ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=1.0), [math.nan], **PERSON, purpose="a mistake")
     mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=0.6)
     noisy = ledger.release(mechanism, [1.0, 2.0], **PERSON, purpose="two counts", source=seeded_bytes(1))
     assert np.array_equal(noisy, mechanism.release([1.0, 2.0], seeded_bytes(1)))
@@ -191,20 +163,9 @@ def test_a_release_is_recorded_before_it_is_given_out():
     assert (entry.loss, entry.mechanism, entry.purpose) == (LaplaceLoss(0.6), str(mechanism), "two counts")
     with pytest.raises(BudgetExceededError):
         ledger.release(mechanism, [1.0, 2.0], **PERSON, purpose="once more")
-
-
-def test_refused_values_cost_nothing():
-    ledger = limited(1.0)
-    with pytest.raises(InputError, match="finite"):
-        ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=1.0), [math.nan], **PERSON, purpose="a mistake")
-    assert ledger.remaining("photos", "person") == 1.0
-
-
-def test_codes_cost_all_their_bits():
-    ledger = in_memory()
-    mechanism = RandomisedResponse(epsilon=0.5, bits_per_unit=48)
-    ledger.release(mechanism, np.ones((10, 48), dtype=np.uint8), **PERSON | {"unit": "record"}, purpose="codes")
-    assert ledger.spent("photos", "record", delta=0).epsilon == 24.0
+    codes = RandomisedResponse(epsilon=0.5, bits_per_unit=48)  # costs all its bits
+    ledger.release(codes, np.ones((10, 48), dtype=np.uint8), **PERSON | {"scope": "codes"}, purpose="codes")
+    assert ledger.spent("codes", "person", delta=0).epsilon == 24.0
 
 
 # --- restarts, crashes, company ---
@@ -223,7 +184,7 @@ actions = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions)
 def test_a_restart_forgets_nothing(tmp_path, steps):
     path = tmp_path / "ledger"
@@ -257,26 +218,23 @@ def test_a_torn_last_line_is_reported_and_was_never_spent(tmp_path):
 
 def test_a_read_only_ledger_tells_and_records_nothing(tmp_path):
     path = tmp_path / "ledger"
-    limited(1.0, path=path).spend(LaplaceLoss(0.4), **PERSON, **WHY)
-    before = path.read_bytes()
-    ledger = Ledger(path, readonly=True)
-    assert ledger.remaining("photos", "person") == pytest.approx(0.6)
-    with pytest.raises(StorageError, match="opened for reading only"):
-        ledger.spend(LaplaceLoss(0.1), **PERSON, **WHY)
-    with pytest.raises(StorageError, match="opened for reading only"):
-        ledger.set_budget(**PERSON, epsilon=0.5, delta=0.0)
-    with pytest.raises(StorageError, match="opened for reading only"):
-        ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=0.1), [1.0], **PERSON, purpose="a count")
-    assert path.read_bytes() == before
-    assert ledger.remaining("photos", "person") == pytest.approx(0.6)
-
-
-def test_a_read_only_ledger_must_exist(tmp_path):
-    with pytest.raises(StorageError, match="cannot read"):
-        Ledger(tmp_path / "none", readonly=True)
+    with pytest.raises(StorageError, match="read"):
+        Ledger(path, readonly=True)
     with pytest.raises(InputError, match="in memory"):
         Ledger(readonly=True)
     assert not list(tmp_path.iterdir())
+    limited(1.0, path=path).spend(LaplaceLoss(0.4), **PERSON, **WHY)
+    before = path.read_bytes()
+    ledger = Ledger(path, readonly=True)
+    for attempt in (
+        lambda: ledger.spend(LaplaceLoss(0.1), **PERSON, **WHY),
+        lambda: ledger.set_budget(**PERSON, epsilon=0.5, delta=0.0),
+        lambda: ledger.release(LaplaceMechanism(sensitivity=1.0, epsilon=0.1), [1.0], **PERSON, purpose="a count"),
+    ):
+        with pytest.raises(StorageError, match="reading only"):
+            attempt()
+    assert path.read_bytes() == before
+    assert ledger.remaining("photos", "person") == pytest.approx(0.6)
 
 
 def test_a_lowered_number_in_the_file_is_noticed(tmp_path):
@@ -349,23 +307,21 @@ except BudgetExceededError:
 
 def test_processes_cannot_overspend_together(tmp_path):
     path = tmp_path / "ledger"
-    limited(0.6, path=path)
+    limited(0.3, path=path)
     processes = [
         Popen([executable, "-c", SPENDER, str(path), f"process {n}"], stdin=PIPE, stdout=PIPE, text=True)
-        for n in range(3)
+        for n in range(2)
     ]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:  # all are loaded: let them race
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     counts = [int(process.communicate(timeout=60)[0]) for process in processes]
-    assert sum(counts) == 60
+    assert sum(counts) == 30
     ledger = Ledger(path)
-    assert len(ledger.spends("photos", "person")) == 60
-    assert ledger.spent("photos", "person", delta=0).epsilon == pytest.approx(0.6)
+    assert len(ledger.spends("photos", "person")) == 30
+    assert ledger.spent("photos", "person", delta=0).epsilon == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("where", ["file", "memory"])
@@ -389,19 +345,12 @@ def test_threads_cannot_overspend_together(tmp_path, where):
 
 
 def test_a_well_formed_file_with_an_impossible_record_is_refused(tmp_path):
-    from blindsight.dp.journal import Journal
-    from blindsight.dp.ledger import HEADER
-
-    impossible = [
-        lambda: {"kind": "gift", **PERSON},
-        lambda: {"kind": "budget", **PERSON, "epsilon": -1.0, "delta": 0.0},
-        lambda: {"kind": "spend", **PERSON},
-    ]
+    impossible = ({"kind": "gift"}, {"kind": "budget", "epsilon": -1.0, "delta": 0.0}, {"kind": "spend"})
     for n, record in enumerate(impossible):
         path = tmp_path / f"ledger-{n}"
         journal = Journal(path, header=HEADER)
         with journal.locked():
             journal.catch_up(lambda record: None)
-            journal.append(record())
+            journal.append(record | PERSON)
         with pytest.raises(CorruptFileError, match="a record that cannot be"):
             Ledger(path)

@@ -29,7 +29,7 @@ vectors = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=6)
 # --- randomised response ---
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.1, 4.0])
 def test_randomised_response_loses_epsilon_per_bit_by_enumeration(epsilon):
     flip, bits = flip_probability(epsilon), 4
 
@@ -52,14 +52,11 @@ def test_randomised_response_loses_epsilon_per_bit_by_enumeration(epsilon):
     assert whole.epsilon * whole.count == pytest.approx(worst[bits])
 
 
-@pytest.mark.parametrize(("claimed", "loss"), [(1, 0.54), (2, 1.85), (4, 3.98)])
-def test_exact_loss_of_the_flips_of_private_hashing(claimed, loss):
-    assert flip_loss(math.exp(-claimed)) == pytest.approx(loss, abs=0.005)
-
-
 def test_flip_loss_and_probability_are_inverse_and_honest_at_the_ends():
     for epsilon in (0.0, 0.3, 2.0, 30.0):
         assert flip_loss(flip_probability(epsilon)) == pytest.approx(epsilon)
+    for claimed, loss in ((1, 0.54), (2, 1.85), (4, 3.98)):  # of the flips of private hashing
+        assert flip_loss(math.exp(-claimed)) == pytest.approx(loss, abs=0.005)
     assert flip_loss(0.0) == flip_loss(1.0) == math.inf
     assert flip_loss(0.98) == pytest.approx(flip_loss(0.02))  # turning nearly every bit around hides as little
     assert flip_probability(1000.0) == 0.0
@@ -76,17 +73,14 @@ def test_bits_are_flipped_as_often_as_stated(epsilon):
         assert stats.binomtest(flipped, 50_000, 1 / (1 + math.exp(epsilon))).pvalue > FALSE_ALARM
 
 
-def test_certain_bits_stay_and_booleans_stay_booleans():
+def test_bits_stay_what_they_are_and_others_are_refused():
     truth = np.array([True, False, True])
     released = RandomisedResponse(epsilon=500.0, bits_per_unit=1).release(truth)
     assert released.dtype == np.bool_
     assert released.tolist() == truth.tolist()  # flipping one has probability e^-500
-
-
-@pytest.mark.parametrize("wrong", [[0, 2], [0.5], ["0"], [math.nan]])
-def test_what_is_no_bit_is_refused(wrong):
-    with pytest.raises(InputError, match="takes bits"):
-        RandomisedResponse(epsilon=1.0, bits_per_unit=1).release(wrong)  # type: ignore[arg-type]
+    for wrong in ([0, 2], [0.5], ["0"], [math.nan]):
+        with pytest.raises(InputError, match="bits"):
+            RandomisedResponse(epsilon=1.0, bits_per_unit=1).release(wrong)
 
 
 # --- rounding: the bound holds for what the code does with real inputs ---
@@ -96,7 +90,7 @@ def steps(values, step):
     return [int(value) for value in np.rint(values / step)]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(vectors, st.data(), positive, positive)
 def test_laplace_ratio_of_probabilities_is_bounded(values, data, sensitivity, epsilon):
     weights = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=len(values), max_size=len(values))))
@@ -109,7 +103,7 @@ def test_laplace_ratio_of_probabilities_is_bounded(values, data, sensitivity, ep
     assert grid.noise * grid.step <= 1.001 * sensitivity / epsilon  # and the noise is no larger than it must be
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(vectors, st.data(), positive, positive)
 def test_gaussian_noise_multiplier_is_kept(values, data, sensitivity, sigma):
     weights = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=len(values), max_size=len(values))))
@@ -168,8 +162,8 @@ def discrete_laplace_delta(scale, shifts, at):
     return np.array([(np.maximum(1 - np.exp(x - loss), 0) * total).sum() for x in at])
 
 
-@pytest.mark.parametrize("scale", [1, 2, 5, 20])
-@pytest.mark.parametrize("shifts", [(1,), (3,), (10,), (1, 1), (2, 3), (1, 1, 1), (1, 5, 20)])
+@pytest.mark.parametrize("scale", [1, 2, 20])
+@pytest.mark.parametrize("shifts", [(1,), (10,), (2, 3), (1, 1, 1), (1, 5, 20)])
 def test_discrete_laplace_loses_no_more_than_a_slightly_larger_continuous_one(scale, shifts):
     at = np.linspace(0, sum(shifts) / scale * 1.1, 200)
     larger = sum(shift + 1 / (4 * scale) for shift in shifts) / scale
@@ -181,7 +175,7 @@ def test_the_correction_for_discreteness_is_needed():
     assert np.any(discrete_laplace_delta(2, (1,), at) > laplace_delta(0.5, at) + 1e-3)
 
 
-@pytest.mark.parametrize("sigma", [1, 2, 5, 40])
+@pytest.mark.parametrize("sigma", [1, 2, 40])
 def test_discrete_gaussian_is_close_to_the_rounded_continuous_one(sigma):
     n = np.arange(0, 6 * sigma + 1)
     everywhere = np.arange(-60 * sigma, 60 * sigma + 1)
@@ -212,15 +206,11 @@ def test_noise_has_the_stated_law_around_the_values():
     assert stats.kstest(noise.ravel(), stats.norm(scale=4.0).cdf).pvalue > FALSE_ALARM
 
 
-def test_noise_is_fresh_unless_a_test_injects_the_source():
-    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=1.0)
-    values = np.zeros(4)
+def test_noise_is_fresh_and_values_of_any_shape_are_taken():
+    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=1e3)
+    values = np.zeros(9)
     assert not np.array_equal(mechanism.release(values), mechanism.release(values))  # equal by chance: below 2^-100
     assert np.array_equal(mechanism.release(values, seeded_bytes(1)), mechanism.release(values, seeded_bytes(1)))
-
-
-def test_scalars_integers_and_nothing_at_all():
-    mechanism = LaplaceMechanism(sensitivity=1.0, epsilon=1e3)
     assert mechanism.release(5).shape == ()
     assert mechanism.release([3, 4]) == pytest.approx([3, 4], abs=0.1)  # beyond 0.1 with probability e^-100
     assert mechanism.release(np.empty((0, 3))).shape == (0, 3)
@@ -229,43 +219,33 @@ def test_scalars_integers_and_nothing_at_all():
 @pytest.mark.parametrize(
     "mechanism", [LaplaceMechanism(sensitivity=1.0, epsilon=1.0), GaussianMechanism(sensitivity=1.0, sigma=1.0)]
 )
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        ([1.0, math.nan], "must be finite"),
-        ([math.inf], "must be finite"),
-        (["a"], "must be real numbers"),
-        ([1j], "must be real numbers"),
-        ([1e30], "clip them"),
-        ([2**60], r"beyond 2\^53"),
-    ],
-)
-def test_values_without_a_guarantee_are_refused(mechanism, values, sentence):
-    with pytest.raises(InputError, match=sentence):
-        mechanism.release(values)
+def test_values_without_a_guarantee_are_refused(mechanism):
+    for values, word in (([1.0, math.nan], "finite"), ([math.inf], "finite"), (["a"], "real"), ([1j], "real")):
+        with pytest.raises(InputError, match=word):
+            mechanism.release(values)
+    for values, word in (([1e30], "clip"), ([2**60], "53")):
+        with pytest.raises(InputError, match=word):
+            mechanism.release(values)
 
 
 def test_parameters_without_a_guarantee_are_refused():
     for wrong in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match="epsilon must be positive and finite"):
-            LaplaceMechanism(sensitivity=1.0, epsilon=wrong)
-        with pytest.raises(InputError, match="sensitivity must be positive and finite"):
-            GaussianMechanism(sensitivity=wrong, sigma=1.0)
-        with pytest.raises(InputError, match="sigma must be positive and finite"):
-            GaussianMechanism(sensitivity=1.0, sigma=wrong)
-        with pytest.raises(InputError, match="epsilon must be"):
-            RandomisedResponse(epsilon=wrong, bits_per_unit=1)
+        for make, named in (
+            (lambda wrong: LaplaceMechanism(sensitivity=1.0, epsilon=wrong), "epsilon"),
+            (lambda wrong: GaussianMechanism(sensitivity=wrong, sigma=1.0), "sensitivity"),
+            (lambda wrong: GaussianMechanism(sensitivity=1.0, sigma=wrong), "sigma"),
+            (lambda wrong: RandomisedResponse(epsilon=wrong, bits_per_unit=1), "epsilon"),
+        ):
+            with pytest.raises(InputError, match=named):
+                make(wrong)
     for wrong in (0.0, 1.0, -0.1, math.nan):
-        with pytest.raises(InputError, match=r"delta must be in \(0, 1\).*Use LaplaceMechanism"):
+        with pytest.raises(InputError, match="LaplaceMechanism"):
             GaussianMechanism.calibrated(sensitivity=1.0, epsilon=1.0, delta=wrong)
     with pytest.raises(InputError, match="bits_per_unit"):
         RandomisedResponse(epsilon=1.0, bits_per_unit=0)
-
-
-def test_noise_beyond_the_integers_is_refused():
-    with pytest.raises(InputError, match="too small for so many values"):
+    with pytest.raises(InputError, match="too small"):
         LaplaceMechanism(sensitivity=1.0, epsilon=1e-9).grid(10**6)
-    with pytest.raises(InputError, match="out of range"):
+    with pytest.raises(InputError, match="range"):
         GaussianMechanism(sensitivity=1e300, sigma=1e300).grid(1)
 
 
@@ -278,8 +258,8 @@ def gaussian_delta(multiplier, epsilon):
     return float(stats.norm.cdf(a - b) - math.exp(epsilon) * stats.norm.cdf(-a - b))
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 8.0])
-@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.05])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-9, 0.05])
 def test_sigma_is_exactly_enough(epsilon, delta):
     multiplier = gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=3.0) / 3.0
     assert gaussian_delta(multiplier, epsilon) <= delta * (1 + 1e-6)  # the formula itself is right to about 1e-7
@@ -290,6 +270,6 @@ def test_losses_and_descriptions():
     assert LaplaceMechanism(sensitivity=2.0, epsilon=0.5).loss == LaplaceLoss(0.5)
     assert GaussianMechanism(sensitivity=2.0, sigma=3.0).loss == GaussianLoss(1.5)
     assert RandomisedResponse(epsilon=0.5, bits_per_unit=8).loss == BoundedLoss(0.5, count=8)
-    assert str(LaplaceMechanism(sensitivity=2.0, epsilon=0.5)) == "discrete Laplace noise of scale 4 (L1 sensitivity 2)"
+    assert "scale 4 (L1 sensitivity 2)" in str(LaplaceMechanism(sensitivity=2.0, epsilon=0.5))
     assert "deviation 3 (L2 sensitivity 2)" in str(GaussianMechanism(sensitivity=2.0, sigma=3.0))
     assert "probability 0.377541 (8 per unit)" in str(RandomisedResponse(epsilon=0.5, bits_per_unit=8))
