@@ -10,17 +10,11 @@ from blindsight.learn.networks import FlatParameters, head, small_cnn  # noqa: E
 from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
 from blindsight.learn.selective.noise import RecordGaussian  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
+from tests.learn.nets import Tied, as_tensor, plain_loop, seeded_module  # noqa: E402
 
 nn = torch.nn
+pytestmark = pytest.mark.usefixtures("one_thread")
 PLAIN = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop, "adam": torch.optim.Adam}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def stripes(rows, seed=0, side=8):
@@ -33,12 +27,6 @@ def stripes(rows, seed=0, side=8):
         if kind < 2:
             photo[(place, slice(None)) if kind else (slice(None), place)] = 220
     return photos, classes
-
-
-def seeded_module(make, seed=7):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make()
 
 
 def convolutions():
@@ -67,19 +55,6 @@ class Spying(nn.Module):
         if self.training:
             self.seen.append(batch)
         return self.inner(batch)
-
-
-def plain_loop(module, optimiser, batches):
-    """Descend as any torch program does; batches are (tensor, labels)."""
-    module.train()
-    for inputs, labels in batches:
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(module(inputs), torch.tensor(labels)).backward()
-        optimiser.step()
-
-
-def as_tensor(photos):
-    return torch.tensor(photos).permute(0, 3, 1, 2).float() / 255
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -187,22 +162,6 @@ def test_what_training_writes_into_other_buffers_is_put_back():
     with torch.no_grad():
         expected = module.eval()(torch.tensor(X)).numpy()
     np.testing.assert_allclose(trainer.scores(trainer.initial(), X), expected, atol=1e-5)
-
-
-class Tied(nn.Module):
-    """One weight in two places, a frozen layer, a parameter that is never used."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(5, 5)
-        self.frozen = nn.Linear(5, 5).requires_grad_(False)
-        self.second = nn.Linear(5, 5)
-        self.second.weight = self.first.weight
-        self.last = nn.Linear(5, 3)
-        self.unused = nn.Parameter(torch.ones(2))
-
-    def forward(self, batch):
-        return self.last(torch.tanh(self.second(self.frozen(torch.tanh(self.first(batch))))))
 
 
 def test_tied_weights_move_together_and_frozen_or_unused_ones_do_not_move():

@@ -14,24 +14,12 @@ from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
 from blindsight.learn.recordgradients import RecordGradients  # noqa: E402
 from blindsight.learn.selective.noise import RecordGaussian  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
+from tests.learn.nets import Tied, seeded_module  # noqa: E402
 
 nn = torch.nn
+pytestmark = pytest.mark.usefixtures("one_thread")
 NOISE = RecordGaussian(clip=0.5, noise_multiplier=1.0)
 PHOTO, ROW = (8, 8, 3), (5,)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def seeded_module(make, seed=7):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make()
 
 
 def batch(shape, count=6, seed=0):
@@ -43,20 +31,6 @@ def batch(shape, count=6, seed=0):
         else rng.normal(size=(count, *shape))
     )
     return to_batch(inputs, "cpu"), torch.tensor(rng.integers(0, 3, count))
-
-
-class Tied(nn.Module):
-    """One weight in two places, one that is frozen, one that is never used."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second, self.last = nn.Linear(5, 5), nn.Linear(5, 5), nn.Linear(5, 3)
-        self.second.weight = self.first.weight
-        self.last.bias.requires_grad_(False)
-        self.unused = nn.Parameter(torch.ones(2))
-
-    def forward(self, inputs):
-        return self.last(torch.tanh(self.second(torch.tanh(self.first(inputs)))))
 
 
 class Last(nn.Module):

@@ -15,25 +15,16 @@ torch = pytest.importorskip("torch")
 
 from blindsight.learn.networks import FlatParameters  # noqa: E402
 from blindsight.learn.networktrainer import NetworkTrainer  # noqa: E402
+from tests.learn.nets import as_tensor, plain_loop, seeded_module  # noqa: E402
 
 nn = torch.nn
+pytestmark = pytest.mark.usefixtures("one_thread")
 BATCH, STEPS, SIDE, CLASSES = 8, 20, 8, 3
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def tiny_cnn():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(5)
-        return nn.Sequential(
-            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4 * 3 * 3, CLASSES)
-        )
+    layers = (nn.Conv2d, (3, 4, 3)), (nn.ReLU, ()), (nn.MaxPool2d, (2,)), (nn.Flatten, ()), (nn.Linear, (36, CLASSES))
+    return seeded_module(lambda: nn.Sequential(*[layer(*sizes) for layer, sizes in layers]), seed=5)
 
 
 def photos():
@@ -44,19 +35,18 @@ def photos():
     return images, labels
 
 
-def plain_loop(rate):
+def plain(rate):
     """Return the parameters before, and after each step of a torch program that knows nothing of sharing."""
     module = tiny_cnn()
-    optimiser = torch.optim.SGD(module.parameters(), lr=rate)
     images, labels = photos()
-    module.train()
+    rows = [slice(start, start + BATCH) for start in range(0, len(labels), BATCH)]
     passed = [FlatParameters(module).read()]
-    for start in range(0, len(labels), BATCH):
-        batch = torch.tensor(images[start : start + BATCH]).permute(0, 3, 1, 2).float() / 255
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(module(batch), torch.tensor(labels[start : start + BATCH])).backward()
-        optimiser.step()
-        passed.append(FlatParameters(module).read())
+    plain_loop(
+        module,
+        torch.optim.SGD(module.parameters(), lr=rate),
+        [(as_tensor(images[batch]), labels[batch]) for batch in rows],
+        after=lambda: passed.append(FlatParameters(module).read()),
+    )
     return passed
 
 
@@ -84,18 +74,18 @@ def test_sharing_everything_is_plain_sgd_bit_for_bit(download):
     parameter changes its sign no change leads to the same bits (`learn.selective.change`). A participant that is alone
     has all parameters already, so it does not matter what it downloads.
     """
-    plain, together = plain_loop(0.125), shared(0.125, Sharing(1.0), download)
-    assert len(plain) == len(together) == STEPS + 1
-    for one, other in zip(plain, together, strict=True):
+    alone, together = plain(0.125), shared(0.125, Sharing(1.0), download)
+    assert len(alone) == len(together) == STEPS + 1
+    for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one.view(np.uint32), other.view(np.uint32))  # signs of zeros as well
-    assert all((after != before).any() for before, after in pairwise(plain))
+    assert all((after != before).any() for before, after in pairwise(alone))
 
 
 def test_other_learning_rates_agree_to_the_last_places():
-    plain, together = plain_loop(0.1), shared(0.1, Sharing(1.0))
-    np.testing.assert_allclose(together[-1], plain[-1], rtol=0, atol=1e-5)
+    alone, together = plain(0.1), shared(0.1, Sharing(1.0))
+    np.testing.assert_allclose(together[-1], alone[-1], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("sharing", [Sharing(0.5), Sharing(1.0, half=True), Sharing(1.0, bound=1e-3)])
 def test_sharing_less_or_less_exactly_is_another_way(sharing):
-    assert (shared(0.125, sharing)[-1] != plain_loop(0.125)[-1]).any()
+    assert (shared(0.125, sharing)[-1] != plain(0.125)[-1]).any()
