@@ -1,12 +1,14 @@
-"""The sum that comes out is the sum of what went in, exactly, whatever the layout."""
+"""DPHE gives the exact sum whatever the layout, and says what holds, what does not and why."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindsight.learn.dphe import Terms, set_up
+from blindsight.learn.dphe import Terms, set_up, statement
+from blindsight.learn.dphe.claims import single_contributor_share
 from blindsight.learn.dphe.decomposition import decompose
+from blindsight.rng import seeded_bytes
 
 NAMES = ("anna", "bert", "cleo", "dora", "emil")
 
@@ -105,3 +107,57 @@ def test_little_is_left_to_decrypt(new_run, key, sparse_update):
         parties.sum({name: sparse_update(terms, 0, blocks=1) for name in terms.users}, 0)
         assert len(parties.aggregator.close()) < (ciphertexts + 1) * key.public.width + 8 * terms.blocks + 2000
         assert terms.blocks_per_request == 31 // terms.slots
+
+
+@pytest.fixture
+def make_long_terms(make_terms):
+    return lambda **changes: make_terms(key_bits=3072, insecure=False, **changes)
+
+
+def test_an_honest_run_is_proven_under_its_assumptions(make_long_terms):
+    said = statement(make_long_terms(slots=12, capacity=1))
+    assert said.status == "proven"
+    assert said.guarantee == "cryptographic"
+    assert "blocks of 12 weights under a 3072-bit key" in said.mechanism
+    assert "fresh in every round" in said.mechanism
+    assert set(said.who_sees) == {"key generator", "aggregator", "users", "someone who intercepts a contribution"}
+    assert any("semi-honest" in line for line in said.assumptions)
+    assert any("not differentially private" in line for line in said.not_protected)
+
+
+def test_the_published_scheme_and_short_keys_prove_nothing(make_terms, make_long_terms):
+    published = statement(make_long_terms(as_published=True, decrypt="all"))
+    assert published.status == "unproven"
+    assert published.claim is not None
+    assert "one permutation serves all rounds" in str(published.claim.why_it_fails)
+    assert "the same in every round" in published.mechanism
+    short = statement(make_terms())
+    assert short.status == "unproven"
+    assert "factor 1024 bits" in short.not_protected[-1]
+
+
+def test_repeatable_secrets_void_the_statement(make_long_terms):
+    assert statement(make_long_terms(), source=seeded_bytes(0)).status == "void"
+
+
+@pytest.mark.parametrize(
+    ("least", "sentence"),
+    [(1, "where one user alone changed a weight"), (2, "where two users changed a weight"), (3, "key generator still")],
+)
+def test_why_the_theorem_fails_depends_on_what_is_withheld(make_long_terms, least, sentence):
+    said = statement(make_long_terms(min_per_block=least))
+    assert said.claim is not None
+    assert sentence in str(said.claim.why_it_fails)
+    assert ("how many users changed each block" in said.who_sees["key generator"]) == (least > 1)
+
+
+def test_the_share_of_single_contributors_agrees_with_counting():
+    rng = np.random.default_rng(0)
+    counts = (rng.random((200_000, 5)) < 0.1).sum(axis=1)
+    # Five standard errors of a share over some 80,000 changed blocks: false alarm below 1e-6.
+    assert single_contributor_share(5, 0.1) == pytest.approx((counts == 1).sum() / (counts > 0).sum(), abs=0.008)
+
+
+def test_single_permutations_are_said_to_be_readable_by_users(make_long_terms):
+    seen = statement(make_long_terms(permutations="single")).who_sees["someone who intercepts a contribution"]
+    assert "the plain indices" in seen
