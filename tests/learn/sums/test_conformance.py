@@ -93,7 +93,7 @@ def test_everyone_reads_the_exact_sum(run):
 
 
 @given(st.data())
-@settings(max_examples=5)
+@settings(max_examples=10)
 def test_drop_outs_at_any_step_leave_the_sum_of_those_who_contributed(new, data):
     run = new()
     run.begin(0)
