@@ -233,8 +233,7 @@ def test_a_lost_receipt_is_had_by_sending_again(make_server, join):
 def test_a_lost_upload_stays_under_way_and_can_be_sent_again(make_server, join):
     server = make_server()
     ann = join(server, sharing=Sharing(1.0))
-    lost = ann.train()
-    own = ann.parameters
+    lost, own = ann.train(), ann.parameters
     download(ann, server)
     assert ann.resend() == lost
     ann.settle(server.receive(ann.resend()))
@@ -392,18 +391,16 @@ def test_photos_that_are_trained_on_again_after_a_failure_are_charged_for_again(
     assert len(ledger.spends("test: ann", "record")) == 2
 
 
-def test_noise_per_record_must_be_in_the_training(make_server, join):
-    with pytest.raises(PrivacyError, match="trainer"):
-        join(make_server(), sharing=Sharing(0.1, noise=RecordGaussian(clip=1.0, noise_multiplier=2.0)))
-
-
-@pytest.mark.parametrize("epochs", [None, 1.5])
-def test_noise_per_record_needs_a_trainer_that_tells_how_often_it_uses_a_photo(make_server, join, make_trainer, epochs):
+def test_noise_per_record_needs_a_trainer_that_adds_it_and_tells_how_often_it_uses_a_photo(
+    make_server, join, make_trainer
+):
     noise = RecordGaussian(clip=1.0, noise_multiplier=2.0)
-    trainer = make_trainer(record_noise=noise)
-    trainer.epochs = epochs
-    with pytest.raises(PrivacyError, match="does not tell"):
-        join(make_server(), sharing=Sharing(0.1, noise=noise), trainer=trainer)
+    with pytest.raises(PrivacyError, match="trainer"):
+        join(make_server(), sharing=Sharing(0.1, noise=noise))
+    for epochs in (None, 1.5):
+        trainer = make_trainer(record_noise=noise, epochs=epochs)
+        with pytest.raises(PrivacyError, match="does not tell"):
+            join(make_server(), sharing=Sharing(0.1, noise=noise), trainer=trainer)
 
 
 @pytest.mark.parametrize(

@@ -108,35 +108,35 @@ def test_drop_outs_at_any_step_leave_the_sum_of_those_who_contributed(new, data)
     np.testing.assert_array_equal(run.read(present[0]).integers, run.sum(counted))
 
 
-def test_with_too_few_a_phase_stays_open_and_more_may_come(disk):
-    for phase in disk.phases:
-        disk.send(phase, USERS[:2])
+def test_with_too_few_a_phase_stays_open_and_more_may_come(run):
+    for phase in run.phases:
+        run.send(phase, USERS[:2])
         with pytest.raises(PrivacyError, match="2 users"):
-            disk.end(phase)
-        disk.send(phase, USERS[2:])
-        disk.end(phase)
-    np.testing.assert_array_equal(disk.read("ann").integers, disk.sum())
+            run.end(phase)
+        run.send(phase, USERS[2:])
+        run.end(phase)
+    np.testing.assert_array_equal(run.read("ann").integers, run.sum())
 
 
-def test_an_unfinished_round_is_given_up_and_those_who_are_left_make_a_new_one(disk):
-    for phase in disk.phases:
-        up_to(disk, phase)
-        disk.send(phase, USERS[:2])
-        disk.begin(disk.round + 1)
-    np.testing.assert_array_equal(disk.play(disk.round + 1, USERS[:3]), disk.sum(USERS[:3]))
+def test_an_unfinished_round_is_given_up_and_those_who_are_left_make_a_new_one(run):
+    for phase in run.phases:
+        up_to(run, phase)
+        run.send(phase, USERS[:2])
+        run.begin(run.round + 1)
+    np.testing.assert_array_equal(run.play(run.round + 1, USERS[:3]), run.sum(USERS[:3]))
 
 
-def test_rounds_count_up(disk):
-    disk.play(1)
+def test_rounds_count_up(run):
+    run.play(1)
     for round in (0, 1):
         with pytest.raises(InputError, match=f"{round}"):
-            disk.role(AGGREGATOR).open(round)
-    disk.round = 0
+            run.role(AGGREGATOR).open(round)
+    run.round = 0
     with pytest.raises((PrivacyError, InputError)):
-        disk.ask(disk.phases[0], "ann")
-    disk.round = -1
+        run.ask(run.phases[0], "ann")
+    run.round = -1
     with pytest.raises(InputError, match="-1"):
-        disk.ask(disk.phases[0], "ann")
+        run.ask(run.phases[0], "ann")
 
 
 def test_nothing_is_received_before_a_round(new):

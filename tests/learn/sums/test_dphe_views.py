@@ -228,7 +228,7 @@ def overlap_is_chance(overlaps, size, blocks):
 
 def test_the_same_index_is_anywhere_in_every_round(make_terms, key):
     listener = Listener(make_terms(dimension=16, capacity=1), key, seed=11)
-    seen = Counter(place for round in range(480) for place in listener.as_aggregator(np.array([5]), round))
+    seen = Counter(place for round in range(320) for place in listener.as_aggregator(np.array([5]), round))
     statistic = stats.chisquare([seen[place] for place in range(16)]).statistic
     assert statistic < stats.chi2.isf(FALSE_ALARM, df=15)
 

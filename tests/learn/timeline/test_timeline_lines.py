@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.errors import InputError, PrivacyError
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.noise import (
@@ -215,11 +215,6 @@ def test_uploads_count_as_the_longest_there_can_be_at_their_share():
             assert course.traffic.bytes_allowed < course.traffic.bytes_up + 20 * course.traffic.uploads
 
 
-def test_the_line_whose_bytes_are_matched_must_be_played_before():
-    with pytest.raises(UnknownNameError, match="'x'"):
-        FederatedAveraging("FedAvg", as_bytes_of="x").begin(setting())
-
-
 def test_noise_on_the_average_has_the_stated_scale_and_changes_are_shortened():
     noise = ParticipantGaussian(clip=0.5, noise_multiplier=2.0)
     line = FederatedAveraging("DP-FedAvg", period=None, noise=noise)
@@ -281,14 +276,9 @@ def test_noise_per_photo_is_paid_once_by_each_photo():
     assert played.statement.status == "proven"
 
 
-def test_a_budget_needs_something_proven():
+def test_what_the_lines_say_of_themselves():
     with pytest.raises(PrivacyError, match="nothing is proven"):
         SelectiveLine("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0)), budget=1.0).begin(setting())
-    with pytest.raises(InputError, match="nothing is proven"):
-        FederatedAveraging("FedAvg", budget=1.0)
-
-
-def test_what_the_lines_say_of_themselves():
     course = SelectiveLine("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))).begin(setting())
     course.day(photos(8, 8, 8))
     assert course.statement().status == "unproven"
@@ -412,6 +402,8 @@ def test_all_lines_of_the_figure_can_be_played_together():
         (lambda: SelectiveLine("x", Sharing(0.1), encrypted="rot13"), "'rot13'"),
         (lambda: SelectiveLine("x", Sharing(0.1), encrypted="plain"), "'plain'"),
         (lambda: SelectiveLine("x", Sharing(0.1), download=0.0).begin(setting()), "download"),
+        (lambda: FederatedAveraging("x", as_bytes_of="y").begin(setting()), "'y'"),
+        (lambda: FederatedAveraging("x", budget=1.0), "nothing is proven"),
     ],
 )
 def test_lines_that_cannot_be_played_are_refused(make, words):
