@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from blindsight.errors import InputError, MissingExtraError, UnknownNameError
+from blindsight.errors import InputError, MissingExtraError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift import attackers as module
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker, best_threshold, chosen_attackers
@@ -41,18 +40,6 @@ def test_the_papers_parameters():
     assert forest.n_estimators == 500
     assert all(model.get_params().get("class_weight") is None for model in (linear, kernel, forest))
     assert set(PAPER) < set(MODERN)
-
-
-def test_unweighted_attackers_vote_for_the_majority_where_tuned_ones_see_a_leak():
-    rng = np.random.default_rng(2)
-    rare = (rng.random(4000) < 0.08).astype(np.int8)
-    told = (rng.standard_normal(4000) + 1.2 * rare)[:, None]
-    blind, tuned = (
-        Attacker("logistic", lambda seed: LogisticRegression(), tune=tune).attack(told[:2000], rare[:2000], told[2000:])
-        for tune in (False, True)
-    )
-    assert balanced_accuracy(rare[2000:], blind) < 0.55
-    assert balanced_accuracy(rare[2000:], tuned) > 0.67
 
 
 @pytest.mark.parametrize("ties", [3, 1000])
@@ -120,11 +107,8 @@ def test_views_whiten_and_round():
     assert len(np.unique(fit_view("quantised", pair)(pair)[:, 0])) == 16
     assert np.std(fit_view("standardised", pair)(pair), axis=0) == pytest.approx([1, 1, 0], abs=1e-5)
     assert (fit_view("released", pair)(pair) == pair).all()
-
-
-@pytest.mark.parametrize("view", VIEWS)
-def test_views_survive_numbers_that_never_change(view):
-    assert np.isfinite(fit_view(view, np.full((10, 2), 3.0))(np.full((4, 2), 3.0))).all()
+    for view in VIEWS:  # which survive numbers that never change
+        assert np.isfinite(fit_view(view, np.full((10, 2), 3.0))(np.full((4, 2), 3.0))).all()
 
 
 def test_without_the_extra_the_same_attackers_run_on_scikit_learn(monkeypatch, ring):
@@ -155,16 +139,16 @@ def test_fast_and_plain_attackers_guess_alike(monkeypatch, ring):
     assert np.mean(np.array(fast) == np.array(plain)) > 0.99
 
 
-def test_bad_attackers_get_a_sentence(ring):
+def test_bad_attackers_are_refused(ring):
     points, outside = ring
-    with pytest.raises(UnknownNameError, match=r"unknown set of attackers 'moderm'\. Did you mean 'modern'"):
-        chosen_attackers("moderm")
-    with pytest.raises(InputError, match="each with its own name"):
-        chosen_attackers([PAPER[0], PAPER[0]])
-    with pytest.raises(InputError, match="one or more"):
-        chosen_attackers([])
-    with pytest.raises(UnknownNameError, match="unknown view"):
-        fit_view("sideways", points)
+    for refuse, named in [
+        (lambda: chosen_attackers("moderm"), "'modern'"),
+        (lambda: chosen_attackers([PAPER[0], PAPER[0]]), "name"),
+        (lambda: chosen_attackers([]), "one or more"),
+        (lambda: fit_view("sideways", points), "view"),
+    ]:
+        with pytest.raises(InputError, match=named):
+            refuse()
 
     class Silent:
         def fit(self, X, y):
@@ -173,6 +157,6 @@ def test_bad_attackers_get_a_sentence(ring):
         def predict(self, X):
             return np.full(len(X), 0.3)
 
-    for tune, sentence in ((True, "gives no scores"), (False, "must guess 0 or 1 for each of 300 rows")):
-        with pytest.raises(InputError, match=sentence):
+    for tune, named in ((True, "scores"), (False, "300 rows")):
+        with pytest.raises(InputError, match=named):
             Attacker("silent", lambda seed: Silent(), tune=tune).attack(points[:500], outside[:500], points[500:])

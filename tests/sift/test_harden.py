@@ -111,16 +111,11 @@ def test_features_that_never_vary_on_the_reference_data_are_not_read():
         harden(sift_of(silent), X)
 
 
-def test_hardening_needs_reference_data():
+def test_hardening_needs_reference_data_and_keeps_name_and_pipeline():
     X, _, _ = faces()
-    with pytest.raises(InputError, match="more reference samples"):
-        harden(sift_of(A, B), X[:2])
-    with pytest.raises(InputError, match="20"):
-        harden(sift_of(A), X[:, 1:])
-
-
-def test_hardening_keeps_name_and_pipeline_and_makes_another_sift():
-    X, _, _ = faces()
+    for sift, rows, named in ((sift_of(A, B), X[:2], "reference"), (sift_of(A), X[:, 1:], "20")):
+        with pytest.raises(InputError, match=named):
+            harden(sift, rows)
     sift = LinearSift(np.zeros(D), np.ones(D), A[:, None], pipeline="pixels", name="smile")
     hardened = harden(sift, X)
     assert (hardened.pipeline, hardened.name) == ("pixels", "smile")

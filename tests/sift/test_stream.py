@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
+from blindsight.errors import BudgetExceededError, InputError
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.stream import ReleaseBudget, leak_over_frames, windows
 from blindsight.sift.verify import Verifier
@@ -24,7 +24,7 @@ def test_windows_are_those_of_a_loop(sequences, frames):
     if expected:
         assert windows(sequences, frames).rows.tolist() == expected
     else:
-        with pytest.raises(InputError, match=f"no sequence has {frames} frames"):
+        with pytest.raises(InputError, match=f"{frames} frames"):
             windows(sequences, frames)
 
 
@@ -61,15 +61,11 @@ def test_ten_frames_tell_what_one_does_not(video):
     assert min(ten.best.balanced_accuracy, mean.best.balanced_accuracy) > 0.6 > one.best.balanced_accuracy
 
 
-def test_frames_at_the_boundary_of_an_event_do_not_count(video):
-    released, _, sequences = video
-    flicker = np.tile([0, 1], 7500).astype(np.int8)
-    with pytest.raises(InputError, match="the same, or unknown"):
-        leak_over_frames(released, {"blinking": flicker}, sequences, verifier=LIGHT, frames=(2,))
-
-
-def test_persons_with_several_sequences_stay_on_one_side(video):
+def test_frames_at_the_boundary_of_an_event_do_not_count_and_persons_stay_on_one_side(video):
     released, private, sequences = video
+    flicker = np.tile([0, 1], 7500).astype(np.int8)
+    with pytest.raises(InputError, match="same"):
+        leak_over_frames(released, {"blinking": flicker}, sequences, verifier=LIGHT, frames=(2,))
     (leak,) = leak_over_frames(released, private, sequences, verifier=LIGHT, frames=(5,), persons=sequences // 2)[:1]
     assert leak.verification.setting.persons == 750
 
@@ -77,25 +73,20 @@ def test_persons_with_several_sequences_stay_on_one_side(video):
 def test_a_budget_ends():
     budget = ReleaseBudget(10)
     assert budget.fresh(0, 10) == 10
-    with pytest.raises(BudgetExceededError, match=r"10 frame.s. of this person were verified .* 4 are released"):
+    with pytest.raises(BudgetExceededError, match="4 are released"):
         budget.fresh(4, 7)
-    with pytest.raises(BudgetExceededError, match="Nothing was released"):
+    with pytest.raises(BudgetExceededError):
         budget.fresh(12, 1)  # more was released under an earlier budget
     assert [ReleaseBudget(3, "repeat").fresh(used, 2) for used in (0, 2, 3, 9)] == [2, 1, 0, 0]
 
 
-@pytest.mark.parametrize("frames", [0, -1, True, 2.5])
-def test_budgets_that_are_none_are_refused(frames):
-    with pytest.raises(InputError, match="whole number of frames"):
-        ReleaseBudget(frames)
-
-
-def test_bad_streams_are_named():
-    with pytest.raises(UnknownNameError, match="refuse, repeat"):
-        ReleaseBudget(1, "ignore")
-    with pytest.raises(InputError, match="one frame or more"):
-        ReleaseBudget(1).fresh(0, 0)
-    with pytest.raises(InputError, match="one sequence per row"):
-        windows([[1, 2]], 1)
-    with pytest.raises(InputError, match="no sequence has 1 frames; the longest has 0"):
-        windows([], 1)
+def test_bad_budgets_and_streams_are_refused():
+    for refuse, named in [
+        *((lambda frames=frames: ReleaseBudget(frames), "whole number") for frames in (0, -1, True, 2.5)),
+        (lambda: ReleaseBudget(1, "ignore"), "repeat"),
+        (lambda: ReleaseBudget(1).fresh(0, 0), "one frame"),
+        (lambda: windows([[1, 2]], 1), "sequence"),
+        (lambda: windows([], 1), "longest has 0"),
+    ]:
+        with pytest.raises(InputError, match=named):
+            refuse()
