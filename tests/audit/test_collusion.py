@@ -305,6 +305,10 @@ def test_too_few_rows_decide_nothing(data):
     pooled = pool_sifts([linear(0, 0, 1), linear(0, 0, 0, 1)], ["hidden"], few, LIGHT)
     assert pooled.together.verdict == "inconclusive"
     assert pooled_finding(pooled).verdict == "undecided"
+    with pytest.raises(InputError, match="got 1"):
+        pool_sifts([linear(1)], ["hidden"], data, LIGHT)
+    with pytest.raises(UnknownNameError, match="hiden"):
+        pool_sifts([linear(1), linear(0, 1)], ["hiden"], data, LIGHT)
 
 
 def test_sifts_of_noise_tell_nothing_together(data):
@@ -332,10 +336,3 @@ def test_an_app_that_averages_frames_reads_what_one_does_not_show():
     assert "(accept)" in rows[0].details["PrivLoss of one frame"]
     alone = frames_findings([leak for leak in leaks if leak.frames > 1])  # nobody knows whether one frame is accepted
     assert {row.verdict for row in alone} == {"leaks"}
-
-
-def test_bad_input(data):
-    with pytest.raises(InputError, match="got 1"):
-        pool_sifts([linear(1)], ["hidden"], data, LIGHT)
-    with pytest.raises(UnknownNameError, match="hiden"):
-        pool_sifts([linear(1), linear(0, 1)], ["hiden"], data, LIGHT)

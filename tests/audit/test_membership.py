@@ -165,7 +165,7 @@ def test_the_loss_threshold_is_that_of_the_adversarial_robustness_toolbox():
         assert point.tpr.value == pytest.approx(tpr[fpr <= point.allowed].max(), abs=1e-9)
 
 
-def test_margins_are_scores_above_the_best_other_class():
+def test_margins_are_scores_above_the_best_other_class_and_codes_are_judged_by_their_quantisation_error():
     labels, standardiser = Classes(np.array(["a", "b", "c"])), Standardiser(np.zeros(2), np.ones(2))
     weights = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 0.5]])
     fit = margin_fit(LinearModel(weights, standardiser, labels))
@@ -173,6 +173,11 @@ def test_margins_are_scores_above_the_best_other_class():
     np.testing.assert_allclose(fit(rows, np.array(["a", "b", "c"])), [2, -2, 0.5])
     with pytest.raises(InputError, match="attributes"):
         margin_fit(LinearModel(weights, standardiser, Attributes(3)))
+    function = ITQ(4).fit(np.random.default_rng(0).normal(size=(50, 6))).function_
+    rows = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
+    scores = function.scores(rows)
+    expected = [-np.mean([(np.copysign(1, s) - s) ** 2 for s in row]) for row in scores]
+    np.testing.assert_allclose(code_fit(function)(rows, np.zeros(5)), expected, rtol=1e-5)
 
 
 def test_an_overfitted_linear_classifier_gives_its_members_away():
@@ -200,32 +205,6 @@ def test_a_private_hash_function_stays_within_its_epsilon():
     # True by proof, whatever the noise was: below 10^-6 only by the intervals' own error.
     assert [row.verdict for row in rows[:-1]] == ["not refuted", "not refuted"]
     assert rows[0].to_dict()["details"]["others"] == 1200
-
-
-def test_what_an_epsilon_allows():
-    assert largest_tpr(0.001, 0.0, 0.0) == 0.001
-    assert largest_tpr(0.5, 100.0, 0.0) == largest_tpr(0.5, float("inf"), 0.0) == 1
-    with pytest.raises(InputError, match="epsilon must be >= 0"):
-        largest_tpr(0.5, -1.0, 0.0)
-
-
-def test_games_that_cannot_be_played_are_refused(game):
-    with pytest.raises(InputError, match="one kind"):
-        Game(game.X, game.y, np.ones(2400, dtype=bool))
-    with pytest.raises(InputError, match="a mark per row"):
-        Game(game.X, game.y[:5], game.member)
-    with pytest.raises(InputError, match=r"2400.*3"):
-        loss_threshold(lambda X, y: np.zeros(3), game)
-    with pytest.raises(InputError, match="got 5"):
-        likelihood_ratio(memoriser(game.X, game.y, 0), game, memoriser, shadows=5)
-
-
-def test_codes_are_judged_by_their_quantisation_error():
-    function = ITQ(4).fit(np.random.default_rng(0).normal(size=(50, 6))).function_
-    rows = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
-    scores = function.scores(rows)
-    expected = [-np.mean([(np.copysign(1, s) - s) ** 2 for s in row]) for row in scores]
-    np.testing.assert_allclose(code_fit(function)(rows, np.zeros(5)), expected, rtol=1e-5)
 
 
 scores = st.lists(st.integers(0, 12).map(float), min_size=10, max_size=60)  # few values: many draws
@@ -286,13 +265,6 @@ def test_scores_that_tell_nothing_are_seldom_called_a_leak():
     assert 2 <= alarms < 45
 
 
-def test_a_low_rate_needs_enough_others():
-    with pytest.raises(InputError, match=r"1,000.*999"):
-        measure(np.arange(10.0), np.arange(999.0))
-    assert measure(np.arange(10.0), np.arange(1000.0)).points[0].fpr.value == 0.001
-    assert fewest_others(0.003) == 334
-
-
 def test_the_true_rate_behind_a_threshold_is_within_its_interval():
     rng, misses, confidence = np.random.default_rng(0), 0, 0.9
     for _ in range(500):
@@ -302,16 +274,22 @@ def test_the_true_rate_behind_a_threshold_is_within_its_interval():
     assert misses < 95
 
 
-@pytest.mark.parametrize(("members", "others"), [([], [1.0]), ([np.nan], [1.0]), ([["a"]], [1.0])])
-def test_scores_that_are_none_are_refused(members, others):
-    with pytest.raises(InputError, match="scores of members"):
-        measure(members, others, fprs=(0.5,))
-
-
-def test_rates_and_confidences_beyond_their_bounds_are_refused():
-    with pytest.raises(InputError, match=r"FPR.*got 1"):
-        measure([1.0], [0.0], fprs=(1,))
-    with pytest.raises(InputError, match="got 3 of 2"):
-        rate(3, 2)
-    with pytest.raises(InputError, match=r"Write 95% as 0\.95"):
-        rate(1, 2, confidence=95)
+def test_what_cannot_be_played_or_measured_is_refused(game):
+    assert measure(np.arange(10.0), np.arange(1000.0)).points[0].fpr.value == 0.001
+    assert fewest_others(0.003) == 334
+    assert largest_tpr(0.001, 0.0, 0.0) == 0.001
+    assert largest_tpr(0.5, 100.0, 0.0) == largest_tpr(0.5, float("inf"), 0.0) == 1
+    for call, words in [
+        (lambda: largest_tpr(0.5, -1.0, 0.0), "epsilon"),
+        (lambda: Game(game.X, game.y, np.ones(2400, dtype=bool)), "one kind"),
+        (lambda: Game(game.X, game.y[:5], game.member), "mark"),
+        (lambda: loss_threshold(lambda X, y: np.zeros(3), game), r"2400.*3"),
+        (lambda: likelihood_ratio(memoriser(game.X, game.y, 0), game, memoriser, shadows=5), "got 5"),
+        (lambda: measure(np.arange(10.0), np.arange(999.0)), r"1,000.*999"),
+        *((lambda bad=bad: measure(bad, [1.0], fprs=(0.5,)), "scores") for bad in ([], [np.nan], [["a"]])),
+        (lambda: measure([1.0], [0.0], fprs=(1,)), r"FPR.*got 1"),
+        (lambda: rate(3, 2), "3 of 2"),
+        (lambda: rate(1, 2, confidence=95), r"0\.95"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            call()

@@ -3,6 +3,7 @@
 Noise is seeded unless a test says otherwise, so verdicts are the same every time and no true claim is refuted by luck.
 """
 
+import json
 from functools import partial
 
 import pytest
@@ -28,7 +29,7 @@ def trusted(monkeypatch):
 @pytest.fixture
 def cheap(monkeypatch, trusted):
     """Few runs, small keys, and noise from a fixed source."""
-    monkeypatch.setattr(papers, "RUNS", 5000)
+    monkeypatch.setattr(papers, "RUNS", 2500)
     monkeypatch.setattr(papers, "audit_subjects", partial(audit_subjects, source=seeded_bytes(1)))
     monkeypatch.setattr(papers, "play", partial(papers.play, key_bits=1024, insecure=True))
     monkeypatch.setattr(papers, "study_leakage", partial(papers.study_leakage, key_bits=1024, insecure=True))
@@ -63,19 +64,23 @@ def test_selective_sharing_is_refuted_as_published_and_stands_as_proven(cheap):
 
 
 def test_private_search_and_its_noise_stand(cheap):
-    evidence = papers._epsilons((*papers.private_search(), *papers.noise()), 1.0)
+    evidence = papers._epsilons((*papers.private_search(), *papers.noise()), 2.0)
     assert len(evidence.findings) == 16
     assert set(verdicts(evidence).values()) == {"not refuted"}
 
 
-def test_updates_leak_in_the_clear_and_not_under_encryption(cheap):
+def test_updates_leak_in_the_clear_and_not_under_encryption(cheap, monkeypatch):
     """The tests of chance raise a false alarm with probability 0.01 together, so it must come three times in a row."""
     protected = [
         f"the aggregator of a {scheme} round learns nothing of an owner's update but the sum"
         for scheme in ("dphe", "block-dphe", "bfv", "masks")
     ]
+    studies, steps, whole = [], [], papers.study_leakage
+    monkeypatch.setattr(
+        papers, "study_leakage", lambda *given, **named: studies.append(whole(*given, **named)) or studies[-1]
+    )
     for attempt in range(3):
-        found = verdicts(papers._updates(attempt, silent, 0.2))
+        found = verdicts(papers._updates(attempt, lambda *step: steps.append(step), 0.2))
         if all(found[claim] == "at chance" for claim in protected):
             break
     assert {found[claim] for claim in protected} == {"at chance"}
@@ -85,6 +90,11 @@ def test_updates_leak_in_the_clear_and_not_under_encryption(cheap):
     rule = "nobody reads from the sum a weight that one owner changed (dphe, minimum_per_position = {})"
     assert found[rule.format(1)] == "refuted"  # works without the rule, and not with it
     assert found[rule.format(2)] == found[rule.format(3)] == "not refuted"
+    findings = studies[-1].findings()
+    assert len(findings) == 4 + 25 + 15 + 6  # one row per question
+    assert json.loads(json.dumps([finding.to_dict() for finding in findings]))
+    assert {what for what, _, _ in steps} >= {"guessing settings", "attacking schemes", "a round of sparse updates"}
+    assert all(done <= total for _, done, total in steps)
 
 
 def test_coalitions_learn_what_the_statements_admit_and_the_same_for_the_same_seed(cheap):

@@ -213,7 +213,7 @@ def _small():
 
 @pytest.fixture(scope="module")
 def faces():
-    return load("faces", count=400, random_state=0, pictures_per_person=5)
+    return load("faces", count=300, random_state=0, pictures_per_person=5)
 
 
 @pytest.fixture(scope="module")

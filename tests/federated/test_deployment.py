@@ -24,6 +24,7 @@ from blindsight.errors import InputError, ServiceError, StorageError, UnknownNam
 from blindsight.federated.certificates import make_certificates, make_node_key
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 120.0  # seconds, for what takes one on a machine that does nothing else
 # A child, a grandchild in a session of its own and an orphan, all of which ignore SIGTERM; each writes its process id.
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -67,40 +68,26 @@ def handshake(certificates, trust, host):
         thread.join()
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "learn.example.org"])
-def test_the_server_is_believed_by_those_who_hold_the_authority(certificates, host):
-    trust = ssl.create_default_context(cafile=str(certificates.authority))
-    trust.verify_flags |= ssl.VERIFY_X509_STRICT
-    assert handshake(certificates, trust, host) == "TLSv1.3"
-
-
-def test_the_server_is_not_believed_under_another_name(certificates):
+def test_the_server_is_believed_under_its_names_by_those_who_hold_the_authority(certificates, tmp_path):
     trust = ssl.create_default_context(cafile=str(certificates.authority))
     with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
         handshake(certificates, trust, "other.example.org")
-
-
-def test_another_federations_authority_does_not_believe_the_server(certificates, tmp_path):
-    other = make_certificates(tmp_path / "other")
+    trust.verify_flags |= ssl.VERIFY_X509_STRICT
+    for host in ("localhost", "127.0.0.1", "learn.example.org"):
+        assert handshake(certificates, trust, host) == "TLSv1.3"
+    other = ssl.create_default_context(cafile=str(make_certificates(tmp_path / "other").authority))
     with pytest.raises(ssl.SSLCertVerificationError, match=r"signature|issuer"):
-        handshake(certificates, ssl.create_default_context(cafile=str(other.authority)), "localhost")
-
-
-def test_the_servers_key_cannot_sign_certificates(certificates):
+        handshake(certificates, other, "localhost")
     server = x509.load_pem_x509_certificate(certificates.server.read_bytes())
     assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert not server.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
 
 
-def test_private_keys_are_readable_by_their_owner_alone(certificates, tmp_path):
+def test_private_keys_are_their_owners_alone_and_of_the_kind_flower_reads(certificates, tmp_path):
     public = make_node_key(tmp_path / "node.key")
     for path in (certificates.authority_key, certificates.server_key, tmp_path / "node.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert b"PRIVATE" not in public.read_bytes()
-
-
-def test_a_node_key_is_of_the_kind_flower_reads(tmp_path):
-    public = make_node_key(tmp_path / "node.key")
     private = load_ssh_private_key((tmp_path / "node.key").read_bytes(), None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     assert private.curve.name == "secp384r1"
@@ -109,12 +96,12 @@ def test_a_node_key_is_of_the_kind_flower_reads(tmp_path):
 
 def test_nothing_is_overwritten(certificates, tmp_path):
     before = {path: path.read_bytes() for path in certificates.folder.iterdir()}
-    with pytest.raises(StorageError, match=r"authority\.crt exists"):
+    with pytest.raises(StorageError, match=r"authority\.crt"):
         make_certificates(certificates.folder)
     assert {path: path.read_bytes() for path in certificates.folder.iterdir()} == before
     make_node_key(tmp_path / "node.key")
     (tmp_path / "node.key").unlink()
-    with pytest.raises(StorageError, match=r"node\.key\.pub exists"):
+    with pytest.raises(StorageError, match=r"node\.key\.pub"):
         make_node_key(tmp_path / "node.key")
     assert not (tmp_path / "node.key").exists()
 
@@ -153,7 +140,7 @@ def test_no_descendant_outlives_a_service(tmp_path, end):
     parent = family(tmp_path)
     parent.start()
     try:
-        parent.wait_until(lambda: len(pids(parent.output())) == 3, timeout=30)
+        parent.wait_until(lambda: len(pids(parent.output())) == 3, timeout=PATIENCE)
         everyone = pids(parent.output())
         assert sum(map(alive, everyone)) >= 2
     finally:
@@ -180,8 +167,8 @@ def test_no_descendant_outlives_an_owner_that_was_killed(tmp_path):
     eventually(lambda: not any(alive(pid) for pid in pids(log.read_text())))
 
 
-def eventually(condition, timeout=30.0):
-    deadline = time.monotonic() + timeout
+def eventually(condition):
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -192,7 +179,7 @@ def test_a_service_is_asked_to_stop_before_it_is_killed(tmp_path):
         tmp_path, "sh", "-c", "trap 'echo farewell; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     )
     polite.start()
-    polite.wait_until(lambda: "ready" in polite.output(), timeout=30)
+    polite.wait_until(lambda: "ready" in polite.output(), timeout=PATIENCE)
     polite.stop()
     assert "farewell" in polite.output()
 
@@ -201,7 +188,7 @@ def test_a_service_that_ends_before_it_is_ready_is_quoted(tmp_path):
     broken = service(tmp_path, "sh", "-c", "echo no such key; exit 3")
     broken.start()
     with pytest.raises(ServiceError, match="no such key"):
-        broken.wait_until(lambda: False, timeout=30)
+        broken.wait_until(lambda: False, timeout=PATIENCE)
     broken.stop()
 
 
@@ -209,29 +196,12 @@ def test_a_service_starts_again_and_its_output_anew(tmp_path):
     again = service(tmp_path, "sh", "-c", "echo once; sleep 600")
     for _ in range(2):
         again.start()
-        again.wait_until(lambda: "once" in again.output(), timeout=30)
+        again.wait_until(lambda: "once" in again.output(), timeout=PATIENCE)
         assert again.output().count("once") == 1
         with pytest.raises(InputError, match="running already"):
             again.start()
         again.kill()
     assert again.log.read_text().count("once") == 2
-
-
-def test_a_port_in_use_is_named():
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with pytest.raises(ServiceError, match=f"port {port}"):
-            check_port(port)
-    check_port(port)
-
-
-def test_free_ports_are_different_and_free():
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    for port in ports:
-        check_port(port)
 
 
 # ---- the federation, before anything is started
@@ -250,10 +220,13 @@ def refused(loopback):
 
 
 def test_a_port_in_use_is_refused_before_anything_is_written(app, tmp_path):
+    assert len(set(free_ports(20))) == 20
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
+        with pytest.raises(ServiceError, match=f"port {port}"):
+            check_port(port)
         with pytest.raises(ServiceError, match=f"port {port}"):
             refused(Loopback(app, [NodeSpec("user-1")], tmp_path / "folder", port=port))
     assert not (tmp_path / "folder").exists()
@@ -274,36 +247,20 @@ def test_a_missing_certificate_is_named(app, tmp_path, certificates):
     assert not (tmp_path / "folder" / "logs").exists()
 
 
-def test_a_folder_without_an_app_is_refused(tmp_path):
+def test_a_folder_without_an_app_and_names_that_cannot_be_told_apart_are_refused(app, tmp_path):
     with pytest.raises(StorageError, match=r"pyproject\.toml"):
         refused(Loopback(tmp_path / "nowhere", [NodeSpec("user-1")], tmp_path / "folder"))
-
-
-@pytest.mark.parametrize("names", [[], ["user-1", "user-1"], ["../user"], ["superlink"], ["aggregator"], [""]])
-def test_names_that_cannot_be_told_apart_are_refused(names, app, tmp_path):
-    with pytest.raises(InputError):
-        Loopback(app, [NodeSpec(name) for name in names], tmp_path / "folder")
-
-
-def test_an_unknown_node_is_refused(app, tmp_path):
-    with pytest.raises(UnknownNameError, match="Did you mean 'user-1'"):
+    for names in ([], ["user-1", "user-1"], ["../user"], ["superlink"], ["aggregator"], [""]):
+        with pytest.raises(InputError):
+            Loopback(app, [NodeSpec(name) for name in names], tmp_path / "folder")
+    with pytest.raises(UnknownNameError, match="'user-1'"):
         Loopback(app, [NodeSpec("user-1")], tmp_path / "folder").kill("user-2")
 
 
-def test_settings_are_read_by_flower_as_they_were_written():
+def test_settings_are_read_by_flower_as_they_were_written_or_refused():
+    for value in ('a"b', "a\\b", "a\nb"):
+        with pytest.raises(InputError, match="'role'"):
+            configuration({"role": value})
     read = pytest.importorskip("flwr.common.config").parse_config_args
-    settings = {
-        "role": "key generator",
-        "pin": "SHA256:ab+/c",
-        "home": "/x/members.toml",
-        "n": 3,
-        "eps": 0.5,
-        "on": True,
-    }
+    settings = {"role": "key generator", "pin": "SHA256:ab+/c", "home": "/x/y.toml", "n": 3, "eps": 0.5, "on": True}
     assert read([configuration(settings)]) == settings
-
-
-@pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb"])
-def test_a_setting_flower_would_misread_is_refused(value):
-    with pytest.raises(InputError, match="'role'"):
-        configuration({"role": value})

@@ -103,7 +103,7 @@ def refusal(service):
     service.start()
     try:
         with pytest.raises(ServiceError, match="stopped"):
-            service.wait_until(lambda: "SuperNode ID:" in service.output(), timeout=60)
+            service.wait_until(lambda: "SuperNode ID:" in service.output(), timeout=240)
         return service.output()
     finally:
         service.stop()
@@ -111,7 +111,7 @@ def refusal(service):
 
 def test_every_node_answers(federation):
     run = federation.run({"greeting": "good day"})
-    assert federation.wait(run, 60) == "finished:completed"
+    assert federation.wait(run, 240) == "finished:completed"
     assert answers(federation, run) == {"good day from ada", "good day from ben"}
 
 
@@ -143,5 +143,5 @@ def test_a_run_outlives_the_superlink_and_a_killed_node_comes_back_under_its_old
     federation.restart_superlink()
     federation.start("ada")
     assert federation.node_id("ada") == federation.node_ids["ada"]
-    assert federation.wait(run, 90) == "finished:completed"
+    assert federation.wait(run, 240) == "finished:completed"
     assert {"hello from ada", "hello from ben"} <= answers(federation, run)

@@ -43,18 +43,13 @@ def test_every_party_knows_its_runs_and_looking_changes_nothing(tmp_path, scheme
         assert (run.weights, run.stands) == (DIMENSION, stands[party])
         decrypts = party == KEY_GENERATOR and scheme != "masks"
         assert len(run.record) == decrypts
-        assert all("the sum of ann, bob, cem, dan was released" in sentence for sentence in run.record)
+        assert all("ann, bob, cem, dan" in sentence for sentence in run.record)
     assert contents(tmp_path) == before
-
-
-def test_a_key_generator_that_was_killed_before_it_made_keys_is_not_given_any(tmp_path):
-    village = Village(tmp_path)
-    village.open("block-dphe")
-    (run,) = kept_runs(village.homes[KEY_GENERATOR])
-    (run.folder / "generator").unlink()
-    (again,) = kept_runs(village.homes[KEY_GENERATOR])
-    assert again.record == ()
-    assert not (run.folder / "generator").exists()
+    if scheme == "block-dphe":  # a key generator that was killed before it made keys is not given any
+        (run.folder / "generator").unlink()
+        (again,) = kept_runs(village.homes[KEY_GENERATOR])
+        assert again.record == ()
+        assert not (run.folder / "generator").exists()
 
 
 def test_selective_sharing_is_a_run_too(tmp_path):
@@ -136,16 +131,12 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path):
     assert kept_runs(home) == [run]
 
 
-def test_a_name_that_a_terminal_would_obey_is_not_shown(tmp_path):
-    home = make_home(tmp_path, "ann")
-    SharingDesk(home, OwnTerms(share=0.1)).join(lesson("\x1b[2J").to_bytes())
-    (run,) = kept_runs(home)
-    assert run.name == run.folder.name
-
-
-def test_a_home_without_runs(tmp_path):
+def test_a_home_without_runs_and_a_name_that_a_terminal_would_obey(tmp_path):
     home = make_home(tmp_path, "ann")
     assert kept_runs(Home(home.path)) == []
     with pytest.raises(UnknownNameError):
         forget_run(home, "../ann")
     assert (tmp_path / "ann").exists()
+    SharingDesk(home, OwnTerms(share=0.1)).join(lesson("\x1b[2J").to_bytes())
+    (run,) = kept_runs(home)
+    assert run.name == run.folder.name

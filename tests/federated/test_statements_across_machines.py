@@ -20,17 +20,16 @@ def said(scheme):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_whatever_the_scheme_the_way_the_model_took_and_the_apps_code_are_named(scheme):
     statement = said(scheme)
-    assert "the sums of all 7 rounds" in statement.not_protected[-1]
-    assert "Flower's SuperLink sends the app's code" in statement.assumptions[-1]
-    assert "the addresses and times of all nodes" in statement.who_sees["operator of the SuperLink"]
+    assert "all 7 rounds" in statement.not_protected[-1]
+    assert "app's code" in statement.assumptions[-1]
+    assert "addresses and times" in statement.who_sees["operator of the SuperLink"]
 
 
 @pytest.mark.parametrize("scheme", HIDING)
 def test_what_is_added_up_in_secret_can_be_subtracted(scheme):
     text = said(scheme).to_text(10_000)
-    assert "the server does not repeat rounds, or begin runs with other users, in order to subtract sums" in text
-    assert "fingerprints were compared out of band" in text
-    assert "letters between users and key generator pass unread" in text
+    for words in ("repeat rounds", "subtract sums", "fingerprints were compared", "letters between users and key"):
+        assert words in text
     assert said(scheme).status == "proven"
 
 

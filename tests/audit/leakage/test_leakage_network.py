@@ -1,4 +1,4 @@
-"""x"""
+"""Pictures from a network's update: the first linear layer's input, and small batches by matching their gradients."""
 
 import numpy as np
 import pytest
@@ -150,37 +150,27 @@ def test_bad_input_gets_a_sentence():
     assert "hidden" in repr(recover_layer_input(np.ones(layout.dimension), layout))
 
 
-torch_matching = pytest.importorskip("torch")
-nn_matching = torch_matching.nn
-
-
 @pytest.fixture(autouse=True)
 def _one_thread():
-    before = torch_matching.get_num_threads()
-    torch_matching.set_num_threads(1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield
-    torch_matching.set_num_threads(before)
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
 def model():
-    made = nn_matching.Sequential(
-        nn_matching.Flatten(), nn_matching.Linear(64, 24), nn_matching.Sigmoid(), nn_matching.Linear(24, 10)
-    ).double()
+    made = nn.Sequential(nn.Flatten(), nn.Linear(64, 24), nn.Sigmoid(), nn.Linear(24, 10)).double()
     generator = science(0)
-    with torch_matching.no_grad():
+    with torch.no_grad():
         for parameter in made.parameters():
-            parameter.copy_(torch_matching.from_numpy(generator.uniform(-0.5, 0.5, size=tuple(parameter.shape))))
+            parameter.copy_(torch.from_numpy(generator.uniform(-0.5, 0.5, size=tuple(parameter.shape))))
     return made
 
 
 def gradient_of(model, pictures, labels):
-    loss = nn_matching.functional.cross_entropy(
-        model(torch_matching.from_numpy(pictures)), torch_matching.from_numpy(labels)
-    )
-    return torch_matching.cat(
-        [part.flatten() for part in torch_matching.autograd.grad(loss, list(model.parameters()))]
-    ).numpy()
+    loss = nn.functional.cross_entropy(model(torch.from_numpy(pictures)), torch.from_numpy(labels))
+    return torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))]).numpy()
 
 
 @pytest.mark.parametrize("objective", ["cosine", "squares"])
@@ -197,7 +187,7 @@ def test_a_small_batch_comes_back(digits, model, batch, objective):
     assert found.labels == tuple(sorted(labels))
     assert found.cosines(pictures).min() > 0.99
     assert found.pictures.shape == (batch, 8, 8)
-    assert all(torch_matching.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
 
 
 def test_it_is_repeatable(digits, model):
@@ -260,17 +250,14 @@ def test_repeats_are_other_batches_of_the_same_size(digits):
 
 
 def test_bad_input_gets_a_sentence_matching(digits, model):
-    gradient = np.ones(1810)
-    with pytest.raises(InputError, match="a batch of 1 to 8"):
-        match_gradient(model, gradient, shape=(8, 8), batch=9)
-    with pytest.raises(InputError, match="1810"):
-        match_gradient(model, np.ones(3), shape=(8, 8), batch=1)
-    with pytest.raises(InputError, match="nothing to match"):
-        match_gradient(model, 0 * gradient, shape=(8, 8), batch=1)
-    with pytest.raises(UnknownNameError, match="cosine"):
-        match_gradient(model, gradient, shape=(8, 8), batch=1, objective="cosin")
-    biasless = nn_matching.Sequential(nn_matching.Flatten(), nn_matching.Linear(64, 2, bias=False))
-    with pytest.raises(InputError, match="Give the labels"):
-        match_gradient(biasless, np.ones(128), shape=(8, 8), batch=1)
-    with pytest.raises(InputError, match="pictures"):
-        attack_batches(digits.pictures[:1], digits.labels[:1])
+    gradient, biasless = np.ones(1810), nn.Sequential(nn.Flatten(), nn.Linear(64, 2, bias=False))
+    for error, call, words in [
+        (InputError, lambda: match_gradient(model, gradient, shape=(8, 8), batch=9), "1 to 8"),
+        (InputError, lambda: match_gradient(model, np.ones(3), shape=(8, 8), batch=1), "1810"),
+        (InputError, lambda: match_gradient(model, 0 * gradient, shape=(8, 8), batch=1), "nothing"),
+        (UnknownNameError, lambda: match_gradient(model, gradient, shape=(8, 8), batch=1, objective="cosin"), "cosine"),
+        (InputError, lambda: match_gradient(biasless, np.ones(128), shape=(8, 8), batch=1), "labels"),
+        (InputError, lambda: attack_batches(digits.pictures[:1], digits.labels[:1]), "pictures"),
+    ]:
+        with pytest.raises(error, match=words):
+            call()

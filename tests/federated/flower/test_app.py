@@ -118,7 +118,7 @@ def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app):
     app.nodes[1].config["schemes"] = "bfv, masks"
     (event,) = app.run(task="sharing", rounds=1)["events"]  # of the same label: the server's folder is free again
     assert sorted(event["uploaded"]) == ["bob", "cem", "dan"]
-    assert "does not take part in sharing" in event["refused"]["ann"]
+    assert "sharing" in event["refused"]["ann"]
     assert refused.tb is not None
 
 
@@ -172,18 +172,21 @@ def test_the_server_is_told_of_other_dimensions(tmp_path, task):
     app = App(tmp_path)
     data_of_dan(app, features=np.zeros((40, 5)), labels=np.zeros(40, dtype=np.int64))
     report = app.run(task=task, clusters=3, rounds=1, scheme="bfv", sparsity=0.0)
-    assert report["rounds"][0]["refused"] == {"dan": "features must have 12 columns; got 5."}
+    assert list(report["rounds"][0]["refused"]) == ["dan"]
+    assert "12 columns; got 5" in report["rounds"][0]["refused"]["dan"]
 
 
 def test_the_server_is_not_told_where_data_are_or_how_many(tmp_path, caplog):
     app = App(tmp_path)
     path = data_of_dan(app, features=np.zeros((40, 12)), labels=np.zeros(39, dtype=np.int64))
     refused = app.run(rounds=1, scheme="bfv")["rounds"][0]["refused"]
-    assert refused == {"dan": "it failed on its side (InputError); the node's log says more."}
-    assert "contribute failed: there must be a label per sample; got labels of shape (39,) for 40." in caplog.text
+    assert "(InputError)" in refused["dan"]
+    assert not any(word in refused["dan"] for word in ("39", "40", "data.npz"))
+    assert "(39,) for 40" in caplog.text
     path.unlink()
     refused = app.run(rounds=2, scheme="bfv")["rounds"][1]["refused"]
-    assert refused == {"dan": "it failed on its side (StorageError); the node's log says more."}
+    assert "(StorageError)" in refused["dan"]
+    assert str(path) not in refused["dan"]
 
 
 def test_the_server_uses_no_home_but_its_own(tmp_path):
