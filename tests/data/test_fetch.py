@@ -346,18 +346,19 @@ def in_another_process(url, cache):
 
 
 def test_of_two_processes_one_downloads_and_both_get_the_result(server, tmp_path):
-    locked = []
+    asked = threading.Event()
 
     def try_lock():
         with (tmp_path / "toy.lock").open() as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        locked.append(True)
+        asked.set()
 
     server.when_asked = try_lock
-    children = [in_another_process(server.url, tmp_path) for _ in range(2)]
-    assert [child.wait(timeout=60) for child in children] == [0, 0]
+    child = in_another_process(server.url, tmp_path)
+    assert asked.wait(timeout=60)
+    assert pictures_in(get(toy(web(server.url)), tmp_path)) == PICTURES
+    assert child.wait(timeout=60) == 0
     assert server.asked == [None]
-    assert locked == [True]
 
 
 def test_what_another_process_fetched_while_this_one_waited_is_used(server, tmp_path, monkeypatch):
