@@ -95,19 +95,19 @@ def test_a_dataset_says_what_it_is():
 
 
 def test_the_same_seed_gives_the_same_pixels_and_another_seed_others():
-    assert faces(20, random_state=5).content_hash() == faces(20, random_state=5).content_hash()
-    assert faces(20, random_state=5).content_hash() != faces(20, random_state=6).content_hash()
+    assert faces(8, random_state=5).content_hash() == faces(8, random_state=5).content_hash()
+    assert faces(8, random_state=5).content_hash() != faces(8, random_state=6).content_hash()
 
 
 def test_pixels_do_not_depend_on_the_batch():
-    attributes, persons = sample_attributes(37)
+    attributes, persons = sample_attributes(11)
     whole = draw_faces(attributes, persons, batch=64)
     for batch in (1, 5):
         np.testing.assert_array_equal(draw_faces(attributes, persons, batch=batch), whole)
 
 
 def test_a_short_series_is_the_beginning_of_a_long_one():
-    short, long = faces(23, days=5), faces(60, days=5)
+    short, long = faces(23, days=5), faces(35, days=5)
     for part in ("images", "attributes", "persons", "days"):
         np.testing.assert_array_equal(getattr(short, part), getattr(long, part)[:23])
 
@@ -121,8 +121,8 @@ def test_both_sizes_show_the_same_portrait():
 
 
 def test_progress_is_told():
-    told: list[tuple[str, int, int | None]] = []
-    faces(40, progress=lambda what, done, total: told.append((what, done, total)))
+    told = []
+    faces(40, progress=lambda *report: told.append(report))
     assert told == [("drawing faces", 32, 40), ("drawing faces", 40, 40)]
 
 
@@ -200,12 +200,6 @@ def test_every_attribute_can_be_read_from_pixels_of_unknown_persons():
         assert 0.78 < accuracy < 0.99, name
 
 
-def not_definite():
-    matrix = np.eye(12)
-    matrix[:3, :3] = [[1, 0.9, 0.9], [0.9, 1, -0.9], [0.9, -0.9, 1]]
-    return matrix
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -214,10 +208,7 @@ def not_definite():
         ({"n": 10, "pictures_per_person": 0}, "per person"),
         ({"n": 10, "days": 0}, "days"),
         ({"n": 10, "random_state": -1}, "seed"),
-        ({"n": 10, "correlation": np.eye(3)}, "12 x 12"),
-        ({"n": 10, "correlation": not_definite()}, "-0.8"),
         ({"n": 10, "correlation": {("male", "beard"): 0.9}}, "male and beard must lie in [-0.500, 0.500]"),
-        ({"n": 10, "prevalence": {"hat": 0.0}}, "prevalence of hat"),
         ({"n": 10, "prevalence": {"male": 0.01}}, "male and beard must lie in"),
         ({"n": 10, "correlation": {("male", "male"): 1.0}}, "pairs of different attributes"),
         ({"n": 10, "correlation": {("male", "hat"): 0.1, ("hat", "male"): 0.2}}, "each pair once"),
@@ -262,23 +253,6 @@ def test_latent_correlation_agrees_with_the_bivariate_normal(p, q, share):
     rho = latent_correlation(np.array([p, q]), np.array([[1.0, phi], [phi, 1.0]]))[0, 1]
     both = multivariate_normal(cov=[[1.0, rho], [rho, 1.0]], allow_singular=True).cdf([ndtri(p), ndtri(q)])
     assert both == pytest.approx(p * q + share * bound, abs=2e-6)
-
-
-def test_halves_have_the_arcsine_law():
-    rho = latent_correlation(np.array([0.5, 0.5]), np.array([[1.0, -0.3], [-0.3, 1.0]]))[0, 1]
-    assert rho == pytest.approx(np.sin(-0.3 * np.pi / 2), abs=1e-9)
-
-
-def test_shared_variables_are_constant_within_a_group_and_correlate_with_the_rest():
-    groups = np.repeat(np.arange(20_000), 5)
-    drawn = Copula.fit(NAMES, THIRDS, matrix(0.4, 0.1, -0.2)).sample(("b",), groups, np.random.default_rng(0))
-    shared = drawn[:, 1].reshape(-1, 5)
-    assert (shared == shared[:, :1]).all()
-    assert (drawn[:, 0].reshape(-1, 5).std(axis=1) > 0).any()
-    # At most 20,000 independent groups: the spread of each estimate is below 1/sqrt(20,000) = .0071 (design effect
-    # included, since rows of a group repeat at most the group). Six spreads: false alarm below 1e-8.
-    np.testing.assert_allclose(np.corrcoef(drawn.T), matrix(0.4, 0.1, -0.2), atol=6 * 0.0071)
-    np.testing.assert_allclose(drawn.mean(axis=0), THIRDS, atol=6 * 0.5 * 0.0071)
 
 
 @pytest.mark.parametrize(
