@@ -26,18 +26,13 @@ def result(dataset, method, value, *, seed=0, output=None, **arguments):
 
 def test_pictures_are_shared_out_as_in_the_paper():
     given = task("caltech101-1280").pose(0).given
-    train = len(given.everyone[0])
-    assert train == 12 * 30
+    assert len(given.everyone[0]) == 12 * 30
     assert np.bincount(given.everyone[1]).tolist() == [30] * 12
     assert np.bincount(given.public[1]).tolist() == [3] * 12
     assert [len(X) for X, _ in given.owners] == [65, 65, 65, 65, 64]
     assert len(np.unique(np.concatenate([given.everyone[0], given.test]), axis=0)) == 12 * 45  # nothing on two sides
-
-
-def test_owners_with_copies_keep_their_number_of_pictures_and_others_do_not():
-    copied = task("caltech101-1280-copied-25").pose(0).given
-    split = task("caltech101-1280-split-25").pose(0).given
-    assert {len(X) for X, _ in copied.owners} == {64, 65}
+    copied, split = (task(f"caltech101-1280-{how}-25").pose(0).given for how in ("copied", "split"))
+    assert {len(X) for X, _ in copied.owners} == {64, 65}  # owners with copies keep their number of pictures
     assert {len(X) for X, _ in split.owners} == {12, 13}
     assert len(np.unique(copied.everyone[0], axis=0)) == len(np.unique(split.everyone[0], axis=0)) == 360
 
@@ -62,7 +57,7 @@ def test_several_models_are_scored_by_their_mean():
     right, wrong = np.eye(12), np.roll(np.eye(12), 1, axis=1)
     assert scores.score_classes(answers, frequency, right) == {"class_average": 1.0, "map10": 1.0}
     assert scores.score_classes(answers, frequency, np.stack([right, wrong]))["class_average"] == 0.5
-    with pytest.raises(InputError, match=r"scores must have shape \(12, 12\)"):
+    with pytest.raises(InputError, match="shape"):
         scores.score_classes(answers, frequency, right[:, :5])
 
 
@@ -80,9 +75,9 @@ def test_ciphertexts_must_be_different_and_hold_the_values():
 
 
 def test_missing_data_are_named_and_skipped(tmp_path, capsys):
-    with pytest.raises(InputError, match=r"no --data-dir was given\. dphe-tables needs some of caltech101-eff"):
+    with pytest.raises(InputError, match="--data-dir"):
         cases.tasks(Settings())
-    with pytest.raises(InputError, match=r"lacks caltech101-efficientnet1280.npz, caltech101-resnet2048.npz, utkface"):
+    with pytest.raises(InputError, match="caltech101-resnet2048"):
         cases.tasks(Settings(tmp_path))
     (tmp_path / "utkface64.npz").touch()
     names = [task.dataset for task in cases.tasks(Settings(tmp_path))]

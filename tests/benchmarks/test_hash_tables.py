@@ -156,7 +156,7 @@ def test_times_are_compared_within_a_run():
 
 def test_missing_data_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path))
-    with pytest.raises(InputError, match=r"no pictures: cifar10 is not here \(blindsight data fetch cifar10\)"):
+    with pytest.raises(InputError, match="cifar10"):
         cases.tasks(Settings())
     assert main(["hash-tables", "--output", str(tmp_path)]) == 2
     assert "error: there are no pictures" in capsys.readouterr().err

@@ -20,13 +20,6 @@ def posed(name, seed=0):
     return next(task for task in cases.tasks(QUICK) if task.dataset == name).pose(seed)
 
 
-def test_days_of_a_seed_are_not_those_of_tuning_and_public_photos_are_nobodys():
-    study, tuning = posed("head").given, posed("head-tuning").given
-    assert len(study.plan.initial) == cases.QUICK.public
-    assert len(study.plan.days) == cases.DAYS
-    assert not np.array_equal(study.plan.initial, tuning.plan.initial)
-
-
 def test_a_curve_is_scored_by_day_and_week():
     plan = posed("head").given.plan
     accuracy = np.linspace(0.5, 0.9, cases.DAYS)
@@ -38,10 +31,9 @@ def test_a_curve_is_scored_by_day_and_week():
     assert (figures["uploads"], figures["megabytes up"]) == (30, 2)
     assert "epsilon" not in figures
     assert cases.score(plan, {**curve, "epsilon": np.array([2.0])})["epsilon"] == 2
-    with pytest.raises(InputError, match="a curve is one fraction for each of 28 days"):
-        cases.score(plan, {**curve, "accuracy": accuracy[:3]})
-    with pytest.raises(InputError, match="a curve is one fraction for each of 28 days"):
-        cases.score(plan, {**curve, "accuracy": accuracy + 0.2})
+    for wrong in (accuracy[:3], accuracy + 0.2):
+        with pytest.raises(InputError, match="28 days"):
+            cases.score(plan, {**curve, "accuracy": wrong})
 
 
 @pytest.mark.parametrize("kind", ["photo", "participant", "dp-fedavg"])
@@ -53,7 +45,10 @@ def test_lines_with_a_proof_spend_what_they_may_over_all_days(kind):
 
 
 def test_lines_are_what_their_arguments_say():
-    lines = partial(daylines.lines, posed("head").given.plan)
+    study, tuning = posed("head").given, posed("head-tuning").given
+    assert (len(study.plan.initial), len(study.plan.days)) == (cases.QUICK.public, cases.DAYS)
+    assert not np.array_equal(study.plan.initial, tuning.plan.initial)  # a seed's days are not those of tuning
+    lines = partial(daylines.lines, study.plan)
     assert lines("largest", share=0.2)[-1].sharing.share == 0.2
     assert lines("published", step=0.5)[-1].sharing.bound == 0.05
     assert isinstance(lines("photo", epsilon=2.0, clip=3.0)[-1].sharing.noise, RecordGaussian)

@@ -45,7 +45,7 @@ def test_releases_are_judged_by_what_they_tell():
     assert {"paper/priv_loss", "paper/priv_loss_eq5", "paper/pub_loss", "paper/pub_loss_eq5"} <= honest.keys()
     assert given_away["priv_loss"] == given_away["certified"] == 0.5
     assert given_away["pub_loss"] > 0.3
-    with pytest.raises(InputError, match=r"male/smiling: 540 people are judged; got 3 rows"):
+    with pytest.raises(InputError, match="540"):
         judge({"male/smiling": np.zeros((3, 1))})
     scores = Judge(people, LINEAR, LINEAR, entangled=True)({})
     labels = people.labels["male"], people.labels["smiling"]

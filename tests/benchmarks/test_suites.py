@@ -40,7 +40,7 @@ def test_attributes_are_judged_where_the_answer_is_known():
     assert scores["beard/mean_precision"] == pytest.approx((1 + 2 / 3) / 2)
     assert scores["beard/balanced_accuracy"] == 0.75
     assert len(scores) == 3 * len(attributes.ATTRIBUTES)
-    with pytest.raises(InputError, match=r"predictions must have shape \(5, 9\); got \(5,\)"):
+    with pytest.raises(InputError, match="shape"):
         attributes.score(answers, predicted[:, 0])
 
 
