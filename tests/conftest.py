@@ -2,6 +2,7 @@
 
 import os
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,13 @@ settings.load_profile("repeatable")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the benchmarks, which bring a PostgreSQL of one's own
 
 
+_numbers = count()
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    """Keep the user's cache out of the tests, and the tests out of the user's cache."""
-    monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path / "cache"))
+def _own_cache(tmp_path_factory, monkeypatch):
+    """Keep the user's cache out of the tests, and the tests out of the user's cache; who needs the folder makes it."""
+    monkeypatch.setenv("BLINDSIGHT_CACHE", str(tmp_path_factory.getbasetemp() / f"cache-{next(_numbers)}"))
 
 
 @pytest.fixture(scope="session")

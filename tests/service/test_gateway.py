@@ -150,13 +150,22 @@ def test_only_one_of_two_answers_at_once_counts(gateway, cast, monkeypatch):
     assert len(refused) == (given == "refuse")
 
 
-def test_nothing_is_answered_before_it_is_verified(gateway, cast):
+def test_nothing_is_answered_before_it_is_verified_or_when_it_is_stale_or_tampered_with(gateway, cast, tmp_path):
     job = gateway.propose(cast.apps["X"], "Ann", GENDER).id
     with pytest.raises(InputError, match="queued"):
         gateway.answer(cast.ann, job, "allow")
     gateway.cancel(cast.apps["X"], job)
     with pytest.raises(InputError, match="cancelled"):
         gateway.answer(cast.ann, job, "allow")
+    good, bad, stale = asked(gateway, cast, GENDER), asked(gateway, cast, SMILE, "Y"), asked(gateway, cast, GENDER, "Z")
+    folder = tmp_path / "service" / "proposals"
+    (folder / bad / "applied.npz").replace(folder / good / "applied.npz")
+    with pytest.raises(CorruptFileError, match="another proposal"):
+        gateway.answer(cast.ann, good, "allow")
+    gateway.set_private(cast.ann, ["smiling", "age"])
+    with pytest.raises(PrivacyError, match="changed"):
+        gateway.answer(cast.ann, stale, "allow")
+    assert gateway.grants(cast.ann) == ()
 
 
 # --- collusion and budgets ---
@@ -201,14 +210,8 @@ def test_a_crowd_gets_as_many_frames_as_were_verified(gateway, cast):
     assert gateway.check_log(cast.operator).ok
 
 
-def test_a_stream_goes_on_with_its_last_release(gateway, cast):
+def test_a_release_says_which_frames_and_a_stream_goes_on_with_its_last(gateway, cast):
     granted(gateway, cast, GENDER, frames=2, then="repeat")
-    first = gateway.release(cast.apps["X"], "Ann", frames=cast.frames[:2]).rows
-    assert gateway.release(cast.apps["X"], "Ann", frames=cast.frames[2:]).rows == first[1:]
-
-
-def test_a_release_says_which_frames(gateway, cast):
-    granted(gateway, cast, GENDER, then="repeat")
     app = cast.apps["X"]
     for wrong in ({}, {"frames": [], "latest": None}, {"latest": 0}, {"latest": -1}, {"latest": 1001}):
         with pytest.raises(InputError):
@@ -219,6 +222,8 @@ def test_a_release_says_which_frames(gateway, cast):
         gateway.release(app, "Ann", frames=["0" * 32])
     assert gateway.grants(cast.ann)[0].released == 0
     assert len(actions(gateway, "refuse release")) == 7
+    first = gateway.release(app, "Ann", frames=cast.frames[:2]).rows
+    assert gateway.release(app, "Ann", frames=cast.frames[2:]).rows == first[1:]
 
 
 def test_a_budget_is_decided_before_frames_are_looked_at(gateway, cast, monkeypatch):
@@ -364,7 +369,7 @@ def test_every_method_is_closed_to_other_roles(unchanged):
                     call(principal)
 
 
-def test_an_app_that_asks_for_nothing_learns_no_names(gateway, cast):
+def test_an_app_that_asks_for_nothing_learns_no_names_and_nobody_floods_the_queue(gateway, cast):
     stranger, _ = gateway.create_principal(cast.operator, "W", "app")
     for call in (lambda: gateway.propose(stranger, "Ann"), lambda: gateway.release(stranger, "Ann", latest=1)):
         with pytest.raises(InputError) as error:
@@ -372,19 +377,13 @@ def test_an_app_that_asks_for_nothing_learns_no_names(gateway, cast):
         assert "X" not in str(error.value)
     with pytest.raises(UnknownNameError, match="Bob"):
         gateway.propose(cast.apps["X"], "Bob")
-
-
-def test_nobody_floods_the_queue(gateway, cast):
     for _ in range(MOST_WAITING):
         gateway.propose(cast.apps["X"], "Ann", GENDER)
     for sift in (GENDER, None):
         with pytest.raises(InputError, match=str(MOST_WAITING)):
             gateway.propose(cast.apps["X"], "Ann", sift)
     gateway.propose(cast.apps["Y"], "Ann", GENDER)
-
-
-def test_reviews_are_not_cancelled_by_those_they_concern(gateway, cast):
-    job = gateway.set_private(cast.ann, ["age"])
+    job = gateway.set_private(cast.ann, ["age"])  # a review is not cancelled by whom it concerns
     with pytest.raises(PrivacyError, match="operator"):
         gateway.cancel(cast.ann, job.id)
     assert gateway.cancel(cast.operator, job.id).state == "cancelled"
@@ -574,23 +573,7 @@ def test_everything_survives_a_restart(tmp_path):
     second.close()
 
 
-def test_a_proposal_that_was_tampered_with_is_refused(gateway, cast, tmp_path):
-    good, bad = asked(gateway, cast, GENDER), asked(gateway, cast, SMILE, "Y")
-    folder = tmp_path / "service" / "proposals"
-    (folder / bad / "applied.npz").replace(folder / good / "applied.npz")
-    with pytest.raises(CorruptFileError, match="another proposal"):
-        gateway.answer(cast.ann, good, "allow")
-    assert gateway.grants(cast.ann) == ()
-
-
-def test_a_proposal_goes_stale(gateway, cast):
-    job = asked(gateway, cast, GENDER)
-    gateway.set_private(cast.ann, ["smiling", "age"])
-    with pytest.raises(PrivacyError, match="changed"):
-        gateway.answer(cast.ann, job, "allow")
-
-
-def test_principals_come_and_go(gateway, cast):
+def test_principals_come_and_go_with_their_entries(gateway, cast, monkeypatch):
     token = gateway.rotate_token(cast.operator, cast.ann.id)
     assert gateway.principals.authenticate(cast.ann_token) is None
     assert gateway.principals.authenticate(token).name == "Ann"
@@ -599,9 +582,6 @@ def test_principals_come_and_go(gateway, cast):
     assert [entry.actor for entry in actions(gateway, "rotate token", "revoke principal")] == [cast.operator.id] * 2
     with pytest.raises(UnknownNameError):
         gateway.revoke_principal(Principal("operator-x", "eve", "operator"), "owner-none")
-
-
-def test_a_principal_and_its_entry_come_together(gateway, cast, monkeypatch):
     monkeypatch.setattr(gateway.audit, "append", Mock(side_effect=StorageError("the disk is full.")))
     with pytest.raises(StorageError):
         gateway.create_principal(cast.operator, "Bob", "owner")
