@@ -20,6 +20,7 @@ pytest.importorskip("fastapi")
 
 from blindsight.client import Client  # noqa: E402
 from blindsight.errors import PrivacyError  # noqa: E402
+from blindsight.federated.certificates import make_certificates  # noqa: E402
 from blindsight.service.foundation import drawn_frames  # noqa: E402
 
 TOKEN = re.compile(r"blindsight_[A-Za-z0-9_-]{43}")
@@ -78,8 +79,9 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(
     serve: Callable[..., Process], tmp_path: Path, blindsight, token_command
 ) -> None:
     """Two starts over TLS: tokens made meanwhile, one service per folder and port, unfinished work done later."""
-    certificate, key = certified(tmp_path)
-    trust, tls = ssl.create_default_context(cafile=certificate), ("--certificate", str(certificate), "--key", str(key))
+    made = make_certificates(tmp_path / "tls", ["127.0.0.1"], days=2)
+    trust = ssl.create_default_context(cafile=made.authority)
+    tls = ["--certificate", made.server, "--key", made.server_key]
     client, folder, tokens = partial(Client, verify=trust), tmp_path / "service", {}
     first = serve(*tls, "--attackers", "modern")
     assert first.url.startswith("https://127.0.0.1:")
@@ -251,30 +253,3 @@ def test_verify_log_checks_an_export(logged: Path, tmp_path: Path, blindsight) -
     export.write_text(export.read_text().replace('"name": "c"', '"name": "z"'))
     assert blindsight("verify-log", export, "--json", code=1).document["broken_at"] == 3
     blindsight("verify-log", tmp_path / "none.jsonl", code=1)
-
-
-def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate for this machine and its key."""
-    from datetime import UTC, datetime, timedelta
-    from ipaddress import ip_address
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return paths
