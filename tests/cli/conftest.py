@@ -1,9 +1,7 @@
 """`blindsight(...)` runs the command line in this process and tells what it said."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -18,15 +16,15 @@ class Said:
     err: str
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self):
         return json.loads(self.out)
 
 
 @pytest.fixture
-def blindsight(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+def blindsight(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
-    def call(*words: object, code: int | tuple[int, ...] = 0) -> Said:
+    def call(*words, code=0):
         capsys.readouterr()
         left = run([str(word) for word in words])
         said = Said(*capsys.readouterr())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blindsight.audit import checks, papers, portraits
-from blindsight.audit.checks import Check, Evidence
+from blindsight.audit.checks import Check
 from blindsight.audit.mechanisms import SelfTest
 from blindsight.audit.publishedhashing import flipped_bit
 from blindsight.audit.subject import audit_subjects
@@ -15,12 +15,12 @@ from blindsight.errors import MissingExtraError
 from blindsight.rng import seeded_bytes
 
 
-def missing(effort: float) -> Evidence:
+def missing(effort):
     raise MissingExtraError("this needs torch.")
 
 
 @pytest.fixture
-def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_checks(monkeypatch):
     """The auditor, two claims of a paper, the pictures, and a check that cannot be made; all but keys is seeded."""
     monkeypatch.setattr(checks, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(papers, "RUNS", 20_000)
@@ -36,7 +36,7 @@ def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(papers, "thorough", lambda *_: (Check("networks", 1, missing),))
 
 
-def test_audit_writes_a_document_and_a_private_report(few_checks: None, tmp_path: Path, blindsight) -> None:
+def test_audit_writes_a_document_and_a_private_report(few_checks, tmp_path, blindsight):
     out = tmp_path / "new" / "audit"
     said = blindsight("audit", "papers", "--minutes", 0.3, "--seed", 4, "--out", out, "--json")
     document = said.document
@@ -59,9 +59,7 @@ def test_audit_writes_a_document_and_a_private_report(few_checks: None, tmp_path
         assert (out / name).stat().st_mode & 0o077 == 0
 
 
-def test_people_read_a_table_per_check(
-    few_checks: None, tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_people_read_a_table_per_check(few_checks, tmp_path, blindsight, monkeypatch):
     whole = papers.glance
     monkeypatch.setattr(papers, "glance", lambda *arguments: whole(*arguments)[:2])
     monkeypatch.setenv("COLUMNS", "80")
@@ -88,8 +86,8 @@ def test_people_read_a_table_per_check(
     ],
 )
 def test_wrong_options_get_a_sentence_before_a_face_is_drawn(
-    arguments: list[str], code: int, sentence: str, tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    arguments, code, sentence, tmp_path, blindsight, monkeypatch
+):
     monkeypatch.setattr(papers, "load", lambda *_, **__: pytest.fail("faces were drawn"))
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("")
@@ -97,9 +95,7 @@ def test_wrong_options_get_a_sentence_before_a_face_is_drawn(
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_an_auditor_that_fails_its_own_test_writes_nothing(
-    few_checks: None, tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_auditor_that_fails_its_own_test_writes_nothing(few_checks, tmp_path, blindsight, monkeypatch):
     sound = papers.self_test(runs=5000).sound
     monkeypatch.setattr(papers, "self_test", lambda runs: SelfTest(sound, sound))
     assert "the auditor failed its own test" in blindsight("audit", "papers", "--out", tmp_path, code=1).err

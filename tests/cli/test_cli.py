@@ -13,7 +13,7 @@ from blindsight.dp import GaussianMechanism, LaplaceMechanism, Ledger
 ALBUM = {"scope": "album", "unit": "person", "neighbours": "replace", "purpose": "a test"}
 
 
-def test_version_and_help(blindsight) -> None:
+def test_version_and_help(blindsight):
     assert blindsight("--version").out == f"blindsight {version('blindsight-vision')}\n"
     said = blindsight("--help").out
     assert all(word in said for word in ("demo", "data", "learn", "search", "sift", "audit", "ledger", "federation"))
@@ -21,7 +21,7 @@ def test_version_and_help(blindsight) -> None:
 
 
 @pytest.mark.parametrize("words", [["nonsense"], ["data", "show"], ["data", "show", "faces", "--nonsense"]])
-def test_wrong_usage_is_one_line_and_exit_code_2(words: list[str], blindsight) -> None:
+def test_wrong_usage_is_one_line_and_exit_code_2(words, blindsight):
     said = blindsight(*words, code=2)
     assert said.out == ""
     assert said.err.startswith("error: ")
@@ -29,13 +29,13 @@ def test_wrong_usage_is_one_line_and_exit_code_2(words: list[str], blindsight) -
 
 
 @pytest.mark.parametrize("again", [["-n", "30"], ["--count", "30"]])
-def test_an_option_with_one_value_is_given_once(again: list[str], blindsight) -> None:
+def test_an_option_with_one_value_is_given_once(again, blindsight):
     said = blindsight("data", "info", "faces", "-n", "20", *again, "--json", code=2)
     assert "--count takes one value" in said.document["error"]
     blindsight("data", "list", "--json", "--json")  # a flag says the same twice
 
 
-def test_errors_are_a_sentence_a_document_or_a_traceback(blindsight) -> None:
+def test_errors_are_a_sentence_a_document_or_a_traceback(blindsight):
     said = blindsight("data", "info", "face", code=2)
     assert "Did you mean 'faces'?" in said.err
     assert "Traceback" not in said.err
@@ -46,10 +46,8 @@ def test_errors_are_a_sentence_a_document_or_a_traceback(blindsight) -> None:
 
 
 @pytest.mark.parametrize(("error", "word"), [(ZeroDivisionError, "unexpected"), (KeyboardInterrupt, "interrupted")])
-def test_what_nobody_expected_is_a_sentence_too(
-    error: type[BaseException], word: str, blindsight, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail() -> None:
+def test_what_nobody_expected_is_a_sentence_too(error, word, blindsight, monkeypatch):
+    def fail():
         raise error
 
     monkeypatch.setattr("blindsight.data.catalogue", fail)
@@ -58,21 +56,21 @@ def test_what_nobody_expected_is_a_sentence_too(
     assert said.count("\n") == 1
 
 
-def test_program_can_be_started_as_users_start_it() -> None:
+def test_program_can_be_started_as_users_start_it():
     program = Path(sys.executable).with_name("blindsight")
     done = subprocess.run([program, "data", "info", "face"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Did you mean 'faces'?" in done.stderr
 
 
-def test_cli_starts_without_heavy_libraries() -> None:
+def test_cli_starts_without_heavy_libraries():
     heavy = "{'scipy', 'sklearn', 'faiss', 'matplotlib', 'torch', 'tenseal', 'flwr', 'onnxruntime', 'fastapi'}"
     probe = f"import sys, blindsight.cli\nsys.exit(' '.join(sorted({heavy} & set(sys.modules))))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
 
 
-def test_list_tells_what_is_here(blindsight) -> None:
+def test_list_tells_what_is_here(blindsight):
     here = {entry["name"]: entry["here"] for entry in blindsight("data", "list", "--json").document["collections"]}
     assert (here["faces"], here["cifar10"], here["utkface"]) == (True, False, False)
     said = blindsight("data", "list").out
@@ -81,13 +79,13 @@ def test_list_tells_what_is_here(blindsight) -> None:
     assert "blindsight data fetch cifar10" in blindsight("data", "info", "cifar10", code=1).err
 
 
-def test_info_describes_faces(blindsight) -> None:
+def test_info_describes_faces(blindsight):
     described = blindsight("data", "info", "faces", "-n", 30, "--json").document
     assert described["pictures"] == 30
     assert set(described["attributes"]) >= {"male", "smiling", "eyeglasses"}
 
 
-def test_info_of_a_folder_reports_broken_pictures(blindsight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info_of_a_folder_reports_broken_pictures(blindsight, tmp_path, monkeypatch):
     for kind, colour in (("cats", "red"), ("dogs", "blue")):
         (tmp_path / "pets" / kind).mkdir(parents=True)
         Image.new("RGB", (8, 8), colour).save(tmp_path / "pets" / kind / "one.png")
@@ -98,7 +96,7 @@ def test_info_of_a_folder_reports_broken_pictures(blindsight, tmp_path: Path, mo
     assert described["skipped"][0].startswith("dogs/broken.jpg: ")
 
 
-def test_show_writes_a_contact_sheet(blindsight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_writes_a_contact_sheet(blindsight, tmp_path, monkeypatch):
     asked = ["data", "show", "faces", "-n", 40, "--out", "~/new/sheet.png"]
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "Did you mean 'smiling'?" in blindsight(*asked, "--attributes", "smilling", code=2).err
@@ -108,15 +106,15 @@ def test_show_writes_a_contact_sheet(blindsight, tmp_path: Path, monkeypatch: py
         assert picture.size == (described["width"], described["height"])
 
 
-def test_show_is_the_same_for_the_same_seed(blindsight, tmp_path: Path) -> None:
-    def sheet(seed: int) -> bytes:
+def test_show_is_the_same_for_the_same_seed(blindsight, tmp_path):
+    def sheet(seed):
         blindsight("data", "show", "faces", "-n", 8, "--seed", seed, "--out", tmp_path / "sheet.png")
         return (tmp_path / "sheet.png").read_bytes()
 
     assert sheet(1) == sheet(1) != sheet(2)
 
 
-def test_features_are_written_and_progress_goes_to_standard_error(blindsight, tmp_path: Path) -> None:
+def test_features_are_written_and_progress_goes_to_standard_error(blindsight, tmp_path):
     asked = ["data", "features", "faces", "-n", 20, "--out", tmp_path / "f.npz"]
     said = blindsight(*asked, "--json")
     assert said.document["rows"] == 20
@@ -124,7 +122,7 @@ def test_features_are_written_and_progress_goes_to_standard_error(blindsight, tm
     assert "Did you mean 'pixels'?" in blindsight(*asked, "--features", "pixel", code=2).err
 
 
-def test_reader_options_can_be_given(blindsight, tmp_path: Path) -> None:
+def test_reader_options_can_be_given(blindsight, tmp_path):
     Image.new("RGB", (8, 8), "red").save(tmp_path / "one.png")
     (tmp_path / "table.csv").write_text("vm\none.png\n")
     asked = ["data", "info", "csv", "--path", tmp_path / "table.csv", "--json"]
@@ -133,14 +131,14 @@ def test_reader_options_can_be_given(blindsight, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["label", "random_state=3", "size=5", "n=3", "pictures_per_person=x"])
-def test_options_that_are_not_a_readers_get_a_sentence(option: str, blindsight) -> None:
+def test_options_that_are_not_a_readers_get_a_sentence(option, blindsight):
     said = blindsight("data", "info", "faces", "-n", 5, "-o", option, code=2).err
     assert "unexpected" not in said
     assert option.split("=")[0] in said
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"kind":"spend","loss":{"epsi', b"\0" * 30 + b"}\n"])
-def test_showing_a_ledger_tells_what_was_spent_and_writes_nothing(blindsight, tmp_path: Path, torn: bytes) -> None:
+def test_showing_a_ledger_tells_what_was_spent_and_writes_nothing(blindsight, tmp_path, torn):
     path = tmp_path / "privacy.ledger"
     ledger = Ledger(path)
     ledger.set_budget("album", unit="person", neighbours="replace", epsilon=2.0, delta=0.0)
@@ -158,18 +156,18 @@ def test_showing_a_ledger_tells_what_was_spent_and_writes_nothing(blindsight, tm
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\xd8\xff\xe0 a photo\nof several\0lines", b"one line", b""])
-def test_showing_what_is_no_ledger_leaves_it_alone(blindsight, tmp_path: Path, garbage: bytes) -> None:
+def test_showing_what_is_no_ledger_leaves_it_alone(blindsight, tmp_path, garbage):
     (tmp_path / "photo.jpg").write_bytes(garbage)
     assert blindsight("ledger", "show", tmp_path / "photo.jpg", "--delta", 1e-6, code=1).err.startswith("error: ")
     assert "there is no ledger" in blindsight("ledger", "show", tmp_path / "none", "--delta", 1e-6, code=1).err
     assert files_in(tmp_path) == {"photo.jpg": garbage}
 
 
-def test_infinite_epsilon_is_a_word_in_json(blindsight, tmp_path: Path) -> None:
+def test_infinite_epsilon_is_a_word_in_json(blindsight, tmp_path):
     Ledger(tmp_path / "l").release(GaussianMechanism(sensitivity=1.0, sigma=2.0), [1.0], **ALBUM)
     (scope,) = blindsight("ledger", "show", tmp_path / "l", "--delta", 0, "--json").document["scopes"]
     assert (scope["epsilon"], scope["epsilon_basic"]) == ("infinity", "infinity")
 
 
-def files_in(folder: Path) -> dict[str, bytes]:
+def files_in(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}

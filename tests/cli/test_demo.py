@@ -7,7 +7,7 @@ from blindsight.audit import portraits
 from blindsight.demo import DemoSize
 
 
-def test_demo_writes_its_report(tmp_path: Path, blindsight, monkeypatch) -> None:
+def test_demo_writes_its_report(tmp_path, blindsight, monkeypatch):
     small = DemoSize(rounds=2, key_bits=2048, days=6, epsilons=(8.0,), queries=40, searched=(4.0,), effort=0.05)
     monkeypatch.setattr(demo, "FULL", small)
     monkeypatch.setattr(portraits, "_PROBES", 12)

@@ -17,7 +17,7 @@ def federation(blindsight):
     return lambda *words, **keywords: blindsight("federation", *words, **keywords)
 
 
-def test_an_identity_is_made_once_and_shown_afterwards(tmp_path: Path, federation) -> None:
+def test_an_identity_is_made_once_and_shown_afterwards(tmp_path, federation):
     home = tmp_path / "ann"
     said = federation("show", "--home", home, code=1).err
     assert f"blindsight federation identity --home {home}" in said
@@ -36,7 +36,7 @@ def test_an_identity_is_made_once_and_shown_afterwards(tmp_path: Path, federatio
         assert secret.hex() not in said.out + said.err
 
 
-def test_the_members_file_is_printed_as_it_is_or_written(tmp_path: Path, federation) -> None:
+def test_the_members_file_is_printed_as_it_is_or_written(tmp_path, federation):
     names = ["key generator", "ann", "[bold]:cat:=x"]  # what a terminal might take for markup, and an equals sign
     prints = {
         name: federation("identity", "--home", tmp_path / str(number), "--name", name, "--json").document["fingerprint"]
@@ -62,12 +62,12 @@ def test_the_members_file_is_printed_as_it_is_or_written(tmp_path: Path, federat
         ([f"=SHA256:{'a' * 43}"], "a name is 1 to 64"),
     ],
 )
-def test_wrong_members_get_a_sentence_and_no_file(words: list[str], sentence: str, tmp_path: Path, federation) -> None:
+def test_wrong_members_get_a_sentence_and_no_file(words, sentence, tmp_path, federation):
     assert sentence in federation("members", *words, "--out", tmp_path / "members.toml", code=2).err
     assert not (tmp_path / "members.toml").exists()
 
 
-def test_certificates_are_made_for_the_hosts(tmp_path: Path, federation) -> None:
+def test_certificates_are_made_for_the_hosts(tmp_path, federation):
     words = ["--out", tmp_path / "tls", "--host", "server.example.org", "--host", "10.0.0.7"]
     made = federation("certificates", *words, "--days", 30, "--json").document
     assert made["hosts"] == ["server.example.org", "10.0.0.7"]
@@ -84,7 +84,7 @@ def test_certificates_are_made_for_the_hosts(tmp_path: Path, federation) -> None
     assert "never overwritten" in federation("certificates", *words, code=1).err
 
 
-def test_a_node_key_is_a_pair(tmp_path: Path, federation) -> None:
+def test_a_node_key_is_a_pair(tmp_path, federation):
     made = federation("node-key", "--out", tmp_path, "--json").document
     private = load_ssh_private_key(Path(made["private"]).read_bytes(), password=None)
     assert private.public_key() == load_ssh_public_key(Path(made["public"]).read_bytes())
@@ -92,7 +92,7 @@ def test_a_node_key_is_a_pair(tmp_path: Path, federation) -> None:
     assert "never overwritten" in federation("node-key", "--out", tmp_path, code=1).err
 
 
-def test_tables_say_what_is_secret(tmp_path: Path, federation) -> None:
+def test_tables_say_what_is_secret(tmp_path, federation):
     for words, secret in (
         (["certificates", "--host", "localhost"], ["authority_key", "server_key"]),
         (["node-key"], ["private"]),
@@ -102,7 +102,7 @@ def test_tables_say_what_is_secret(tmp_path: Path, federation) -> None:
 
 
 @pytest.fixture
-def played(tmp_path: Path) -> Village:
+def played(tmp_path):
     """A federation that has played one round of each of two runs."""
     village = Village(tmp_path)
     for scheme in ("dphe", "masks"):
@@ -112,7 +112,7 @@ def played(tmp_path: Path) -> Village:
     return village
 
 
-def test_a_party_sees_its_runs_and_the_key_generator_what_it_opened(played: Village, federation) -> None:
+def test_a_party_sees_its_runs_and_the_key_generator_what_it_opened(played, federation):
     opened = "the sum of ann, bob, cem, dan was released"
     for party, sentences in (("ann", 0), ("aggregator", 0), ("key generator", 1)):
         home = played.homes[party].path
@@ -138,7 +138,7 @@ def test_a_party_sees_its_runs_and_the_key_generator_what_it_opened(played: Vill
     assert (home / IDENTITY_FILE).exists()
 
 
-def test_runs_of_a_home_that_is_none(tmp_path: Path, federation) -> None:
+def test_runs_of_a_home_that_is_none(tmp_path, federation):
     for words in (["runs"], ["forget", "--run", "r1"]):
         assert "blindsight federation identity" in federation(*words, "--home", tmp_path / "none", code=1).err
     assert not (tmp_path / "none").exists()

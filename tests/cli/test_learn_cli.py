@@ -1,7 +1,6 @@
 """`blindsight learn` as a stranger meets it: a live table, a model that can be read again, statements and sentences."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from blindsight.statement import PrivacyStatement
 QUICK = ["-n", 300, "--components", 15, "--owners", 3, "--rounds", 2, "--key-bits", 2048]
 
 
-def test_encrypted_learning_writes_model_statement_and_report(tmp_path: Path, blindsight) -> None:
+def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsight):
     said = blindsight("learn", "encrypted", *QUICK, "--sparsity", 0.5, "--out", tmp_path / "run", "--json")
     found = said.document
     assert "key generator s" in said.err  # the live table leaves standard output to the document
@@ -28,10 +27,10 @@ def test_encrypted_learning_writes_model_statement_and_report(tmp_path: Path, bl
     assert report.stat().st_mode & 0o077 == 0  # it shows an owner's update
 
 
-def test_a_run_can_be_watched_and_asked_for_again(tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_can_be_watched_and_asked_for_again(tmp_path, blindsight, monkeypatch):
     shelf, seen, rows = Shelf(tmp_path), [], []
 
-    def row(table: LiveTable, cells: tuple[str, ...]) -> None:
+    def row(table, cells):
         seen.append(shelf.run("digits"))
         rows.append(cells)
 
@@ -52,7 +51,7 @@ def test_a_run_can_be_watched_and_asked_for_again(tmp_path: Path, blindsight, mo
     assert (out / "report.html").read_text() == page  # with the picture of who saw what
 
 
-def test_clustering(tmp_path: Path, blindsight) -> None:
+def test_clustering(tmp_path, blindsight):
     asked = ["learn", "cluster", *QUICK, "--features", "thumbnail", "--scheme", "masks", "--out", tmp_path]
     said = blindsight(*asked).out.splitlines()
     heading = next(i for i, line in enumerate(said) if line.startswith("round"))
@@ -61,7 +60,7 @@ def test_clustering(tmp_path: Path, blindsight) -> None:
     assert (tmp_path / "model.npz").exists()
 
 
-def test_compare_shows_every_method(blindsight) -> None:
+def test_compare_shows_every_method(blindsight):
     found = blindsight("learn", "compare", *QUICK, "--epsilon", 0.2, "--delta", 0.05, "--json").document
     methods = {row["method"]: row for row in found["methods"]}
     assert {"plain", "dphe", "block-dphe", "bfv", "masks", "pooled", "local", "prr10", "ra12"} == set(methods)
@@ -78,14 +77,14 @@ def test_compare_shows_every_method(blindsight) -> None:
         (["--data", "faces", "--attributes", "hatt"], "Did you mean 'hat'"),
     ],
 )
-def test_bad_options_get_a_sentence(arguments: list[str], sentence: str, tmp_path: Path, blindsight) -> None:
+def test_bad_options_get_a_sentence(arguments, sentence, tmp_path, blindsight):
     asked = ["learn", "encrypted", "-n", 120, "--components", 5, "--out", tmp_path]
     assert sentence in blindsight(*asked, *arguments, code=2).err
     assert not (tmp_path / "model.npz").exists()
 
 
 @pytest.mark.parametrize("verb", ["encrypted", "cluster", "selective"])
-def test_unwritable_folder_is_found_before_any_work(verb: str, tmp_path: Path, blindsight) -> None:
+def test_unwritable_folder_is_found_before_any_work(verb, tmp_path, blindsight):
     (tmp_path / "file").write_text("")
     said = blindsight("learn", verb, "--out", tmp_path / "file" / "run", code=1).err
     assert "a part of the path is a file" in said

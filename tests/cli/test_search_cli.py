@@ -1,7 +1,5 @@
 """`blindsight search` as a stranger meets it: build, ask, measure, compare; and what a folder gives away."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -22,7 +20,7 @@ def digits():
         (("--mode", "open", "--bits", 32), "infinity", 0.3),
     ],
 )
-def test_build_ask_and_measure(digits, tmp_path: Path, blindsight, options, proven, least: float) -> None:
+def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, least):
     index = tmp_path / "index"
     asked = ["search", "build", "digits", "-n", 600, "--hold-out", 50, "--out", index, "--json"]
     assert blindsight(*asked, *options).document["statement"]["epsilon"] == proven
@@ -37,7 +35,7 @@ def test_build_ask_and_measure(digits, tmp_path: Path, blindsight, options, prov
     assert measured["mean_average_precision"] > least
 
 
-def test_folder_of_pictures_is_known_by_name(digits, tmp_path: Path, blindsight, monkeypatch) -> None:
+def test_folder_of_pictures_is_known_by_name(digits, tmp_path, blindsight, monkeypatch):
     """A subfolder per class, pictures under names of their own; later they lie elsewhere."""
     pictures, index, sheet = tmp_path / "pictures", tmp_path / "index", tmp_path / "a.png"
     for row, (image, label) in enumerate(zip(digits.images[:120], digits.labels, strict=False)):
@@ -57,7 +55,7 @@ def test_folder_of_pictures_is_known_by_name(digits, tmp_path: Path, blindsight,
     assert not sheet.exists()
 
 
-def test_compare_names_claim_and_proof(tmp_path: Path, blindsight) -> None:
+def test_compare_names_claim_and_proof(tmp_path, blindsight):
     asked = ["search", "compare", "-n", 400, "--queries", 40, "--epsilons", "1,4", "--bits", 16, "--out", tmp_path]
     said = blindsight(*asked, "--methods", "ITQ; PHashing (ITQ); codebook").out
     assert "epsilon = 4" in said  # claimed
@@ -81,13 +79,13 @@ def test_compare_names_claim_and_proof(tmp_path: Path, blindsight) -> None:
         (["--mode", "central", "--epsilon", "1", "--hold-out", "1000"], "leave none to index"),
     ],
 )
-def test_options_that_cannot_be_met(tmp_path: Path, blindsight, options: list[str], sentence: str) -> None:
+def test_options_that_cannot_be_met(tmp_path, blindsight, options, sentence):
     asked = ["search", "build", "digits", "-n", 200, "--out", tmp_path / "index"]
     assert sentence in blindsight(*asked, *options, code=2).err
     assert not (tmp_path / "index" / "gallery.json").exists()
 
 
-def test_what_is_no_index(tmp_path: Path, blindsight) -> None:
+def test_what_is_no_index(tmp_path, blindsight):
     assert "holds no gallery" in blindsight("search", "evaluate", tmp_path, code=2).err
     blindsight("search", "build", "digits", "-n", 200, "--mode", "open", "--bits", 8, "--out", tmp_path)
     (tmp_path / "index.bin").write_bytes((tmp_path / "index.bin").read_bytes()[:-3])

@@ -11,10 +11,10 @@ PROVEN = ["--delta", "1e-5", "--upload-clip", "0.5"]
 
 
 @pytest.fixture
-def selective(blindsight, tmp_path: Path):
+def selective(blindsight, tmp_path):
     """`learn selective` on few photos, into a folder of the test, with options that may take the place of these."""
 
-    def call(*options: object, code: int = 0):
+    def call(*options, code=0):
         quick = {"-n": 500, "--components": 15, "--participants": 3, "--days": 3, "--out": tmp_path / "run"}
         given = [item for pair in quick.items() if pair[0] not in options for item in pair]
         return blindsight("learn", "selective", *given, *options, code=code)
@@ -22,7 +22,7 @@ def selective(blindsight, tmp_path: Path):
     return call
 
 
-def test_study_writes_document_statement_and_report(tmp_path: Path, selective) -> None:
+def test_study_writes_document_statement_and_report(tmp_path, selective):
     noise = ["--noise", "participant", "--epsilon", "8", *PROVEN, "--epsilons", "2, 8", "--clip", "1"]
     said = selective(*noise, "--json")
     document = said.document
@@ -45,7 +45,7 @@ def test_study_writes_document_statement_and_report(tmp_path: Path, selective) -
         assert part in page
 
 
-def test_live_table_is_for_people(selective) -> None:
+def test_live_table_is_for_people(selective):
     lines = selective("--noise", "published", "--epsilon", "1", "--bound", "0.1").out.splitlines()
     heading = next(i for i, line in enumerate(lines) if line.startswith("day  "))
     assert [line.split()[0] for line in lines[heading + 1 : heading + 4]] == ["1", "2", "3"]
@@ -60,7 +60,7 @@ def test_live_table_is_for_people(selective) -> None:
         assert part in whole
 
 
-def test_the_same_seed_learns_the_same_and_what_is_not_proven_is_null(selective) -> None:
+def test_the_same_seed_learns_the_same_and_what_is_not_proven_is_null(selective):
     found = [selective("--seed", seed, "--residual", "--json").document for seed in (1, 1, 2)]
     accuracies = [[line["accuracy"] for line in document["lines"]] for document in found]
     assert accuracies[0] == accuracies[1] != accuracies[2]
@@ -77,11 +77,11 @@ def test_the_same_seed_learns_the_same_and_what_is_not_proven_is_null(selective)
         (["--order", "asynchronous", "--select", "threshold", "--threshold", "0.001", "--download", "0.5"], 10 * 16),
     ],
 )
-def test_questions_and_ways_to_share(options: list[str], parameters: int, selective) -> None:
+def test_questions_and_ways_to_share(options, parameters, selective):
     assert f"{parameters} parameters" in selective(*options).out
 
 
-def test_a_head_learns_above_ones_own_vgg16(tmp_path: Path, selective, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_learns_above_ones_own_vgg16(tmp_path, selective, monkeypatch):
     torch = pytest.importorskip("torch")
     from blindsight.learn import vgg
 
@@ -94,7 +94,7 @@ def test_a_head_learns_above_ones_own_vgg16(tmp_path: Path, selective, monkeypat
     assert f"{3 * (5 + 1)} parameters" in said
 
 
-def test_a_network_from_scratch_learns_too(selective) -> None:
+def test_a_network_from_scratch_learns_too(selective):
     torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -126,9 +126,7 @@ def test_a_network_from_scratch_learns_too(selective) -> None:
         (["--participants", "2", "--scheme", "masks"], "3 participants at least; got 2."),
     ],
 )
-def test_wrong_options_get_a_sentence_before_a_photo_is_read(
-    options: list[str], sentence: str, tmp_path: Path, selective, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_options_get_a_sentence_before_a_photo_is_read(options, sentence, tmp_path, selective, monkeypatch):
     monkeypatch.setattr("blindsight.data.load", lambda *_, **__: pytest.fail("photos were read"))
     assert sentence in selective(*options, code=2).err
     assert not (tmp_path / "run").exists()
@@ -149,9 +147,7 @@ def test_wrong_options_get_a_sentence_before_a_photo_is_read(
         (["--participants", "20"], 2, "nobody gathers the 32 photos"),
     ],
 )
-def test_what_photos_do_not_allow_gets_a_sentence(
-    options: list[str], code: int, sentence: str, tmp_path: Path, selective
-) -> None:
+def test_what_photos_do_not_allow_gets_a_sentence(options, code, sentence, tmp_path, selective):
     said = selective(*options, code=code).err
     assert sentence in said
     assert "unexpected" not in said

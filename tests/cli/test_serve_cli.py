@@ -8,7 +8,6 @@ import sqlite3
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ TOKEN = re.compile(r"blindsight_[A-Za-z0-9_-]{43}")
 class Process:
     """`blindsight serve` on few pictures, over TLS, without the page."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder, *words):
         small = ("--port", "0", "-n", "360", "--no-page")
         command = [Path(sys.executable).with_name("blindsight"), "serve", "--folder", folder, *small, *words]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
@@ -42,7 +41,7 @@ class Process:
             self.said += line
         self.url = found.group()
 
-    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+    def stop(self, number=signal.SIGTERM):
         """Ask it to end; return its exit code and all it said on standard output."""
         self.process.send_signal(number)
         self.said += self.process.stdout.read()  # what was read ahead included, which `communicate` would lose
@@ -51,10 +50,10 @@ class Process:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+def serve(tmp_path):
     started: list[Process] = []
 
-    def start(*words: str) -> Process:
+    def start(*words):
         started.append(Process(tmp_path / "service", *words))
         return started[-1]
 
@@ -68,16 +67,14 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 
 @pytest.fixture
-def token_command(blindsight, tmp_path: Path):
+def token_command(blindsight, tmp_path):
     """`token ...` of the service in the test's folder."""
     return lambda *words, **keys: (
         blindsight("token", *words, "--folder", tmp_path / "service", "--json", **keys).document
     )
 
 
-def test_it_starts_shows_its_token_once_stops_and_goes_on(
-    serve: Callable[..., Process], tmp_path: Path, blindsight, token_command
-) -> None:
+def test_it_starts_shows_its_token_once_stops_and_goes_on(serve, tmp_path, blindsight, token_command):
     """Two starts over TLS: tokens made meanwhile, one service per folder and port, unfinished work done later."""
     made = make_certificates(tmp_path / "tls", ["127.0.0.1"], days=2)
     trust = ssl.create_default_context(cafile=made.authority)
@@ -146,9 +143,7 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(
         (["--requests-per-minute", "0"], "0"),
     ],
 )
-def test_bad_options_get_one_sentence(
-    words: list[str], sentence: str, tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_options_get_one_sentence(words, sentence, tmp_path, blindsight, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("bad.pem").write_text("not a certificate")
     free = [] if "--port" in words else ["--port", 0]
@@ -160,20 +155,20 @@ def test_bad_options_get_one_sentence(
     assert not Path("service/service.db").exists() or words[0] in ("--data", "--features")
 
 
-def test_a_network_without_tls_only_if_said_so(tmp_path: Path) -> None:
+def test_a_network_without_tls_only_if_said_so(tmp_path):
     from blindsight.service.settings import ServiceSettings
 
     assert not ServiceSettings(tmp_path, host="0.0.0.0", without_tls=True).encrypted
 
 
-def test_missing_extra_is_named(tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(tmp_path, blindsight, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     said = blindsight("serve", "--folder", tmp_path / "service", code=1).err
     assert "pip install 'blindsight-vision[service]'" in said
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> Path:
+def known(tmp_path):
     """The folder of a service with an operator, made without starting it."""
     from blindsight.service.database import open_database
     from blindsight.service.principals import Principals
@@ -183,7 +178,7 @@ def known(tmp_path: Path) -> Path:
     return tmp_path / "service"
 
 
-def test_tokens_are_made_listed_replaced_and_revoked(known: Path, blindsight, token_command) -> None:
+def test_tokens_are_made_listed_replaced_and_revoked(known, blindsight, token_command):
     made = token_command("create", "ann", "owner", "--days", 30)
     assert (made["name"], made["role"]) == ("ann", "owner")
     assert TOKEN.fullmatch(made["token"])
@@ -196,7 +191,7 @@ def test_tokens_are_made_listed_replaced_and_revoked(known: Path, blindsight, to
     assert blindsight("verify-log", "--folder", known, "--json").document["entries"] == 3
 
 
-def test_a_change_that_is_refused_leaves_no_entry(known: Path, blindsight, token_command) -> None:
+def test_a_change_that_is_refused_leaves_no_entry(known, blindsight, token_command):
     assert "last operator" in token_command("revoke", "operator", code=2)["error"]
     assert "is taken" in token_command("create", "operator", "app", code=2)["error"]
     assert "Did you mean 'operator'?" in token_command("rotate", "operater", code=2)["error"]
@@ -204,26 +199,26 @@ def test_a_change_that_is_refused_leaves_no_entry(known: Path, blindsight, token
 
 
 @pytest.mark.parametrize("words", [["token", "list"], ["token", "create", "ann", "owner"], ["verify-log"]])
-def test_a_folder_without_a_service_is_left_alone(words: list[str], tmp_path: Path, blindsight) -> None:
+def test_a_folder_without_a_service_is_left_alone(words, tmp_path, blindsight):
     assert "there is no service" in blindsight(*words, "--folder", tmp_path / "none", code=1).err
     assert not (tmp_path / "none").exists()
 
 
 @pytest.fixture
-def logged(known: Path, token_command) -> Path:
+def logged(known, token_command):
     """The folder of a service whose log has four entries."""
     for name in "abcd":
         token_command("create", name, "app")
     return known
 
 
-def tamper(folder: Path, *statements: str) -> None:
+def tamper(folder, *statements):
     with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
         for statement in statements:
             database.execute(statement)
 
 
-def test_verify_log_finds_an_edited_row(logged: Path, blindsight) -> None:
+def test_verify_log_finds_an_edited_row(logged, blindsight):
     asked = ["verify-log", "--folder", logged]
     head = blindsight(*asked, "--json").document["head"]
     edit = "UPDATE log SET details = replace(details, '\"b\"', '\"x\"') WHERE position = 2"
@@ -234,7 +229,7 @@ def test_verify_log_finds_an_edited_row(logged: Path, blindsight) -> None:
     assert blindsight(*asked, "--json", "--head", head, code=1).document["broken_at"] == 2
 
 
-def test_verify_log_finds_entries_cut_off_by_a_noted_head(logged: Path, blindsight) -> None:
+def test_verify_log_finds_entries_cut_off_by_a_noted_head(logged, blindsight):
     asked = ["verify-log", "--folder", logged, "--json"]
     head = blindsight(*asked).document["head"]
     tamper(logged, "DROP TRIGGER log_keeps_rows", "DELETE FROM log WHERE position = 4")
@@ -242,7 +237,7 @@ def test_verify_log_finds_entries_cut_off_by_a_noted_head(logged: Path, blindsig
     blindsight(*asked, "--head", head, code=1)
 
 
-def test_verify_log_checks_an_export(logged: Path, tmp_path: Path, blindsight) -> None:
+def test_verify_log_checks_an_export(logged, tmp_path, blindsight):
     from blindsight.service.database import open_database
     from blindsight.service.log import AuditLog
 

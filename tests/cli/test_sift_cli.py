@@ -22,7 +22,7 @@ QUICK = ["-n", "500", "--attackers", "quick"]
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fitted(tmp_path_factory):
     """A folder that `sift fit` wrote; tests copy what they change."""
     folder = tmp_path_factory.mktemp("sift") / "fitted"
     with pytest.MonkeyPatch.context() as patch:
@@ -31,7 +31,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_fit_writes_everything_that_is_needed_again(fitted: Path) -> None:
+def test_fit_writes_everything_that_is_needed_again(fitted):
     sift = load_sift(fitted / "sift.npz")
     assert (sift.dimension, sift.width, sift.name) == (20, 2, "smiling without male")
     policy = yaml.safe_load((fitted / "policy.yaml").read_text())
@@ -45,7 +45,7 @@ def test_fit_writes_everything_that_is_needed_again(fitted: Path) -> None:
         assert (fitted / name).stat().st_mode & 0o077 == 0
 
 
-def test_verify_decides_by_its_exit_code_and_its_version_is_applied(fitted: Path, tmp_path: Path, blindsight) -> None:
+def test_verify_decides_by_its_exit_code_and_its_version_is_applied(fitted, tmp_path, blindsight):
     folder = shutil.copytree(fitted, tmp_path / "sift")
     asked = ["sift", "verify", folder, *QUICK, "--json"]
     found = blindsight(*asked, "--threshold", 0.45).document
@@ -66,14 +66,14 @@ def test_verify_decides_by_its_exit_code_and_its_version_is_applied(fitted: Path
     assert not (folder / "verified.npz").exists()  # the policy hides something else
 
 
-def test_verdict_comes_with_its_evidence(fitted: Path, blindsight) -> None:
+def test_verdict_comes_with_its_evidence(fitted, blindsight):
     said = blindsight("sift", "verify", fitted, *QUICK, "--as-is", "--threshold", 0.05, code=1).out
     for part in ("gradient boosting, tuned", "interval", "PrivLoss", "Eq. 5", "The app reads smiling", "would decide"):
         assert part in said
     assert not (fitted / "verified.npz").exists()
 
 
-def test_pictures_a_sift_was_made_from_never_verify_it(fitted: Path) -> None:
+def test_pictures_a_sift_was_made_from_never_verify_it(fitted):
     given = FittedSift.load(fitted)
     more = load("faces", count=700, random_state=0, pictures_per_person=1)  # the same 500, and 200 others
     assert len(given.unseen(more)) == 500
@@ -84,7 +84,7 @@ def test_pictures_a_sift_was_made_from_never_verify_it(fitted: Path) -> None:
     assert all(row ^ 1 in seen for row in seen)
 
 
-def test_apply_writes_what_an_app_receives(fitted: Path, tmp_path: Path, blindsight) -> None:
+def test_apply_writes_what_an_app_receives(fitted, tmp_path, blindsight):
     table, archive = tmp_path / "z.csv", tmp_path / "z.npz"
     for out in (table, archive):
         said = blindsight("sift", "apply", fitted, "-n", 30, "--out", out, "--json")
@@ -97,7 +97,7 @@ def test_apply_writes_what_an_app_receives(fitted: Path, tmp_path: Path, blindsi
         assert str(released["sift"]) == load_sift(fitted / "sift.npz").digest
 
 
-def test_features_of_another_pipeline_are_refused(fitted: Path, tmp_path: Path, blindsight) -> None:
+def test_features_of_another_pipeline_are_refused(fitted, tmp_path, blindsight):
     folder, other = shutil.copytree(fitted, tmp_path / "sift"), tmp_path / "other"
     blindsight("sift", "fit", "-n", 360, "--dimensions", 20, *POLICY, "--method", "leace", "--out", other)
     shutil.copy(other / "pipeline.npz", folder / "pipeline.npz")
@@ -106,7 +106,7 @@ def test_features_of_another_pipeline_are_refused(fitted: Path, tmp_path: Path, 
     assert not (tmp_path / "z.npz").exists()
 
 
-def test_symbols_come_with_a_certificate(tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbols_come_with_a_certificate(tmp_path, blindsight, monkeypatch):
     monkeypatch.setattr("blindsight.sift.posterior._STEPS", 40)  # enough to find that a line does as well
     asked = ["-n", 900, "--dimensions", 20, "--public", "smiling", "--private", "outdoors", "--method", "symbol"]
     found = blindsight("sift", "fit", *asked, "--out", tmp_path, "--json").document
@@ -117,7 +117,7 @@ def test_symbols_come_with_a_certificate(tmp_path: Path, blindsight, monkeypatch
     assert "every attacker, present or future" in said
 
 
-def test_matrix_shows_all_four(tmp_path: Path, blindsight) -> None:
+def test_matrix_shows_all_four(tmp_path, blindsight):
     asked = ["sift", "matrix", *FEW, "--attributes", "smiling,male,outdoors", "--components", 1, "--out", tmp_path]
     found = blindsight(*asked, "--json").document
     assert found["names"] == ["smiling", "male", "outdoors"]
@@ -127,14 +127,14 @@ def test_matrix_shows_all_four(tmp_path: Path, blindsight) -> None:
         assert part in page
 
 
-def test_compare_names_the_best(blindsight) -> None:
+def test_compare_names_the_best(blindsight):
     asked = ["sift", "compare", *FEW, *POLICY, "--threshold", 0.3, "--methods", "PLS 5; PPLS 1, lambda inf"]
     said = blindsight(*asked).out
     for part in ("raw features", "PPLS 1, lambda inf", "costs the app least"):
         assert part in said
 
 
-def test_hopeless_policy_is_named_before_any_training(tmp_path: Path, blindsight) -> None:
+def test_hopeless_policy_is_named_before_any_training(tmp_path, blindsight):
     rng = np.random.default_rng(0)
     rows = ["path,beard,moustache"]
     for i in range(60):
@@ -163,9 +163,7 @@ def test_hopeless_policy_is_named_before_any_training(tmp_path: Path, blindsight
         (["--policy", "policy.yaml", "--public", "smiling"], "not both"),
     ],
 )
-def test_bad_options_get_a_sentence(
-    arguments: list[str], sentence: str, tmp_path: Path, blindsight, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_options_get_a_sentence(arguments, sentence, tmp_path, blindsight, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("policy.yaml").write_text("name: cam\npublic: [smiling]\nprivate: [male, nose]\n")
     said = blindsight("sift", "fit", "-n", 60, "--out", "sift", *arguments, code=2).err
@@ -174,5 +172,5 @@ def test_bad_options_get_a_sentence(
     assert not Path("sift/sift.npz").exists()
 
 
-def test_missing_sift_gets_a_sentence(tmp_path: Path, blindsight) -> None:
+def test_missing_sift_gets_a_sentence(tmp_path, blindsight):
     assert "nowhere: it does not exist" in blindsight("sift", "verify", tmp_path / "nowhere", code=1).err

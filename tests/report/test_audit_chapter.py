@@ -14,12 +14,12 @@ from blindsight.report.auditing import audit_chapter
 SURE = Interval(2.5, 2.5, None, 0.999)
 
 
-def finding(claim: str, verdict: Verdict = "refuted", interval: Interval = SURE) -> Finding:
+def finding(claim, verdict="refuted", interval=SURE):
     told = {"source": "A & B 2020", "proven": "nothing", "measure": "epsilon per record", "attack": "many runs"}
     return Finding(claim=claim, measured=interval, verdict=verdict, **told)
 
 
-def row(*similarity: float) -> PictureRow:
+def row(*similarity):
     shades = [np.full((6, 6, 3), shade, dtype=np.uint8) for shade in (10, 20, 30, 40)]
     return PictureRow(*shades, similarity=(similarity[0], similarity[1], similarity[2]), blind=0.3)
 
@@ -32,12 +32,12 @@ SECTIONS = {
 }
 
 
-def audit(sections: dict[str, Evidence] = SECTIONS, **changes: Any) -> Audit:
+def audit(sections=SECTIONS, **changes):
     settings: dict[str, Any] = {"subject": "papers", "notes": (), "effort": 1.0, "seed": 0, "seconds": 61.4}
     return Audit(sections=sections, **settings | changes)
 
 
-def test_pictures_first_then_a_table_per_check_with_findings() -> None:
+def test_pictures_first_then_a_table_per_check_with_findings():
     blocks = audit_chapter(audit()).blocks
     assert [type(block) for block in blocks] == [Picture, Table, Table, Table, Text]
     picture, *tables, legend = blocks
@@ -50,7 +50,7 @@ def test_pictures_first_then_a_table_per_check_with_findings() -> None:
     assert not any(isinstance(block, Picture) for block in audit_chapter(audit({})).blocks)
 
 
-def test_every_verdict_is_counted() -> None:
+def test_every_verdict_is_counted():
     lead = audit_chapter(audit()).lead
     for part in ("8 claims, the papers' and ours", "61 s", "Refuted: 2; withstood: 2; undecided: 1", "admits: 1"):
         assert part in lead
@@ -64,13 +64,13 @@ def test_every_verdict_is_counted() -> None:
         (Interval(1.0, 1.0, 1.0, 1.0), "epsilon per record: 1 (1 to 1). Attack: many runs"),
     ],
 )
-def test_what_was_measured_is_told_with_its_confidence(interval: Interval, said: str) -> None:
+def test_what_was_measured_is_told_with_its_confidence(interval, said):
     table = audit_chapter(audit({"one": Evidence((finding("x", interval=interval),))})).blocks[0]
     assert isinstance(table, Table)
     assert table.rows == (("x", "A & B 2020", "nothing", said, "refuted"),)
 
 
-def test_notes_are_told_and_names_escaped() -> None:
+def test_notes_are_told_and_names_escaped():
     chapter = audit_chapter(audit(subject="<run>", notes=("<b> was left out.", "torch is missing.")))
     page = render_report("Audit", [chapter], facts={})
     for part in ("&lt;b&gt; was left out.", "torch is missing.", "A &amp; B 2020", "about &lt;run&gt;"):

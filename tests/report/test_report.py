@@ -1,7 +1,6 @@
 """The report is one self-contained page that says what it was given, escapes what it must, and reads well anywhere."""
 
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -27,22 +26,22 @@ STATEMENT = PrivacyStatement(
 class Balanced(HTMLParser):
     """Counts open tags; anything left at the end is not closed."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
         self.open: list[str] = []
         self.seen: list[tuple[str, dict[str, str | None]]] = []
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
         if tag not in {"meta", "img", "br", "link"}:
             self.open.append(tag)
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
 
-def render(statements: int = 1) -> str:
+def render(statements=1):
     with drawing() as (figure, axes):
         axes.plot([0, 1], [0, 1], color=SERIES[0])
         axes.set_xlabel("epsilon per record")
@@ -59,11 +58,11 @@ def render(statements: int = 1) -> str:
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
+def page():
     return render()
 
 
-def test_page_is_balanced_and_self_contained(page: str) -> None:
+def test_page_is_balanced_and_self_contained(page):
     parser = Balanced(page)
     assert parser.open == []
     links = [a.get(k) or "" for _, a in parser.seen for k in ("src", "href", "xlink:href") if k in a]
@@ -73,20 +72,20 @@ def test_page_is_balanced_and_self_contained(page: str) -> None:
     assert page == render()
 
 
-def test_text_is_escaped_everywhere(page: str) -> None:
+def test_text_is_escaped_everywhere(page):
     for part in ("5 &lt; 6 &amp; so on", "What was &lt;found&gt;.", "Flipping &lt;as published&gt;", "&lt;scores&gt;"):
         assert part in page
     assert "<found>" not in page
 
 
-def test_everything_visible_has_words_for_those_who_cannot_see(page: str) -> None:
+def test_everything_visible_has_words_for_those_who_cannot_see(page):
     seen = Balanced(page).seen
     assert all(a.get("alt") for tag, a in seen if tag == "img")
     assert any(a.get("role") == "img" and a.get("aria-label") == "a rising line" for _, a in seen)
     assert ("html", {"lang": "en"}) in seen
 
 
-def test_numbers_stand_right_words_left_and_verdicts_are_coloured(page: str) -> None:
+def test_numbers_stand_right_words_left_and_verdicts_are_coloured(page):
     for part in (
         '<th scope="col" class="number">accuracy</th>',
         '<td class="number">0.91</td>',
@@ -98,7 +97,7 @@ def test_numbers_stand_right_words_left_and_verdicts_are_coloured(page: str) -> 
         assert part in page
 
 
-def test_several_statements_are_folded_to_their_headlines(page: str) -> None:
+def test_several_statements_are_folded_to_their_headlines(page):
     assert 'class="claim fails"' in page
     assert "<details" not in page
     folded = render(statements=2)
@@ -107,25 +106,25 @@ def test_several_statements_are_folded_to_their_headlines(page: str) -> None:
     assert Balanced(folded).open == []
 
 
-def test_plots_follow_the_theme_and_keep_their_text(page: str) -> None:
+def test_plots_follow_the_theme_and_keep_their_text(page):
     svg = page[page.index("<svg", page.index('class="plot"')) :]
     for part in ("var(--series-1)", "var(--ink)", "epsilon per record"):
         assert part in svg
     assert INK not in svg
 
 
-def test_photographs_are_smaller_as_jpeg() -> None:
+def test_photographs_are_smaller_as_jpeg():
     photograph = Image.effect_noise((64, 64), 40).convert("RGB")
     assert Picture(photograph, "", "noise").data_uri().startswith("data:image/jpeg;base64,")
     assert Picture(Image.new("RGB", (64, 64), "red"), "", "red").data_uri().startswith("data:image/png;base64,")
 
 
-def test_anchor_leads_to_its_chapter(page: str) -> None:
+def test_anchor_leads_to_its_chapter(page):
     assert 'href="#first-last"' in page
     assert '<section class="chapter" id="first-last"' in page
 
 
-def test_unwritable_place_gets_a_sentence(tmp_path: Path) -> None:
+def test_unwritable_place_gets_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="a part of the path is a file"):
         write_report(tmp_path / "file" / "report.html", "t", [], facts={})

@@ -1,7 +1,6 @@
 """The chapter on selective sharing shows what was simulated: each figure in it is one of the result's."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from blindsight.learn.timeline.figurelines import OURS
 from blindsight.learn.timeline.photostudy import SharingResult
 from blindsight.learn.timeline.play import play_days
 from blindsight.learn.timeline.wishes import SharingWish
-from blindsight.report import Chapter, Plot, StatementBlock, Table, Text, render_report
+from blindsight.report import Plot, StatementBlock, Table, Text, render_report
 from blindsight.report.learning import sharing_chapter
 from blindsight.rng import seeded_bytes
 
@@ -24,7 +23,7 @@ INPUTS = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
 INPUTS[:, 0] += 2 * LABELS
 
 
-def played(options: SharingWish, days: int = 9, participants: int = 3) -> SharingResult:
+def played(options, days=9, participants=3):
     plan = plan_days(LABELS, participants=participants, days=days, initial=0.1, random_state=0)
     make = partial(SoftmaxTrainer, standardiser=Standardiser.fit(INPUTS[plan.initial]), classes=2, learning_rate=0.2)
     initial = make(record_noise=None).initial()
@@ -42,20 +41,20 @@ def played(options: SharingWish, days: int = 9, participants: int = 3) -> Sharin
 
 
 @pytest.fixture(scope="module")
-def proven() -> SharingResult:
+def proven():
     return played(SharingWish(share=0.5, epsilons=(8.0, 1.0), delta=1e-5, clip=1.0, upload_clip=0.5))
 
 
 @pytest.fixture(scope="module")
-def chapter(proven: SharingResult) -> Chapter:
+def chapter(proven):
     return sharing_chapter(proven)
 
 
-def tables(chapter: Chapter) -> list[Table]:
+def tables(chapter):
     return [block for block in chapter.blocks if isinstance(block, Table)]
 
 
-def test_chapter_has_the_figure_bytes_epsilon_and_composition(proven: SharingResult, chapter: Chapter) -> None:
+def test_chapter_has_the_figure_bytes_epsilon_and_composition(proven, chapter):
     assert [type(block) for block in chapter.blocks] == [Plot, Table, Plot, Plot, Table, Text, StatementBlock]
     ours = proven.timeline.line(OURS)
     for part in (f"from {ours.accuracy[0]:.1%} to {ours.accuracy[-1]:.1%}", "3 participants", "50%", "10 parameters"):
@@ -64,7 +63,7 @@ def test_chapter_has_the_figure_bytes_epsilon_and_composition(proven: SharingRes
     assert {row[1] for row in tables(chapter)[-1].rows} == {"infinite"}  # what is shared has itself no noise
 
 
-def test_of_methods_that_differ_in_epsilon_the_largest_is_drawn(proven: SharingResult, chapter: Chapter) -> None:
+def test_of_methods_that_differ_in_epsilon_the_largest_is_drawn(proven, chapter):
     kinds = ("noise per photo", "noise per participant", "DP-FedAvg, equal uploads", "DP-FedAvg, equal bytes")
     assert tuple(proven.families) == kinds
     for methods in proven.families.values():
@@ -80,7 +79,7 @@ def test_of_methods_that_differ_in_epsilon_the_largest_is_drawn(proven: SharingR
     assert all(method.name in days.alt for method in proven.timeline.lines)  # to be read, all of them
 
 
-def test_table_of_methods_holds_first_middle_and_last_day(proven: SharingResult, chapter: Chapter) -> None:
+def test_table_of_methods_holds_first_middle_and_last_day(proven, chapter):
     table = tables(chapter)[0]
     costs = ("all days", "uploads", "MB up", "proven epsilon", "against whom")
     assert table.columns == ("method", "day 1", "day 5", "day 9", *costs)
@@ -103,15 +102,13 @@ def test_table_of_methods_holds_first_middle_and_last_day(proven: SharingResult,
         (2, 1.0, ["day 1", "day 2"], "upload 100%"),
     ],
 )
-def test_few_days_are_told_once_and_small_shares_not_rounded_away(
-    days: int, share: float, columns: list[str], said: str
-) -> None:
+def test_few_days_are_told_once_and_small_shares_not_rounded_away(days, share, columns, said):
     chapter = sharing_chapter(played(SharingWish(share=share), days=days))
     assert [name for name in tables(chapter)[0].columns if name.startswith("day ")] == columns
     assert said in chapter.lead
 
 
-def test_composition_goes_from_one_parameter_to_the_whole_run() -> None:
+def test_composition_goes_from_one_parameter_to_the_whole_run():
     published = played(SharingWish(share=0.2, noise="published", epsilon=1.0, bound=0.1))
     chapter = sharing_chapter(published)
     assert not published.families
@@ -126,7 +123,7 @@ def test_composition_goes_from_one_parameter_to_the_whole_run() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"scheme": "masks", "select": "random"}])
-def test_proven_noise_is_called_proven_as_the_statement_says_it(options: dict[str, Any]) -> None:
+def test_proven_noise_is_called_proven_as_the_statement_says_it(options):
     """Also where budgets or turns end uploads early."""
     noise = SharingWish(share=1.0, noise="participant", epsilon=4.0, delta=1e-5, upload_clip=0.5, **options)
     found = played(noise)
@@ -140,12 +137,12 @@ def test_proven_noise_is_called_proven_as_the_statement_says_it(options: dict[st
     assert f"epsilon = {row[2]} (" in statement.headline()
 
 
-def test_the_last_week_is_weighed_by_photos(proven: SharingResult) -> None:
+def test_the_last_week_is_weighed_by_photos(proven):
     method, photos = proven.timeline.line(OURS), proven.timeline.photos
     right = sum(accuracy * count for accuracy, count in zip(method.accuracy[2:], photos[2:], strict=True))
     assert proven.settled(method) == pytest.approx(right / sum(photos[2:]))
 
 
-def test_a_study_in_which_nothing_would_be_shared_is_refused() -> None:
+def test_a_study_in_which_nothing_would_be_shared_is_refused():
     with pytest.raises(InputError, match="32 photos"):
         played(SharingWish(share=0.5), days=2, participants=20)

@@ -7,10 +7,10 @@ import pytest
 
 from blindsight.data import PixelFeatures, load
 from blindsight.metrics import Interval
-from blindsight.report import Chapter, Picture, Plot, StatementBlock, Table, Text, render_report
+from blindsight.report import Picture, Plot, StatementBlock, Table, Text, render_report
 from blindsight.report.sifting import _attackers_plot, matrix_chapter, sift_chapter
 from blindsight.sift.certificate import Certificate
-from blindsight.sift.study import Guess, SiftResult, sift_demo
+from blindsight.sift.study import Guess, sift_demo
 from blindsight.sift.trial import divide_rows
 
 NAMES = {"smiling": "<b>smile</b>", "male": "m&le_face", "hat": "$100 hat$"}
@@ -24,7 +24,7 @@ def faces():
 
 
 @pytest.fixture(scope="module")
-def result(faces) -> SiftResult:
+def result(faces):
     pipeline = PixelFeatures(max_components=20).fit(faces.images[divide_rows(500, faces.persons, 0)[0]])
     public, private, other = NAMES.values()
     features = pipeline.transform(faces.images)
@@ -32,11 +32,11 @@ def result(faces) -> SiftResult:
 
 
 @pytest.fixture(scope="module")
-def chapter(result: SiftResult) -> Chapter:
+def chapter(result):
     return sift_chapter(result)
 
 
-def test_chapter_holds_every_kind_of_block(chapter: Chapter, result: SiftResult) -> None:
+def test_chapter_holds_every_kind_of_block(chapter, result):
     kinds = [type(block) for block in chapter.blocks]
     assert kinds.count(StatementBlock) == len(result.sifted) == 2
     assert kinds.count(Plot) == 3  # attackers, trade-off, matrices
@@ -47,7 +47,7 @@ def test_chapter_holds_every_kind_of_block(chapter: Chapter, result: SiftResult)
     assert f"{result.before.best.balanced_accuracy:.0%}" in chapter.lead
 
 
-def test_names_are_escaped_and_drawn_as_they_are_in_any_theme(chapter: Chapter) -> None:
+def test_names_are_escaped_and_drawn_as_they_are_in_any_theme(chapter):
     page = render_report("Sifting", [chapter], facts={})
     for raw, escaped in (("<b>smile", "&lt;b&gt;smile&lt;/b&gt;"), ("m&le", "m&amp;le face")):
         assert raw not in page
@@ -57,7 +57,7 @@ def test_names_are_escaped_and_drawn_as_they_are_in_any_theme(chapter: Chapter) 
     assert all("var(--ink)" in plot.svg and "#0303" not in plot.svg and plot.alt for plot in plots)
 
 
-def test_shown_faces_are_those_nobody_learned_from(result: SiftResult, faces) -> None:
+def test_shown_faces_are_those_nobody_learned_from(result, faces):
     develop, judged = divide_rows(500, np.arange(500), 0)
     for face in result.faces:
         places = np.flatnonzero((faces.images == face).all(axis=(1, 2, 3)))
@@ -66,7 +66,7 @@ def test_shown_faces_are_those_nobody_learned_from(result: SiftResult, faces) ->
     assert [len(numbers) for numbers in result.received] == [len(result.faces)] * 2
 
 
-def test_certificates_are_told_and_what_was_not_measured_is_left_out(result: SiftResult) -> None:
+def test_certificates_are_told_and_what_was_not_measured_is_left_out(result):
     (linear, symbols), certificate = result.sifted, Certificate("m&le_face", 0.03, 0.06, 0.95, 2, 150, 150, "Hoeffding")
     verification = replace(symbols.losses.verification, certificates=(certificate,))
     certified = replace(symbols, losses=replace(symbols.losses, verification=verification))
@@ -80,14 +80,14 @@ def test_certificates_are_told_and_what_was_not_measured_is_left_out(result: Sif
     assert not any(isinstance(block, Picture) for block in blocks)
 
 
-def test_matrix_has_a_chapter_of_its_own(result: SiftResult) -> None:
+def test_matrix_has_a_chapter_of_its_own(result):
     chapter = matrix_chapter(result.matrix, threshold=0.1)
     assert f"{result.matrix.accepted} of 6 policies" in chapter.lead
     assert isinstance(chapter.blocks[0], Plot)
     assert "correlation of labels" in chapter.blocks[0].svg
 
 
-def test_many_groups_of_attackers_fit_one_drawing() -> None:
+def test_many_groups_of_attackers_fit_one_drawing():
     groups = [(f"sift {i}", [Guess("linear SVM", 0.5 + i / 50, Interval(0.45, 0.7))]) for i in range(5)]
     svg = _attackers_plot(groups, 0.1)
     assert all(f"sift {i}" in svg for i in range(5))
