@@ -5,18 +5,21 @@ import struct
 import sys
 from pathlib import Path
 
-from blindsight.learn.dphe import Aggregator, KeyGenerator
-from blindsight.learn.selective import ParameterServer
-
 
 def served(role, path):
     """Load the role's state and return what it makes of a message."""
     if role == "aggregator":
+        from blindsight.learn.dphe import Aggregator
+
         aggregator = Aggregator.load(path)
         return lambda message: aggregator.receive(message) or " ".join(aggregator.users)
     if role == "key generator":
+        from blindsight.learn.dphe import KeyGenerator
+
         generator = KeyGenerator.load(path)
         return lambda message: hashlib.sha256(generator.answer(message)).hexdigest()
+    from blindsight.learn.selective import ParameterServer
+
     server = ParameterServer.resume(path, journal_bytes=int(role))
     return lambda message: server.receive(message) and server.version
 

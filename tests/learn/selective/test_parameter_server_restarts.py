@@ -192,7 +192,7 @@ def kill_and_resume(folder, kills, seed):
 
 
 def test_a_killed_server_resumes(tmp_path):
-    kill_and_resume(tmp_path / "server", kills=2, seed=1)
+    kill_and_resume(tmp_path / "server", kills=1, seed=1)
 
 
 @pytest.mark.slow

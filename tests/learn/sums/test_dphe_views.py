@@ -50,16 +50,19 @@ class Recorded:
         return self.parties.aggregator.close()
 
 
-@pytest.fixture(params=[1, 15, 31])
-def recorded(request, make_terms, key):
-    """Runs with 240 blocks of so many weights; 31 fill a plaintext."""
-    return Recorded(make_terms(dimension=240 * request.param, slots=request.param, capacity=8), key)
+@pytest.fixture(scope="module", params=[1, 15, 31])
+def recorded(request, make_terms, key, sparse_update):
+    """Runs with 240 blocks of so many weights (31 fill a plaintext), played to the end."""
+    recorded = Recorded(make_terms(dimension=240 * request.param, slots=request.param, capacity=8), key)
+    users = recorded.terms.users
+    recorded.updates = {name: sparse_update(recorded.terms, seed, blocks=8) for seed, name in enumerate(users)}
+    recorded.wire = recorded.play(recorded.updates)
+    return recorded
 
 
 @pytest.fixture
-def updates(recorded, sparse_update):
-    terms = recorded.terms
-    return {name: sparse_update(terms, seed, blocks=terms.capacity) for seed, name in enumerate(terms.users)}
+def updates(recorded):
+    return recorded.updates
 
 
 def plain_traces(update, terms):
@@ -74,7 +77,6 @@ def plain_traces(update, terms):
 
 def test_the_aggregator_receives_no_plaintext_and_no_plain_index(recorded, updates):
     """Theorem 8, for what comes from the users. The answer holds the sum, which is meant to be seen."""
-    recorded.play(updates)
     *view, answer = recorded.views["aggregator"]
     assert len(view) == 1 + len(updates)
     seen = b"".join(view)
@@ -88,7 +90,6 @@ def test_the_aggregator_receives_no_plaintext_and_no_plain_index(recorded, updat
 
 def test_the_key_generator_receives_no_contribution(recorded, updates):
     """Section 2.5: it 'does not access v and K'. It gets enrolments and the sum, and knows who contributed."""
-    recorded.play(updates)
     *enrolments, request = recorded.views["generator"]
     assert len(enrolments) == len(updates)
     message = decode(request, Request)
@@ -101,7 +102,7 @@ def test_the_key_generator_receives_no_contribution(recorded, updates):
 
 def test_a_listener_cannot_recognise_contributions_in_the_sum(recorded, updates):
     """Where one user alone contributed to a full block, the sum is its ciphertext; the wire must not show it."""
-    wire = recorded.play(updates)
+    wire = recorded.wire
     ciphertexts = [
         row.tobytes()
         for contribution in recorded.views["aggregator"][1:-1]
@@ -114,7 +115,6 @@ def test_a_listener_cannot_recognise_contributions_in_the_sum(recorded, updates)
 
 def test_secrets_go_to_those_who_may_know_them(recorded, updates):
     """Section 4: phi to the users only, phi^(n) to user n and the aggregator, the private key to none of them."""
-    recorded.play(updates)
     messages, key = recorded.parties.generator.setup(), recorded.parties.generator._key
     setups = {name: decode(messages[name], UserSetup) for name in updates}
     channel = decode(messages[AGGREGATOR], AggregatorSetup).channel_secret
@@ -302,8 +302,10 @@ def test_the_number_of_changed_blocks_does_not_show(make_terms, key):
     assert [len(message) for message in listener.user.contribute_integers(update, 7)] == [*sizes] * 2
 
 
-def test_the_aggregator_sees_how_many_blocks_two_users_share(recorded, updates):
+def test_the_aggregator_sees_how_many_blocks_two_users_share(make_terms, key, sparse_update):
     """What Theorem 8 does not mention, and the statement does."""
+    recorded = Recorded(make_terms(dimension=240 * 15, slots=15, capacity=8), key)
+    updates = {name: sparse_update(recorded.terms, seed, blocks=8) for seed, name in enumerate(recorded.terms.users)}
     updates["bert"] = -updates["anna"]
     recorded.play(updates)
     setup, *contributions, _ = recorded.views["aggregator"]
