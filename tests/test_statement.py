@@ -84,7 +84,7 @@ def test_status():
         assert randomness_of(source) == "injected"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.floats(0.0, 1e300, exclude_min=True))
 def test_printed_bounds_never_promise_more_than_is_proven(value):
     printed = rounded_up(value).replace(",", "")
@@ -243,7 +243,7 @@ statements = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(statements)
 def test_json_gives_every_statement_back(statement):
     def refuse(constant):

@@ -28,7 +28,7 @@ def test_parameters_follow_the_largest_sum(max_sum, degree):
         bfv.parameters_for(2**60)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.lists(st.lists(st.integers(-(2**27), 2**27), min_size=5, max_size=5), min_size=1, max_size=6))
 def test_sum_is_exact(vectors):
     encrypted = [SMALL.public.encrypt(np.array(vector), terms=len(vectors)) for vector in vectors]

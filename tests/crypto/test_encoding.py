@@ -13,14 +13,14 @@ from blindsight.errors import InputError, MessageError
 # --- fixed point ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(-1e6, 1e6), st.integers(0, 40))
 def test_encoding_is_the_exactly_rounded_product(value, bits):
     exact = (Decimal(value) * 2**bits).to_integral_value(ROUND_HALF_EVEN)
     assert FixedPoint(bits).encode([value]).tolist() == [int(exact)]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(-(2**52), 2**52)), st.integers(0, 62))
 def test_decoding_undoes_encoding(integers, bits):
     encoding = FixedPoint(bits)
@@ -53,7 +53,7 @@ def summands(draw):
     return packing, [draw(st.lists(value, min_size=count, max_size=count)) for _ in range(terms)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(summands())
 def test_sum_of_packed_vectors_unpacks_to_the_sum(case):
     packing, vectors = case

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import inspect
 import pickle
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -107,7 +108,7 @@ def _stream(label):
     return lambda size: hashlib.shake_256(label + next(calls).to_bytes(8, "big")).digest(size)
 
 
-def test_base_generates_the_jacobi_symbol_one_half() -> None:
+def test_base_generates_the_jacobi_symbol_one_half():
     # h = -x^2 is a non-residue modulo both primes (they are 3 modulo 4), so its Jacobi symbol is +1.
     base = int(randomiser(KEY.public.n).base)
     p, q = _factors(KEY)
@@ -150,13 +151,13 @@ def test_each_encryption_draws_half_the_key_length_from_the_system():
 # --- homomorphism ---------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(plaintexts, max_size=3))
 def test_round_trip(values):
     assert KEY.decrypt(KEY.public.encrypt(values)) == values
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(plaintexts, plaintexts)
 def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(a, b):
     total = KEY.decrypt(KEY.public.encrypt([a]) + KEY.public.encrypt([b]))[0]
@@ -166,13 +167,13 @@ def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(a, b):
         assert total == a + b
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(-(2**400), 2**400), st.integers(-(2**80), 2**80))
 def test_product_with_a_public_number(value, factor):
     assert KEY.decrypt(KEY.public.encrypt([value]) * factor) == [value * factor]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.lists(st.integers(-(2**300), 2**300), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_sum_of_many_vectors(vectors):
     total = add_all(KEY.public.encrypt(vector) for vector in vectors)
@@ -202,7 +203,7 @@ SIZE = 6
 contributions = st.lists(st.dictionaries(st.integers(0, SIZE - 1), st.integers(-(2**60), 2**60)), max_size=4)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(contributions=contributions)
 def test_sparse_sum_is_the_plain_one(contributions):
     total = EncryptedSum(KEY.public, SIZE)
@@ -292,7 +293,7 @@ def test_decryption_does_not_depend_on_threads_and_reports_progress():
 # --- bounded decryption ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(-(2**64), 2**64))
 def test_bounded_decryption_agrees_with_the_full_one(value):
     ciphertexts = KEY.public.encrypt([value])
@@ -355,6 +356,7 @@ def test_other_key_lengths_are_refused(bits):
 
 
 def test_short_keys_need_the_flag_everywhere(tmp_path):
+    assert inspect.signature(generate_keys).parameters["bits"].default == 3072
     KEY.save(tmp_path / "key")
     with pytest.raises(MessageError, match="insecure=True"):
         PublicKey.from_bytes(KEY.public.to_bytes())

@@ -21,7 +21,7 @@ def _image(size, **context):
     return derive_permutation(SECRET, size=size, **context).forward(np.arange(size)).tolist()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 300), st.integers(0, 1000))
 def test_forward_and_backward_undo_each_other(size, round_number):
     secret = derive_permutation(SECRET, size=size, round=round_number)

@@ -88,7 +88,7 @@ messages = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(messages)
 def test_round_trip_is_exact_and_canonical(message):
     blob = encode(message)
@@ -293,7 +293,7 @@ def test_every_single_flipped_bit_is_found():
             decode(bytes(bent), Everything)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.binary(max_size=200))
 def test_random_bytes_never_crash(noise):
     for blob in (noise, BLOB[:HEADER_BYTES] + noise, _reseal(BLOB[: HEADER_BYTES + 17] + noise)):

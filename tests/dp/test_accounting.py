@@ -139,7 +139,7 @@ losses = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=3)
+@settings(max_examples=3)
 @given(st.lists(losses, min_size=1, max_size=3), losses)
 def test_more_releases_cost_more_and_order_does_not_matter(some, further):
     fewer, more = compose(some, delta=1e-5), compose([further, *some], delta=1e-5)
@@ -227,7 +227,7 @@ extremes = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(extremes, min_size=1, max_size=2), st.sampled_from([1e-300, 1e-5, 0.999]))
 def test_extreme_losses_are_counted_in_silence(capfd, some, delta):
     found = compose(some, delta=delta)
@@ -239,7 +239,7 @@ def test_extreme_losses_are_counted_in_silence(capfd, some, delta):
 # --- descriptions ---
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(losses)
 def test_losses_survive_as_plain_data(loss):
     for one in (loss, BoundedLoss(math.inf)):

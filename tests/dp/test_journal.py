@@ -39,7 +39,7 @@ def read(path):
     return found[1:], journal
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(records, max_size=4))
 def test_records_come_back_as_they_were(tmp_path, entries):
     path = tmp_path / "journal"

@@ -184,7 +184,7 @@ actions = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions)
 def test_a_restart_forgets_nothing(tmp_path, steps):
     path = tmp_path / "ledger"

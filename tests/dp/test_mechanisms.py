@@ -90,7 +90,7 @@ def steps(values, step):
     return [int(value) for value in np.rint(values / step)]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(vectors, st.data(), positive, positive)
 def test_laplace_ratio_of_probabilities_is_bounded(values, data, sensitivity, epsilon):
     weights = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=len(values), max_size=len(values))))
@@ -103,7 +103,7 @@ def test_laplace_ratio_of_probabilities_is_bounded(values, data, sensitivity, ep
     assert grid.noise * grid.step <= 1.001 * sensitivity / epsilon  # and the noise is no larger than it must be
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(vectors, st.data(), positive, positive)
 def test_gaussian_noise_multiplier_is_kept(values, data, sensitivity, sigma):
     weights = np.array(data.draw(st.lists(st.floats(-1, 1), min_size=len(values), max_size=len(values))))

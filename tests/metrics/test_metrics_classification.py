@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 from sklearn import metrics as oracle
@@ -23,7 +23,6 @@ def label_pairs(draw, classes):
     return np.array(draw(labels)), np.array(draw(labels))
 
 
-@settings(deadline=None)
 @given(label_pairs(classes=4))
 def test_accuracies_agree_with_scikit_learn(pair):
     truth, guess = pair
@@ -36,7 +35,6 @@ def test_accuracies_agree_with_scikit_learn(pair):
             assert metrics.balanced_accuracy(truth, guess) == pytest.approx(expected)
 
 
-@settings(deadline=None)
 @given(label_pairs(classes=2))
 def test_mean_precision_is_the_macro_average_of_precisions(pair):
     truth, guess = pair

@@ -31,7 +31,7 @@ def every_order(distances, relevant, top):
     return [ranked_precision([relevant[i] for i in order], top) for order in sorted_orders]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6), st.integers(1, 7))
 def test_ties_against_all_orders(items, top):
     distances, relevant = (list(part) for part in zip(*items, strict=True))
@@ -103,7 +103,6 @@ def test_precision_and_recall_within_each_radius_by_counting():
         assert recall[query, radius] == hits / relevant[query].sum()
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=4, max_size=9), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_recall_is_the_best_overlap_with_any_true_neighbour_list(distances, k, random):
     found = [random.randrange(-1, len(distances)) for _ in range(k)]
@@ -115,7 +114,6 @@ def test_recall_is_the_best_overlap_with_any_true_neighbour_list(distances, k, r
     assert recall_at_k([found], [distances])[0] == pytest.approx(best / k)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=1, max_size=40))
 def test_average_precision_takes_equal_scores_together(rows):
     truth, scores = (np.array(part) for part in zip(*rows, strict=True))
