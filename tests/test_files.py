@@ -1,23 +1,31 @@
 """Files appear whole or not at all, and failures read like sentences."""
 
 import errno
+import io
 import os
 import stat
+import struct
+import zipfile
 from pathlib import Path
 from subprocess import run
 from sys import executable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
-from blindsight.errors import CorruptFileError, InputError, StorageError
+from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import (
     as_path,
     atomic_writer,
     cache_folder,
     exclusive_lock,
+    pack_arrays,
     read_arrays,
     sha256_of,
+    unpack_arrays,
     write_arrays,
 )
 
@@ -167,6 +175,70 @@ def test_arrays_of_another_kind_packed_or_pickled_are_refused(tmp_path):
             read_arrays(tmp_path / name, "test.1")
     with pytest.raises(InputError, match="one is object"):
         write_arrays(path, "test.1", {}, {"one": np.array([None])})
+
+
+@settings(max_examples=50)
+@given(arrays(st.sampled_from(["<f4", "<f8", "<i8", "|i1", "|b1", "<U3"]), array_shapes(min_dims=0, min_side=0)))
+def test_arrays_arrive_as_they_were_sent(array):
+    for sent in (array, np.asfortranarray(array)):
+        arrived = unpack_arrays(pack_arrays({"it": sent}))["it"]
+        assert (arrived.dtype, arrived.shape, arrived.tobytes()) == (sent.dtype, sent.shape, sent.tobytes())
+        assert arrived.flags.aligned
+        assert arrived.flags.writeable
+        assert sent.ndim < 2 or arrived.flags.f_contiguous == sent.flags.f_contiguous
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_altered_messages_of_arrays_are_refused_or_read_but_never_anything_else(data):
+    blob = bytearray(pack_arrays({"a": np.arange(6.0).reshape(2, 3), "b": np.array(["x", "yy"])}))
+    for _ in range(data.draw(st.integers(1, 4))):
+        blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
+    with pytest.raises(MessageError):
+        unpack_arrays(data.draw(st.binary(max_size=200)))  # noise holds no arrays
+    try:
+        found = unpack_arrays(bytes(blob))
+    except MessageError:
+        return
+    assert all(array.nbytes <= len(blob) for array in found.values())
+
+
+def archive(member, *, compression=zipfile.ZIP_STORED):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", compression) as packed:
+        packed.writestr("shared.npy", member)
+    return stream.getvalue()
+
+
+def header(shape):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"shape": shape, "fortran_order": False, "descr": "<f8"})
+    return stream.getvalue()
+
+
+def test_what_would_unpack_to_more_than_was_sent_or_run_is_refused(tmp_path):
+    class Payload:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "executed"), "w"))
+
+    pickled, calling = io.BytesIO(), header((2,)).replace(b"(2,)", b"[2] ")
+    np.save(pickled, np.array([Payload()], dtype=object), allow_pickle=True)
+    for member in (pickled.getvalue(), calling + bytes(16), b""):
+        with pytest.raises(MessageError):
+            unpack_arrays(archive(member))
+    assert not (tmp_path / "executed").exists()
+    with pytest.raises(MessageError, match="compressed"):
+        unpack_arrays(archive(header((1000,)) + bytes(8000), compression=zipfile.ZIP_DEFLATED))
+    for shape in ((10**14,), (2**40, 2**40), (3,), (0,)):  # none of them is allocated
+        with pytest.raises(MessageError, match="announces"):
+            unpack_arrays(archive(header(shape) + bytes(16)))
+    once = pack_arrays({"a": np.zeros(100)})
+    with zipfile.ZipFile(io.BytesIO(once)) as packed:
+        entry = once[packed.start_dir : -22]
+    many = once[: packed.start_dir] + entry * 3  # the same bytes, three times
+    end = zipfile.structEndArchive, zipfile.stringEndArchive
+    with pytest.raises(MessageError, match="more than"):
+        unpack_arrays(many + struct.pack(end[0], end[1], 0, 0, 3, 3, 3 * len(entry), packed.start_dir, 0))
 
 
 def test_cache_folder_can_be_named(monkeypatch, tmp_path):

@@ -84,6 +84,7 @@ def test_ciphertext_is_the_published_formula_whatever_the_window():
     for window in (0, 3, 7, 8, 9):  # each builds a wider table than the one before
         assert maker.mask(messages, maker.draw(3, seeded_bytes(7)), window=window) == expected, window
     assert list(KEY.public.encrypt(values, source=seeded_bytes(7)).values) == expected
+    assert [Randomiser(gmpy2.mpz(1) << bits).plan(10**4) for bits in (1023, 4095)] == [10, 9]  # as memory allows
 
 
 def _exponents(number):

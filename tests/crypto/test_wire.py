@@ -95,6 +95,7 @@ def test_round_trip_is_exact_and_canonical(message):
     again = decode(blob, Everything)
     assert encode(again) == blob
     assert again == message
+    assert hash(again) == hash(message)
     assert (again.flag, again.number, again.text) == (message.flag, message.number, message.text)
     assert (again.blob, again.names, again.blobs) == (message.blob, message.names, message.blobs)
     assert np.array_equal(again.weights, message.weights)
@@ -136,7 +137,7 @@ WRONG = {
     "ratio": [float("nan"), "x"],
     "text": [b"x", "\ud800"],
     "blob": ["x"],
-    "names": [["a"], (b"a",)],
+    "names": [["a"], (b"a",), ("",) * (2**16 + 1)],
     "blobs": [("a",)],
     "weights": [np.array([np.inf]), [1.0], np.array(["x"])],
     "places": [np.array([1.5])],

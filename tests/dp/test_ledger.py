@@ -73,7 +73,9 @@ def test_questions_in_another_unit_or_scope_are_refused():
         ledger.spent("photo", "bit", delta=0)
 
 
-@pytest.mark.parametrize("wrong", [{"purpose": " "}, {"mechanism": ""}, {"scope": ""}, {"unit": "family"}])
+@pytest.mark.parametrize(
+    "wrong", [{"purpose": " "}, {"mechanism": ""}, {"scope": ""}, {"unit": "family"}, {"neighbours": "x"}]
+)
 def test_entries_that_leave_something_out_are_refused(wrong):
     with pytest.raises(InputError):
         in_memory().spend(LaplaceLoss(1.0), **PERSON | WHY | wrong)

@@ -60,6 +60,9 @@ def test_flip_loss_and_probability_are_inverse_and_honest_at_the_ends():
     assert flip_loss(0.0) == flip_loss(1.0) == math.inf
     assert flip_loss(0.98) == pytest.approx(flip_loss(0.02))  # turning nearly every bit around hides as little
     assert flip_probability(1000.0) == 0.0
+    for refuse in (lambda: flip_probability(-0.1), lambda: flip_loss(1.1), lambda: flip_loss(math.nan)):
+        with pytest.raises(InputError):
+            refuse()
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
