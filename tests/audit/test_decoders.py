@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from blindsight.audit.inversion.convolutional import ConvolutionalInversion
 from blindsight.audit.inversion.identity import match_rate
 from blindsight.audit.inversion.ridge import RidgeInversion
 from blindsight.audit.inversion.similarity import C1, C2, SIGMA, WINDOW, mean_picture, ssim
 from blindsight.data import PixelFeatures, faces
-from blindsight.errors import InputError
+from blindsight.errors import InputError, MissingExtraError
 
 
 def blobs(count, seed=0, side=12, noise=4.0):
@@ -127,9 +128,9 @@ def test_bad_input_is_refused_in_one_sentence():
         (lambda: decoder.decode(features[:, :4]), "10 .* got 4"),
         (lambda: decoder.decode(np.full((1, 10), np.nan)), "finite"),
         (lambda: decoder.decode(np.full((1, 10), 1e30)), "within"),
-        (lambda: RidgeInversion().fit(features[:9], images), "10 pictures, 9 rows"),
-        (lambda: RidgeInversion().fit(features[:1], images[:1]), "2 public pictures or more"),
-        (lambda: RidgeInversion().fit(features, images, np.zeros(10)), "2 persons or more"),
+        (lambda: RidgeInversion().fit(features[:9], images), "10 .*9"),
+        (lambda: RidgeInversion().fit(features[:1], images[:1]), "2 public"),
+        (lambda: RidgeInversion().fit(features, images, np.zeros(10)), "2 persons"),
         (lambda: RidgeInversion().fit(features, images, [1, 2]), "needs its person"),
         (lambda: RidgeInversion(penalty=0.0).fit(features, images), "above 0"),
     ]:
@@ -171,30 +172,9 @@ def test_the_same_scores_one_and_the_negative_scores_below_zero():
     one = pictures(150)  # more than are compared at once
     assert ssim(one, one) == pytest.approx(np.ones(150))
     assert ssim(one, 255 - one).max() < 0
-
-
-def test_flat_pictures_differ_in_luminance_alone():
-    a, b = (np.full((1, 11, 11, 3), grey, dtype=np.uint8) for grey in (50, 200))
-    assert ssim(a, b)[0] == pytest.approx((2 * 50 * 200 + C1) / (50**2 + 200**2 + C1))
-
-
-def test_the_mean_picture_is_the_mean():
-    public = pictures(9)
-    assert np.array_equal(mean_picture(public), np.rint(public.mean(axis=0)).astype(np.uint8))
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "message"),
-    [
-        (pictures(1, 10, 14), pictures(1, 10, 14), "at least 11x11 pixels; got 10x14"),
-        (pictures(1), pictures(2), "one by one"),
-        (pictures(1).astype(float), pictures(1), "must be uint8"),
-        (pictures(0), pictures(0), "at least 1 image"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(one, other, message):
-    with pytest.raises(InputError, match=message):
-        ssim(one, other)
+    flat = (np.full((1, 11, 11, 3), grey, dtype=np.uint8) for grey in (50, 200))  # differ in luminance alone
+    assert ssim(*flat)[0] == pytest.approx((2 * 50 * 200 + C1) / (50**2 + 200**2 + C1))
+    assert np.abs(mean_picture(one) - one.mean(axis=0)).max() <= 0.5 + 1e-9
 
 
 def people(persons=20, each=4, seed=0, spread=0.5):
@@ -245,34 +225,35 @@ def test_chance_is_the_best_blind_guess():
     assert found.chance == 0.6
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"probes": np.ones((4, 29))}, "29 and 30 numbers"),
-        ({"probe_persons": [0, 1]}, "needs its person"),
-        ({"probe_persons": [0, 1, 2, 99]}, "must be in the gallery"),
-        ({"gallery_persons": np.zeros(80)}, "2 persons or more"),
-        ({"gallery": np.array(["face"])}, "must be numbers"),
-    ],
-)
-def test_what_cannot_be_matched_is_refused(change, message):
+def test_what_cannot_be_compared_or_matched_is_refused():
+    small, one, two, none = pictures(1, 10, 14), pictures(1), pictures(2), pictures(0)
+    for pair, words in [
+        ((small, small), r"11x11.*10x14"),
+        ((one, two), "one by one"),
+        ((one.astype(float), one), "uint8"),
+        ((none, none), "at least 1 image"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            ssim(*pair)
     gallery, known = people()
-    given = {"probes": gallery[:4], "gallery": gallery, "probe_persons": known[:4], "gallery_persons": known} | change
-    with pytest.raises(InputError, match=message):
-        match_rate(given.pop("probes"), given.pop("gallery"), **given)
+    given = {"probes": gallery[:4], "gallery": gallery, "probe_persons": known[:4], "gallery_persons": known}
+    for change, words in [
+        ({"probes": np.ones((4, 29))}, "29 and 30"),
+        ({"probe_persons": [0, 1]}, "needs its person"),
+        ({"probe_persons": [0, 1, 2, 99]}, "in the gallery"),
+        ({"gallery_persons": np.zeros(80)}, "2 persons"),
+        ({"gallery": np.array(["face"])}, "numbers"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            match_rate(**(given | change))
 
 
-torch = pytest.importorskip("torch")
-
-from blindsight.audit.inversion.convolutional import ConvolutionalInversion  # noqa: E402
-from blindsight.errors import MissingExtraError  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
+@pytest.fixture
+def torch():
+    torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
+    yield torch
     torch.set_num_threads(threads)
 
 
@@ -287,7 +268,7 @@ def discs(count, seed=0, height=32, width=28):
     return features, images.astype(np.uint8)
 
 
-def test_it_draws_better_pictures_than_the_linear_decoder_of_rows_it_never_saw():
+def test_it_draws_better_pictures_than_the_linear_decoder_of_rows_it_never_saw(torch):
     features, images = discs(150)
     others, truth = discs(60, seed=1)
     linear = ssim(truth, RidgeInversion().fit(features, images).decode(others))
@@ -297,13 +278,13 @@ def test_it_draws_better_pictures_than_the_linear_decoder_of_rows_it_never_saw()
 
 
 @pytest.mark.parametrize("size", [(13, 18), (70, 66)])  # no whole number of cells; larger than the pieces learned from
-def test_pictures_of_any_size_come_back_in_that_size(size):
+def test_pictures_of_any_size_come_back_in_that_size(torch, size):
     features, images = discs(8, height=size[0], width=size[1])
     decoder = ConvolutionalInversion(steps=2, batch=4, channels=4).fit(features, images, np.arange(8) // 2)
     assert decoder.decode(features[:3]).shape == (3, *size, 3)
 
 
-def test_the_same_seed_gives_the_same_pictures_and_leaves_the_global_generator_alone():
+def test_the_same_seed_gives_the_same_pictures_and_leaves_the_global_generator_alone(torch):
     features, images = discs(20)
     torch.manual_seed(11)
     before = torch.get_rng_state()
@@ -318,7 +299,7 @@ def test_the_same_seed_gives_the_same_pictures_and_leaves_the_global_generator_a
     assert not np.array_equal(decoded[0], decoded[2])
 
 
-def test_bad_settings_are_refused_in_one_sentence():
+def test_bad_settings_are_refused_in_one_sentence(torch):
     features, images = discs(6)
     with pytest.raises(InputError, match="at least 1"):
         ConvolutionalInversion(steps=0).fit(features, images)

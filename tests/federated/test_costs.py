@@ -164,6 +164,9 @@ def test_nonsense_is_refused_with_a_sentence():
         Hierarchy(regions=4, shards=1).figures(UNITS, 11, 100)
     with pytest.raises(InputError, match="shard"):
         Hierarchy(regions=1, shards=101).figures(UNITS, 11, 100)
+    for seconds in ([], [20.0], [20.0, 7.9]):
+        with pytest.raises(InputError, match="two rounds"):
+            Carriage.fit([(Exchange(3, 1e6, 8.0), each) for each in seconds])
 
 
 COSTS = {
@@ -198,12 +201,6 @@ def test_wall_time_is_two_polls_and_all_work_on_the_cores_there_are():
     assert carriage.cpu_seconds(exchange) == 8 + 2 * 4 + 4
     assert carriage.wall_seconds(exchange, cores=4, poll=2) == 2 * (0.75 + 0.5) + 5
     assert carriage.wall_seconds(exchange, cores=2) == 3 * 1.25 + 10
-
-
-@pytest.mark.parametrize("found", [[], [20.0], [20.0, 7.9]])
-def test_rounds_that_say_nothing_are_refused(found):
-    with pytest.raises(InputError, match="two rounds"):
-        Carriage.fit([(Exchange(3, 1e6, 8.0), seconds) for seconds in found])
 
 
 OWNERS = tuple(f"owner-{number}" for number in range(13))

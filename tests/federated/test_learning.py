@@ -342,21 +342,6 @@ def test_a_briefing_survives_the_wire(sparsity, block, most_examples, weighted_b
     assert Briefing.from_bytes(briefing.to_bytes()) == briefing
 
 
-@pytest.mark.parametrize("settings", [{"sparsity": 1.0}, {"sparsity": -0.1}, {"block": 0}, {"most_examples": -1}])
-def test_a_briefing_that_leaves_nothing_to_send_is_refused(settings):
-    with pytest.raises(InputError):
-        Briefing(**settings)
-
-
-def test_a_forged_briefing_is_refused():
-    with pytest.raises(MessageError):
-        Briefing.from_bytes(b"no briefing")
-    impossible = Briefing()
-    object.__setattr__(impossible, "sparsity", 2.0)
-    with pytest.raises(MessageError, match="sparsity"):
-        Briefing.from_bytes(impossible.to_bytes())
-
-
 def test_sums_give_the_mean_weighted_by_examples():
     rng = np.random.default_rng(0)
     changes, examples = rng.normal(size=(5, 7)), np.array([1, 20, 50, 100, 7])
@@ -387,21 +372,20 @@ def test_all_that_was_sent_and_what_is_held_is_all_that_was_learned(seed, block,
     assert sent[1:] + memory.held[1:] == pytest.approx((examples / 100) @ changes)
 
 
-def test_without_sparsity_an_owner_holds_nothing():
-    assert propose_update(np.ones(3), 1, NOTHING, Briefing(0.0)).memory.held is None
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_change_that_is_not_finite_is_refused(bad):
-    with pytest.raises(MessageError, match="not finite"):
-        propose_update(np.array([0.0, bad]), 1, NOTHING, Briefing(0.0))
-
-
-@pytest.mark.parametrize("total", [0.0, -0.5, 3.0001, 1e6, np.nan])
-def test_weights_that_cannot_be_give_no_mean(total):
-    with pytest.raises(PrivacyError, match="there is no mean"):
-        mean_change(np.array([total, 1.0, 2.0]), 3)
-
-
-def test_full_weights_of_all_are_possible():
+def test_briefings_changes_and_weights_that_cannot_be_are_refused():
+    assert propose_update(np.ones(3), 1, NOTHING, Briefing(0.0)).memory.held is None  # without sparsity
     assert mean_change(np.array([3.0, 1.5]), 3) == pytest.approx([0.5])
+    for change in ({"sparsity": 1.0}, {"sparsity": -0.1}, {"block": 0}, {"most_examples": -1}):
+        with pytest.raises(InputError):
+            Briefing(**change)
+    impossible = Briefing()
+    object.__setattr__(impossible, "sparsity", 2.0)
+    for blob in (b"no briefing", impossible.to_bytes()):
+        with pytest.raises(MessageError):
+            Briefing.from_bytes(blob)
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(MessageError, match="finite"):
+            propose_update(np.array([0.0, bad]), 1, NOTHING, Briefing(0.0))
+    for total in (0.0, -0.5, 3.0001, 1e6, np.nan):
+        with pytest.raises(PrivacyError, match="no mean"):
+            mean_change(np.array([total, 1.0, 2.0]), 3)

@@ -69,14 +69,14 @@ def test_without_turns_too(found, sharing, download):
     assert versions == [(NAMES[made % 3], made + 1) for made in range(15)]
 
 
-@pytest.mark.parametrize("restart", [1, 2, 3])
+@pytest.mark.parametrize("restart", [1, 2])
 def test_a_server_that_is_killed_goes_on_after_its_last_upload(found, in_step, restart):
     """It has forgotten which uploads it has acknowledged; the participants learn it by their next downloads."""
     village = found()
-    for _ in range(0, 6, restart):
+    for _ in range(0, 4, restart):
         played(village, village.courier(), restart)
         village.restart_server()
-    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 18)
+    assert village.parameters.parameters.tobytes() == village.in_process(in_step, 12)
 
 
 # --- messages that are lost, doubled or late ---
@@ -225,9 +225,7 @@ def test_one_that_fails_does_not_hold_the_others_up(found):
     assert all(turn.uploaded == ["ann"] and not turn.late for turn in turns)
     assert all("'bob'" in turn.failed["bob"] and turn.failed["cem"] for turn in turns)
     told = []
-    play_asynchronous(
-        village.server, village.courier(), uploads=7, deadline=5.0, on_failure=lambda name, sentence: told.append(name)
-    )
+    played_freely(village, village.courier(), 7, on_failure=lambda name, sentence: told.append(name))
     assert village.parameters.version == 10
     assert 2 <= told.count("bob") == told.count("cem") <= 4  # asked again now and then, not all the time
     village.handlers["bob"] = lambda kind, parts: [b"", b""]
@@ -320,16 +318,12 @@ def test_those_who_are_gone_when_they_are_sent_for_are_late(found):
     assert village.parameters.version == 5
 
 
-def test_when_nobody_replies_it_ends(found):
+def test_when_nobody_replies_it_ends_and_impossible_bounds_are_refused(found):
     village = found()
+    for wrong in ({"turns": 0}, {"minimum": 0}, {"deadline": 0.0}, {"deadline": float("inf")}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            play_synchronous(village.server, village.courier(), **({"turns": 1, "deadline": 1.0} | wrong))
     with pytest.raises(ServiceError, match="15 seconds"):
         played_freely(village, village.courier(lambda *_: None), 1)
     turns = played(village, village.courier(lambda *_: None), 2)
     assert [turn.late for turn in turns] == [list(NAMES)] * 2
-
-
-@pytest.mark.parametrize("wrong", [{"turns": 0}, {"minimum": 0}, {"deadline": 0.0}, {"deadline": float("inf")}])
-def test_impossible_bounds_are_refused(found, wrong):
-    village = found()
-    with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
-        play_synchronous(village.server, village.courier(), **({"turns": 1, "deadline": 1.0} | wrong))
