@@ -84,11 +84,8 @@ def run_demo(
     begun = perf_counter()
     dataset = load("faces", count=size.pictures, random_state=random_state, pictures_per_person=5, progress=progress)
     train, test = train_test(dataset, test=0.3, random_state=random_state)
-    assert dataset.images is not None
     pipeline = PixelFeatures(random_state=random_state)
-    progress("fitting the features", 0, None)
-    pipeline.fit(dataset.images[train])
-    raw = extract(dataset, pipeline, cache=cache, progress=progress)
+    raw = extract(dataset, pipeline, fit_to=train, cache=cache, progress=progress)
     readings = _read_attributes(raw, dataset, train, test, progress)
     ledger = Ledger()
     result, truth = _take_census(dataset, ledger)

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 from blindsight import files
-from blindsight.data import Thumbnails, pipeline
+from blindsight.data import Embedding, Thumbnails, pipeline
 from blindsight.data import features as module
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import CacheWarning, LearningPipeline, extract
 from blindsight.data.pixels import PixelFeatures
-from blindsight.errors import DataError, InputError
+from blindsight.errors import DataError, InputError, UnknownNameError
 
 
 class Means:
@@ -316,3 +316,12 @@ def test_impossible_sides(side):
 def test_what_is_no_image():
     with pytest.raises(InputError, match="uint8"):
         Thumbnails().transform(np.zeros((2, 8, 8, 3)))
+
+
+def test_pipelines_by_name():
+    assert repr(pipeline("pixels", components=7, random_state=2)) == repr(PixelFeatures(0.95, 7, 2))
+    assert isinstance(pipeline("embedding"), Embedding)
+    assert pipeline("~/models/mine.onnx").path.name == "mine.onnx"
+    assert not str(pipeline("~/models/mine.onnx").path).startswith("~")
+    with pytest.raises(UnknownNameError, match="'pixels'"):
+        pipeline("pixel")

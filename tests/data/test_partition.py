@@ -123,6 +123,10 @@ def test_stratified_split(fractions, values, seed):
     assert as_lists(parts) == as_lists(partition.split(labels, fractions, random_state=seed))
 
 
+def test_no_part_is_rounded_away():
+    assert [len(part) for part in partition.split([0, 1] * 3, (0.95, 0.05), random_state=0)] == [5, 1]
+
+
 def test_every_picture_is_as_likely_to_be_tested():
     """Even where every picture is a class. 2,000 draws at 0.3: sd .0102; bound 6 sd, 30 pictures: alarm < 1e-7."""
     rng = np.random.default_rng(0)
