@@ -84,6 +84,7 @@ def run_demo(
     begun = perf_counter()
     dataset = load("faces", count=size.pictures, random_state=random_state, pictures_per_person=5, progress=progress)
     train, test = train_test(dataset, test=0.3, random_state=random_state)
+    assert dataset.images is not None
     pipeline = PixelFeatures(random_state=random_state)
     raw = extract(dataset, pipeline, fit_to=train, cache=cache, progress=progress)
     readings = _read_attributes(raw, dataset, train, test, progress)
