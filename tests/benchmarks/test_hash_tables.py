@@ -66,7 +66,7 @@ def test_codes_and_symbols_are_judged_alike():
         "symbols": by_symbols(-hamming(queries, codebook).astype(np.float64), symbols),
     }
     found = score(asked, classes, answer)
-    assert found["codes"] == pytest.approx(found["symbols"], abs=1e-12)
+    assert found["codes"] == pytest.approx(found["symbols"], abs=1e-9)
     assert found["codes"] != pytest.approx(1 / 3, abs=1e-3)
     # The relevant item comes first for the first query, and with one other item for the second: (1 + 3/4) / 2.
     symbols = by_symbols(np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([0, 1]))

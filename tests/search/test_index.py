@@ -120,7 +120,7 @@ def test_codes_without_structure_are_compared_one_by_one(small):
     index = HammingIndex(64)
     index.add(np.arange(2_500), rng.integers(0, 256, (2_500, 8), dtype=np.uint8))
     assert recall_of(index, rng.integers(0, 256, (20, 8), dtype=np.uint8), 50) == 1.0
-    assert "all codes are compared: 50 lists gave only recall@100 0." in index.plan
+    assert "all codes are compared" in index.plan
 
 
 def test_noise_in_the_queries_needs_more_lists(small):

@@ -37,6 +37,12 @@ def learned():
     return X, labels, fit_posteriors(X, labels, networks=False)
 
 
+@pytest.fixture(scope="module")
+def few():
+    X, labels = population(800)
+    return X, labels, fit_posteriors(X, labels, networks=False)
+
+
 def gains(eta):
     pi = eta.mean(axis=0)
     return eta / pi - (1 - eta) / (1 - pi)
@@ -171,7 +177,7 @@ def test_a_network_is_chosen_where_a_line_is_not_enough(monkeypatch):
     X = np.random.default_rng(0).normal(size=(1400, 2)).astype(np.float32)
     labels = X[:, 0] * X[:, 1] > 0
     line, network = (fit_posteriors(X, labels, networks=networks).held_out[:, 0] for networks in (False, True))
-    assert balanced_accuracy(labels, line > 0.5) < 0.6
+    assert balanced_accuracy(labels, line > 0.5) < 0.65
     assert balanced_accuracy(labels, network > 0.5) > 0.8
 
 
@@ -237,25 +243,24 @@ def test_every_private_attribute_is_capped_and_two_public_ones_are_two_bits(lear
             SymbolLearner().fit_posteriors(many, public, labels[:, 1])
 
 
-def test_several_pictures_of_a_person_need_a_wider_margin(learned):
-    _, labels, posteriors = learned
+def test_several_pictures_of_a_person_need_a_wider_margin(few):
+    _, labels, posteriors = few
     one, five, told = (
         SymbolLearner(rows=rows).fit_posteriors(
-            posteriors.select([0, 1]), labels[:, 0], labels[:, 1], persons=np.arange(2000) // pictures
+            posteriors, labels[:, 0], labels[:, 1], persons=np.arange(800) // pictures
         )
         for rows, pictures in ((None, 1), (None, 5), (100_000, 1))
     )
     assert five.target_ < one.target_ < told.target_ < 0.1
 
 
-def test_the_frozen_sift_is_the_rule_on_the_models(learned):
-    _, labels, posteriors = learned
-    fresh, _ = population(500, attributes=3, seed=4)
-    picked = posteriors.select([0, 1])
-    learner = SymbolLearner().fit_posteriors(picked, labels[:, 0], labels[:, 1])
-    agreed = learner._best_rule(picked.held_out, 1, labels[:, 1:2]).symbols(picked.predict(fresh))
+def test_the_frozen_sift_is_the_rule_on_the_models(few):
+    _, labels, posteriors = few
+    fresh, _ = population(500, seed=4)
+    learner = SymbolLearner().fit_posteriors(posteriors, labels[:, 0], labels[:, 1])
+    agreed = learner._best_rule(posteriors.held_out, 1, labels[:, 1:]).symbols(posteriors.predict(fresh))
     assert np.mean(agreed == learner.sift_.symbols(fresh)) > 0.99  # float32 against float64, at the boundary
-    label = SymbolLearner(leak=0.5).fit_posteriors(posteriors, labels[:, 0], labels[:, 1:]).sift_
+    label = SymbolLearner(leak=0.5).fit_posteriors(posteriors, labels[:, 0], labels[:, 1]).sift_
     assert label.layers.width == len(posteriors.networks[0])  # what decides nothing is not stored
 
 
@@ -285,10 +290,10 @@ def test_fit_learns_the_same_twice_and_is_saved_whole(tmp_path, monkeypatch):
     [({"leak": 0.7}, "leak"), ({"confidence": 95}, "confidence"), ({"rows": 0}, "rows")]
     + [({"symbols": symbols}, "2, 4 or 8") for symbols in (0, 3, 16)],
 )
-def test_settings_out_of_range_are_named(learned, settings, named):
-    _, labels, posteriors = learned
+def test_settings_out_of_range_are_named(few, settings, named):
+    _, labels, posteriors = few
     with pytest.raises(InputError, match=named):
-        SymbolLearner(**settings).fit_posteriors(posteriors.select([0, 1]), labels[:, 0], labels[:, 1])
+        SymbolLearner(**settings).fit_posteriors(posteriors, labels[:, 0], labels[:, 1])
 
 
 def test_bad_data_are_named():
