@@ -211,7 +211,7 @@ def test_an_owner_that_fails_is_left_out_and_the_others_go_on():
     assert "disk is gone" in classifier.history_[1].absent["owner 2"]
 
 
-def test_with_fewer_than_three_left_a_run_ends_with_a_sentence():
+def test_with_fewer_than_three_left_a_run_ends():
     people = owners(3)
     people[0] = failing_from(2, people[0])
     with pytest.raises(PrivacyError, match="2 users") as caught:
@@ -287,7 +287,7 @@ NAN = np.where(np.arange(DIMENSIONS) == 5, np.nan, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("people", "sentence"),
+    ("people", "words"),
     [
         (owners(2), "got 2"),
         ([], "got 0"),
@@ -304,8 +304,8 @@ NAN = np.where(np.arange(DIMENSIONS) == 5, np.nan, 0.0)
         ({**broken(lambda X, y: (X, y)), "aggregator": owners()[0]}, "'aggregator'"),
     ],
 )
-def test_bad_data_is_refused_with_the_name_of_its_owner(people, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_bad_data_is_refused_with_the_name_of_its_owner(people, words):
+    with pytest.raises(InputError, match=words):
         FederatedClassifier("plain").fit(people, public=PUBLIC)
 
 

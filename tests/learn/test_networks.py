@@ -88,7 +88,7 @@ def test_what_was_written_is_read_and_all_else_stays(seed, frozen):
 
 
 @pytest.mark.parametrize(
-    ("vector", "sentence"),
+    ("vector", "words"),
     [
         (np.zeros(88), r"89 .*\(88,\)"),
         (np.zeros((1, 89)), r"got \(1, 89\)"),
@@ -96,15 +96,15 @@ def test_what_was_written_is_read_and_all_else_stays(seed, frozen):
         (np.r_[np.zeros(88), np.inf], "infinite"),
     ],
 )
-def test_a_vector_that_does_not_fit_changes_nothing(odd, vector, sentence):
+def test_a_vector_that_does_not_fit_changes_nothing(odd, vector, words):
     before = FlatParameters(odd).read()
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=words):
         FlatParameters(odd).write(vector)
     np.testing.assert_array_equal(FlatParameters(odd).read(), before)
 
 
 @pytest.mark.parametrize(
-    ("module", "sentence"),
+    ("module", "words"),
     [
         (nn.Flatten(), "no trainable parameters"),
         (nn.Linear(2, 2).requires_grad_(False), "no trainable parameters"),
@@ -113,8 +113,8 @@ def test_a_vector_that_does_not_fit_changes_nothing(odd, vector, sentence):
         ("resnet", "str"),
     ],
 )
-def test_a_module_that_cannot_be_shared_gets_a_sentence(module, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_a_module_that_cannot_be_shared_is_refused(module, words):
+    with pytest.raises(InputError, match=words):
         layout_of(module)
 
 
@@ -154,7 +154,7 @@ def test_a_head_standardises_by_public_numbers_that_are_no_parameters():
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "words"),
     [
         (lambda: small_cnn(1, 32), "two classes"),
         (lambda: small_cnn(3, 7), "7 x 7"),
@@ -168,14 +168,14 @@ def test_a_head_standardises_by_public_numbers_that_are_no_parameters():
         (lambda: new_optimiser("sgd", head(2, 2), float("nan")), "learning_rate"),
     ],
 )
-def test_wrong_sizes_get_a_sentence(make, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_wrong_sizes_are_refused(make, words):
+    with pytest.raises(InputError, match=words):
         make()
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r"needs torch.*pip install 'blindsight-vision\[deep\]'"):
+    with pytest.raises(MissingExtraError, match=r"\[deep\]"):
         small_cnn(2, 8)
 
 
@@ -237,37 +237,28 @@ def test_other_weights_have_another_fingerprint(little):
     write = little[1]
     one = VGG16Features(write()).fingerprint()
     assert one == VGG16Features(write()).fingerprint()
-    assert (
-        one != VGG16Features(write(lambda weights: {name: value + 1 for name, value in weights.items()})).fingerprint()
-    )
+    other = write(lambda weights: {name: value + 1 for name, value in weights.items()})
+    assert one != VGG16Features(other).fingerprint()
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "sentence"),
+    ("change", "error", "words"),
     [
-        (lambda w: w | {"features.0.weight": torch.zeros(2, 3, 5, 5)}, InputError, r"has \(2, 3, 5, 5\)"),
-        (
-            lambda w: {k: v for k, v in w.items() if k != "features.5.bias"},
-            InputError,
-            r"features\.5\.bias .* is missing",
-        ),
+        (lambda w: w | {"features.0.weight": torch.zeros(2, 3, 5, 5)}, InputError, r"\(2, 3, 5, 5\)"),
+        (lambda w: {k: v for k, v in w.items() if k != "features.5.bias"}, InputError, r"features\.5\.bias"),
         (lambda w: w | {"features.0.bias": torch.full((2,), torch.nan)}, InputError, "NaN"),
-        (lambda w: {"state_dict": w}, InputError, "no weights by name"),
-        (lambda w: [1, 2], InputError, "no weights by name"),
-        (
-            lambda w: Standardiser(np.zeros(1), np.ones(1)),
-            CorruptFileError,
-            "torch weights",
-        ),
+        (lambda w: {"state_dict": w}, InputError, "by name"),
+        (lambda w: [1, 2], InputError, "by name"),
+        (lambda w: Standardiser(np.zeros(1), np.ones(1)), CorruptFileError, "torch weights"),
     ],
 )
-def test_a_wrong_weights_file_gets_one_sentence(little, change, error, sentence):
-    with pytest.raises(error, match=sentence) as caught:
+def test_a_wrong_weights_file_is_refused(little, change, error, words):
+    with pytest.raises(error, match=words) as caught:
         VGG16Features(little[1](change)).transform(photos())
     assert "\n" not in str(caught.value)
 
 
-def test_a_weights_file_that_is_damaged_or_missing_gets_one_sentence(little, tmp_path):
+def test_a_weights_file_that_is_damaged_or_missing_is_refused(little, tmp_path):
     path = little[1]()
     for content in (b"", b"hello", path.read_bytes()[:-100]):
         path.write_bytes(content)

@@ -220,10 +220,7 @@ class Choosy(nn.Module):
     [
         (lambda: Last(nn.GRU), r"'layer' \(GRU\).*LSTM"),
         (lambda: nn.Sequential(nn.Linear(5, 4), nn.Sequential(nn.RReLU(), nn.Linear(4, 3))), r"'1\.0' \(RReLU\)"),
-        (
-            lambda: nn.Sequential(nn.Linear(5, 3), Choosy()),
-            r"'1' \(Choosy\)",
-        ),
+        (lambda: nn.Sequential(nn.Linear(5, 3), Choosy()), r"'1' \(Choosy\)"),
     ],
 )
 def test_a_layer_that_cannot_is_named_with_the_remedy(make, place):
@@ -242,7 +239,7 @@ def test_normalisation_by_the_batch_is_refused_with_the_remedy():
         NetworkTrainer(module, record_noise=NOISE)
 
 
-def test_gradients_that_are_not_finite_and_batches_that_are_too_large_get_a_sentence(monkeypatch):
+def test_gradients_that_are_not_finite_and_batches_that_are_too_large_are_refused(monkeypatch):
     module, (inputs, labels) = seeded_module(lambda: head(5, 3)), batch(ROW)
     with pytest.raises(InputError, match="diverged"):
         RecordGradients(module, NOISE).backward(inputs * torch.inf, labels)

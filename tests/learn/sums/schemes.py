@@ -39,12 +39,12 @@ class Run:
 
     phases = ("contribute",)
     counted = "contribute"
-    kept = (*USERS, AGGREGATOR, GENERATOR)  # the roles with a file
+    users = USERS
 
     def __init__(self, folder=None, *, name="test", seed=0):
         self.folder, self.name = folder, name
-        self.sources = {party: seeded_bytes(1000 * seed + i) for i, party in enumerate((*USERS, AGGREGATOR, GENERATOR))}
-        self.updates = {user: np.arange(SIZE) * (-1) ** i + 1000 * i for i, user in enumerate(USERS)}
+        self.sources = {party: seeded_bytes(1000 * seed + i) for i, party in enumerate(self.parties)}
+        self.updates = {user: np.arange(SIZE) * (-1) ** i + 1000 * i for i, user in enumerate(self.users)}
         self.round, self.result = -1, b""
         known = folder is not None and folder.exists()  # a run that goes on
         made = [party for party in self.parties if not (known and party in self.kept)]
@@ -54,7 +54,12 @@ class Run:
 
     @property
     def parties(self):
-        return (*USERS, AGGREGATOR, GENERATOR)
+        return (*self.users, AGGREGATOR, GENERATOR)
+
+    @property
+    def kept(self):
+        """The roles with a file."""
+        return self.parties
 
     def path(self, party):
         return self.folder / party if self.folder and party in self.kept else None
@@ -178,7 +183,7 @@ class Signing(Run):
     def __init__(self, folder=None, *, name="test", seed=0, **terms):
         source = seeded_bytes(seed)
         self.identities = {party: SigningKey.generate(source) for party in self.parties}
-        terms = SumTerms(**{"run": name, "users": USERS, "dimension": SIZE, "fraction_bits": 8} | terms)
+        terms = SumTerms(**{"run": name, "users": self.users, "dimension": SIZE, "fraction_bits": 8} | terms)
         self.roster = Roster(terms, {party: key.public for party, key in self.identities.items()})
         super().__init__(folder, name=name, seed=seed)
 
@@ -246,7 +251,6 @@ class Masks(Signing):
 
     phases = ("advertise", "share", "mask", "unmask")
     counted = "mask"
-    kept = USERS
 
     def __init__(self, folder=None, **options):
         self.ended = {}
@@ -254,7 +258,11 @@ class Masks(Signing):
 
     @property
     def parties(self):
-        return (*USERS, AGGREGATOR)
+        return (*self.users, AGGREGATOR)
+
+    @property
+    def kept(self):
+        return self.users
 
     def make(self, party, path):
         if party == AGGREGATOR:

@@ -113,6 +113,29 @@ def test_both_sides_of_a_pair_make_the_same_mask_and_others_another():
     assert not np.array_equal(one, pair_mask(ann, public_half(bob), Masks(seed=9).roster, 4))
 
 
+class Seven(Masks):
+    """A run in which a majority is more than the three users that a sum needs."""
+
+    users = (*USERS, "fay", "gus")
+
+
+def test_at_every_step_a_majority_of_those_who_began_is_needed():
+    run = Seven()
+    run.begin(0)
+    run.send("advertise", run.users)
+    run.end("advertise")
+    for phase in ("share", "mask", "unmask"):
+        if phase == "unmask":
+            with pytest.raises(PrivacyError, match="3 users"):
+                run.role("ann").unmask(run.by_server(UnmaskRequest(run.roster.digest, 0, run.users[:3])))
+        run.send(phase, run.users[:3])
+        with pytest.raises(PrivacyError, match="3 users; it needs 4"):
+            run.end(phase)
+        run.send(phase, run.users[3:4])  # one more arrives in time
+        run.end(phase)
+    assert np.array_equal(run.read("ann").integers, run.sum(run.users[:4]))
+
+
 # A server that lies
 
 
@@ -147,12 +170,7 @@ def test_directories_that_differ_and_shares_for_others_cannot_be_opened():
 
 @pytest.mark.parametrize(
     ("senders", "count"),
-    [
-        (("bob", "bob", "cem"), 2),
-        (("bob", "cem"), 3),
-        (("ann", "bob", "cem"), 3),
-        (("bob", "cem", "zoe"), 3),
-    ],
+    [(("bob", "bob", "cem"), 2), (("bob", "cem"), 3), (("ann", "bob", "cem"), 3), (("bob", "cem", "zoe"), 3)],
 )
 def test_deliveries_that_make_no_sense_are_refused(senders, count):
     run = played("share")
