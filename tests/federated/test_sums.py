@@ -17,9 +17,8 @@ from blindsight.federated.sums.server import SumServer
 from blindsight.files import write_arrays
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.federation import Memory, Proposal
-from tests.federated.village import ALL_SCHEMES, DIMENSION, IMPATIENT, PATIENCE, USERS, Village, damaged
+from tests.federated.village import ALL_SCHEMES, DECRYPTED, DIMENSION, IMPATIENT, PATIENCE, USERS, Village, damaged
 
-KEYED = ("dphe", "block-dphe", "bfv")
 REST = ("ann", "cem", "dan")  # without bob
 
 
@@ -74,7 +73,7 @@ def test_too_few_users_are_a_sentence_and_the_round_goes_on_when_they_are_back(v
     assert set(village.proposals.values()) == {1}
 
 
-@pytest.mark.parametrize("scheme", KEYED)
+@pytest.mark.parametrize("scheme", DECRYPTED)
 def test_a_key_generator_that_is_away_or_misheard_is_asked_again_for_the_same_attempt(village, scheme):
     server = village.restarted(village.open(scheme), patience=IMPATIENT)
     village.draw(1)
@@ -223,7 +222,7 @@ def test_masks_that_are_down_to_fewer_than_the_threshold_try_again(village):
     assert set(village.proposals.values()) == {1}
 
 
-@pytest.mark.parametrize("scheme", [*KEYED, "masks"])
+@pytest.mark.parametrize("scheme", [*DECRYPTED, "masks"])
 def test_a_user_that_got_anothers_letter_is_not_set_up_and_the_others_go_on(village, scheme):
     server = village.open(scheme)
     server.run.letters["bob"] = server.run.letters["ann"]
@@ -291,7 +290,7 @@ def test_a_call_gets_the_same_bytes_again_and_one_that_is_late_or_out_of_order_n
             village.contribute("bob", call)
 
 
-@pytest.mark.parametrize("scheme", ["dphe", "block-dphe", "bfv", "masks"])
+@pytest.mark.parametrize("scheme", [*DECRYPTED, "masks"])
 def test_an_answer_of_another_attempt_run_or_author_settles_nothing(frugal, scheme):
     server, calls, replies = called(frugal, scheme, rounds=3)
     settling = replace(calls[-1], round=4, attempt=3, settles=2)

@@ -12,9 +12,8 @@ from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.server import SumServer
 from blindsight.learn.dphe.storage import MessageJournal
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.village import ALL_SCHEMES, DIMENSION, PATIENCE, USERS, Gone, Village
+from tests.federated.village import ALL_SCHEMES, DECRYPTED, DIMENSION, PATIENCE, USERS, Gone, Village
 
-KEYED = ("dphe", "block-dphe", "bfv")
 SLOW = [pytest.param(scheme, 1, marks=pytest.mark.slow) for scheme in ("block-dphe", "dphe", "bfv", "masks")]
 STRIDES = [("plain", 1), ("block-dphe", 3), ("bfv", 4), *SLOW]
 """Schemes, and at every how-many points a server is killed: at all of them in the slow tests."""
@@ -155,7 +154,7 @@ def test_a_user_killed_at_any_point_of_a_round_rejoins_and_loses_nothing(tmp_pat
     assert np.array_equal(moved, village.everything_learned(server))
 
 
-@pytest.mark.parametrize("scheme", KEYED)
+@pytest.mark.parametrize("scheme", DECRYPTED)
 def test_a_key_generator_killed_at_any_point_of_an_answer_answers_when_it_is_back(tmp_path, fuse, scheme):
     village = Village(tmp_path)
     server = village.open(scheme)
@@ -171,7 +170,7 @@ def test_a_key_generator_killed_at_any_point_of_an_answer_answers_when_it_is_bac
     assert round >= 3
 
 
-@pytest.mark.parametrize("scheme", [*KEYED, "masks"])
+@pytest.mark.parametrize("scheme", [*DECRYPTED, "masks"])
 def test_a_key_generator_killed_at_any_point_of_the_set_up_opens_the_run_when_it_is_back(tmp_path, fuse, scheme):
     village = Village(tmp_path)
     fuse.own = village.homes[KEY_GENERATOR].path
