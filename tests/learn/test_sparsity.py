@@ -36,7 +36,7 @@ def test_something_is_always_sent():
 dyadic = st.integers(-(2**20), 2**20).map(lambda whole: whole / 1024)  # sums of these are exact in float64
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.lists(dyadic, min_size=12, max_size=12), min_size=1, max_size=8), st.booleans())
 def test_all_that_was_sent_and_the_residual_make_up_all_updates(rounds, blocks):
     residual, sent_so_far = Residual.nothing((3, 4)), np.zeros((3, 4))

@@ -76,7 +76,8 @@ def test_all_lines_begin_with_the_initial_model_and_upload_as_often(study):
     assert tenth.bytes_up[-1] < 0.2 * everything.bytes_up[-1]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
 def test_equal_bytes_are_equal_and_orders_hardly_matter(seed):
     plan, make, common = prepared(seed)
     lines = [
@@ -106,6 +107,7 @@ def test_where_classes_are_skewed_those_who_learn_alone_know_their_own_photos_be
     assert timeline.mean_accuracy("local only", first=4) > 0.85
 
 
+@pytest.mark.slow
 def test_the_same_seed_repeats_the_study():
     plan, make, common = prepared(3)
     lines = [SelectiveLine("random", Sharing(0.1, "random", residual=True), order="asynchronous")]
