@@ -1,22 +1,21 @@
 """Databases for the service's tests, new SQLite files or databases of a real PostgreSQL, and a computed showcase."""
 
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from blindsight.service.database import Database, open_database
+from blindsight.service.database import open_database
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several test files, and the processes they kill, share
 
 
 @pytest.fixture(scope="session")
-def new_postgresql(postgres) -> Callable[[str], str]:
+def new_postgresql(postgres):
     """What makes an empty database of a name, in place of the one that had it, and returns its URL."""
     import psycopg
 
-    def make(name: str) -> str:
+    def make(name):
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             connection.execute(f"CREATE DATABASE {name}")
@@ -26,12 +25,12 @@ def new_postgresql(postgres) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def sqlite_url(tmp_path):
     return f"sqlite:///{tmp_path / 'service.db'}"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
+def database_url(request):
     """The URL of an empty database, once of each kind."""
     if request.param == "sqlite":
         return request.getfixturevalue("sqlite_url")
@@ -39,7 +38,7 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
+def database(database_url):
     """A migrated database, once of each kind."""
     opened = open_database(database_url)
     yield opened
@@ -47,7 +46,7 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def sqlite_database(sqlite_url: str) -> Iterator[Database]:
+def sqlite_database(sqlite_url):
     """A migrated SQLite database, for tests that do not depend on its kind."""
     opened = open_database(sqlite_url)
     yield opened
@@ -55,7 +54,7 @@ def sqlite_database(sqlite_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def showcase_folder(shared_folder: Path) -> Path:
+def showcase_folder(shared_folder):
     """The folder of a finished showcase, which nobody changes."""
     from pageservice import computed_showcase
 

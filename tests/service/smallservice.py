@@ -9,7 +9,6 @@ import socket
 import ssl
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,9 +22,8 @@ from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
 from blindsight.data import Dataset
-from blindsight.service.foundation import Foundation, lay_foundation
+from blindsight.service.foundation import lay_foundation
 from blindsight.service.gateway import Gateway
-from blindsight.service.groupcommit import GroupCommit
 from blindsight.service.principals import Principal
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift.attackers import Attacker
@@ -51,7 +49,7 @@ class Cells:
         return "cells 1"
 
 
-def traits(people: int, seed: int, per_person: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def traits(people, seed, per_person=2):
     """Features 0 is noise, 1 shows smiling, 2-5 gender, 6-9 age; 10 and 11 show smiling as an XOR."""
     rng = np.random.default_rng(seed)
     who = np.repeat(np.arange(people), per_person)
@@ -66,13 +64,13 @@ def traits(people: int, seed: int, per_person: int = 2) -> tuple[np.ndarray, np.
     return X, labels.astype(np.int8), who
 
 
-def pictures(X: np.ndarray) -> np.ndarray:
+def pictures(X):
     images = np.full((len(X), SIDE * SIDE, 3), 128, dtype=np.uint8)
     images[:, :FEATURES] = np.clip(np.rint(128 + 24 * X), 0, 255).astype(np.uint8)[:, :, None]
     return images.reshape(-1, SIDE, SIDE, 3)
 
 
-def collection(people: int = 3000) -> Dataset:
+def collection(people=3000):
     X, labels, who = traits(people, seed=1)
     return Dataset(
         name="small pictures",
@@ -85,29 +83,29 @@ def collection(people: int = 3000) -> Dataset:
     )
 
 
-def png(image: np.ndarray) -> bytes:
+def png(image):
     stream = io.BytesIO()
     Image.fromarray(image).save(stream, "PNG")
     return stream.getvalue()
 
 
-def frames(count: int, seed: int = 5) -> list[bytes]:
+def frames(count, seed=5):
     return [png(image) for image in pictures(traits(1, seed, per_person=count)[0])]
 
 
 @cache
-def foundation() -> Foundation:
+def foundation():
     with TemporaryDirectory() as folder:
         return lay_foundation(collection(), Cells(), cache=Path(folder))
 
 
-def open_service(folder: Path, *, verifier: Verifier = LIGHT, **more: Any) -> Gateway:
+def open_service(folder, *, verifier=LIGHT, **more):
     with patch("blindsight.service.gateway.lay_foundation", lambda *_, **__: foundation()):
         return Gateway.open(ServiceSettings(folder, **more), verifier=verifier, learner=PPLS(5, np.inf))
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
+def serving(app):
     """Run an app on a free port of this machine for the time of the block; gives its address."""
     import uvicorn
 
@@ -123,7 +121,7 @@ def serving(app: Any) -> Iterator[str]:
             thread.join()
 
 
-def linear(*weights: dict[int, float], **more: Any) -> dict[str, Any]:
+def linear(*weights, **more):
     """The JSON of a sift of one number per dictionary from features to weights."""
     matrix = np.zeros((FEATURES, len(weights)))
     for column, entries in enumerate(weights):
@@ -140,7 +138,7 @@ SMILE, XOR = linear({1: 1.0}), linear({10: 1.0}, {11: 1.0})
 class Cast:
     """An operator, Ann who hides smiling and has three frames, and apps that ask for gender."""
 
-    def __init__(self, gateway: Gateway, apps: str = "XYZ") -> None:
+    def __init__(self, gateway, apps="XYZ"):
         gateway.principals.first_run()
         self.operator = next(one for one in gateway.principals.list() if one.role == "operator")
         self.ann, self.ann_token = gateway.create_principal(self.operator, "Ann", "owner")
@@ -153,7 +151,7 @@ class Cast:
         work(gateway)
 
     @classmethod
-    def again(cls, gateway: Gateway) -> "Cast":
+    def again(cls, gateway):
         """The same people after a restart."""
         cast = cls.__new__(cls)
         known = gateway.principals.list()
@@ -164,20 +162,20 @@ class Cast:
         return cast
 
 
-def work(gateway: Gateway) -> None:
+def work(gateway):
     """Do all that is queued."""
     while gateway.worker.run_one() is not None:
         pass
 
 
-def asked(gateway: Gateway, cast: Cast, sift: Any = None, app: str = "X", **more: Any) -> str:
+def asked(gateway, cast, sift=None, app="X", **more):
     """Propose and verify; return the job."""
     job = gateway.propose(cast.apps[app], "Ann", sift, **more)
     work(gateway)
     return job.id
 
 
-def granted(gateway: Gateway, cast: Cast, sift: Any = None, app: str = "X", **more: Any) -> int:
+def granted(gateway, cast, sift=None, app="X", **more):
     number = gateway.answer(cast.ann, asked(gateway, cast, sift, app, **more), "allow").grant
     assert number is not None
     return number
@@ -186,21 +184,21 @@ def granted(gateway: Gateway, cast: Cast, sift: Any = None, app: str = "X", **mo
 class Line(deque[Any]):
     """Those who wait; tells when somebody has come."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.come = Semaphore(0)
 
-    def append(self, place: Any) -> None:
+    def append(self, place):
         super().append(place)
         self.come.release()
 
 
-def together(commit: GroupCommit[Any, Any], *calls: Callable[[], Any]) -> list[Any]:
+def together(commit, *calls):
     """Make calls at the same time that wait for `commit` in this order; return what each returns or raises."""
     line, outcomes = Line(), [None] * len(calls)
     commit._waiting, commit._led = line, True  # as if somebody led just now
 
-    def make(number: int) -> None:
+    def make(number):
         try:
             outcomes[number] = calls[number]()
         except BaseException as error:
@@ -216,11 +214,11 @@ def together(commit: GroupCommit[Any, Any], *calls: Callable[[], Any]) -> list[A
     return outcomes
 
 
-def tell(word: Any) -> None:
+def tell(word):
     os.write(1, f"{word}\n".encode())
 
 
-def releasing(folder: Path) -> None:
+def releasing(folder):
     """Release for ever, telling of each one that an app would have got."""
     gateway = open_service(folder)
     cast = Cast.again(gateway)
@@ -228,12 +226,12 @@ def releasing(folder: Path) -> None:
         tell(len(gateway.release(cast.apps["X"], "Ann", latest=1).rows))
 
 
-def crowding(folder: Path) -> None:
+def crowding(folder):
     """Release for ever to four at a time."""
     gateway = open_service(folder)
     app = Cast.again(gateway).apps["X"]
 
-    def ask() -> None:
+    def ask():
         while True:
             tell(len(gateway.release(app, "Ann", latest=1).rows))
 
@@ -241,10 +239,10 @@ def crowding(folder: Path) -> None:
         Thread(target=ask).start()
 
 
-def verifying(folder: Path) -> None:
+def verifying(folder):
     """Start a verification that tells when it has begun and never ends."""
 
-    def endless(seed: int) -> Any:
+    def endless(seed):
         tell("attacking")
         sys.stdin.read()
 

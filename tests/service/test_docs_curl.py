@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "serve.md"
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def service(tmp_path_factory):
     """Address and operator's token of a service on fewer faces, judged by fewer attackers, than by default."""
     settings = ServiceSettings(tmp_path_factory.mktemp("docs") / "service")
     gateway = Gateway.open(settings, faces(1200, pictures_per_person=2, random_state=0), verifier=Verifier(QUICK))
@@ -35,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 
 
 @pytest.mark.skipif(not shutil.which("curl") or not shutil.which("bash"), reason="curl or bash is not installed")
-def test_the_curl_lines_lead_to_a_release(service: tuple[str, str], tmp_path: Path) -> None:
+def test_the_curl_lines_lead_to_a_release(service, tmp_path):
     url, token = service
     (tmp_path / "face.png").write_bytes(drawn_frames(1, random_state=77)[0])
     lines, field = re.findall(r"```sh\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)

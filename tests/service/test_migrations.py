@@ -3,7 +3,6 @@
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Text, inspect, text
@@ -11,12 +10,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from blindsight.errors import InputError, StorageError
 from blindsight.service import schema
-from blindsight.service.database import Database, open_database
+from blindsight.service.database import open_database
 from blindsight.service.migrations import MIGRATIONS, migrate
 from blindsight.service.principals import Principals
 
 
-def judged(database: Database) -> dict[str, object]:
+def judged(database):
     """Columns and indexes of every table, as the database sees them."""
     found, seen = {}, inspect(database.engine)
     for table in schema.metadata.tables:
@@ -25,7 +24,7 @@ def judged(database: Database) -> dict[str, object]:
     return found
 
 
-def test_tables_are_what_the_code_reads(database: Database) -> None:
+def test_tables_are_what_the_code_reads(database):
     """The statements of the migrations and the tables of `schema` are two texts; the database judges them alike."""
     migrated = judged(database)
     with database.engine.begin() as connection:
@@ -35,13 +34,13 @@ def test_tables_are_what_the_code_reads(database: Database) -> None:
     assert migrated == judged(database)
 
 
-def test_migrating_again_does_nothing_and_keeps_everything(database: Database) -> None:
+def test_migrating_again_does_nothing_and_keeps_everything(database):
     principal, _ = Principals(database).create("Ann", "owner")
     assert migrate(database.engine) == 0
     assert Principals(database).list() == (principal,)
 
 
-def test_older_database_gets_the_missing_steps(database: Database) -> None:
+def test_older_database_gets_the_missing_steps(database):
     added = (*MIGRATIONS, dict.fromkeys(("sqlite", "postgresql"), ("ALTER TABLE frames ADD COLUMN note TEXT",)))
     assert migrate(database.engine, added) == 1
     with database.reading() as session:
@@ -49,7 +48,7 @@ def test_older_database_gets_the_missing_steps(database: Database) -> None:
     assert isinstance(inspect(database.engine).get_columns("frames")[-1]["type"], Text)
 
 
-def test_newer_database_is_refused_with_a_sentence(database_url: str) -> None:
+def test_newer_database_is_refused_with_a_sentence(database_url):
     database = open_database(database_url)
     with database.session() as session:
         session.execute(text("INSERT INTO service_version (version) VALUES (99)"))
@@ -58,7 +57,7 @@ def test_newer_database_is_refused_with_a_sentence(database_url: str) -> None:
         open_database(database_url)
 
 
-def test_step_that_fails_leaves_the_old_version(database: Database) -> None:
+def test_step_that_fails_leaves_the_old_version(database):
     broken = dict.fromkeys(("sqlite", "postgresql"), ("CREATE TABLE half (id TEXT)", "CREATE NONSENSE"))
     with pytest.raises(DBAPIError):
         migrate(database.engine, (*MIGRATIONS, broken))
@@ -66,7 +65,7 @@ def test_step_that_fails_leaves_the_old_version(database: Database) -> None:
     assert migrate(database.engine) == 0
 
 
-def test_many_may_open_a_new_database_at_once(database_url: str) -> None:
+def test_many_may_open_a_new_database_at_once(database_url):
     with ThreadPoolExecutor(6) as pool:
         opened = list(pool.map(lambda _: open_database(database_url), range(6)))
     for database in opened:
@@ -74,11 +73,11 @@ def test_many_may_open_a_new_database_at_once(database_url: str) -> None:
     assert len(opened) == 6
 
 
-def test_block_is_whole_or_nothing_and_inner_blocks_belong_to_it(database: Database) -> None:
+def test_block_is_whole_or_nothing_and_inner_blocks_belong_to_it(database):
     people = Principals(database)
     seen = []
 
-    def interrupted() -> None:
+    def interrupted():
         with database.session():
             people.create("Ann", "owner")
             seen.extend(person.name for person in people.list())
@@ -95,28 +94,28 @@ def test_block_is_whole_or_nothing_and_inner_blocks_belong_to_it(database: Datab
     assert [person.name for person in people.list()] == ["Bea", "Cas"]
 
 
-def test_broken_constraints_reach_the_caller(database: Database) -> None:
+def test_broken_constraints_reach_the_caller(database):
     with pytest.raises(IntegrityError), database.session() as session:
         session.execute(
             text("INSERT INTO principals (id, name, role, token_hash, created) VALUES ('1','a','king','',0)")
         )
 
 
-def test_driver_errors_become_a_sentence_without_its_words(database: Database) -> None:
+def test_driver_errors_become_a_sentence_without_its_words(database):
     with pytest.raises(StorageError) as caught, database.session() as session:
         session.execute(text("SELECT * FROM nowhere WHERE secret = :value"), {"value": "hunter2"})
     assert "nowhere" not in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
-def test_server_that_cannot_be_reached_is_told_without_the_password(tmp_path: Path) -> None:
+def test_server_that_cannot_be_reached_is_told_without_the_password(tmp_path):
     with pytest.raises(StorageError) as caught:
         open_database(f"postgresql://someone:hunter2@/service?host={tmp_path}")
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
-def test_sqlite_is_private_durable_and_in_a_file(tmp_path: Path) -> None:
+def test_sqlite_is_private_durable_and_in_a_file(tmp_path):
     path = tmp_path / "state" / "service.db"
     database = open_database(f"sqlite:///{path}")
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -129,13 +128,13 @@ def test_sqlite_is_private_durable_and_in_a_file(tmp_path: Path) -> None:
     database.close()
 
 
-def test_databases_that_would_lose_everything_are_refused() -> None:
+def test_databases_that_would_lose_everything_are_refused():
     for url in ("sqlite://", "sqlite:///:memory:", "mysql://host/name", "service.db", ""):
         with pytest.raises(InputError, match="database"):
             open_database(url)
 
 
-def test_readers_do_not_wait_for_a_writer(database: Database) -> None:
+def test_readers_do_not_wait_for_a_writer(database):
     people = Principals(database)
     found = []
     with database.session():
@@ -146,7 +145,7 @@ def test_readers_do_not_wait_for_a_writer(database: Database) -> None:
         assert found == [()]  # and do not see what is not committed
 
 
-def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_refused(tmp_path):
     path = tmp_path / "service.db"
     path.write_bytes(b"this is a diary, not a database\n" * 200)
     with pytest.raises(StorageError):

@@ -14,7 +14,6 @@ from sqlalchemy import select, text
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import seeded_bytes
 from blindsight.service import principals as module
-from blindsight.service.database import Database
 from blindsight.service.principals import Principal, Principals, Token
 from blindsight.service.schema import principals as table
 
@@ -34,24 +33,24 @@ INJECTIONS = [
 
 
 class Clock:
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = NOON
 
-    def __call__(self) -> datetime:
+    def __call__(self):
         return self.now
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock()
 
 
 @pytest.fixture
-def people(database: Database, clock: Clock) -> Principals:
+def people(database, clock):
     return Principals(database, clock=clock)
 
 
-def test_token_opens_its_own_door(people: Principals) -> None:
+def test_token_opens_its_own_door(people):
     ann, hers = people.create("Ann", "owner")
     app, its = people.create("Camera app", "app")
     assert people.authenticate(hers) == ann == people.get(ann.id)
@@ -60,7 +59,7 @@ def test_token_opens_its_own_door(people: Principals) -> None:
     assert people.list() == tuple(sorted((ann, app), key=lambda one: one.id))  # they came at the same moment
 
 
-def test_only_the_hash_is_stored(people: Principals, database: Database) -> None:
+def test_only_the_hash_is_stored(people, database):
     _, token = people.create("Ann", "owner")
     with database.reading() as session:
         row = session.execute(select(table)).one()
@@ -70,10 +69,10 @@ def test_only_the_hash_is_stored(people: Principals, database: Database) -> None
     assert token.removeprefix("blindsight_") not in repr(stored)
 
 
-def test_tokens_hold_256_bits_of_the_source(sqlite_database: Database) -> None:
+def test_tokens_hold_256_bits_of_the_source(sqlite_database):
     drawn = []
 
-    def source(count: int) -> bytes:
+    def source(count):
         drawn.append(count)
         return seeded_bytes(len(drawn))(count)
 
@@ -84,7 +83,7 @@ def test_tokens_hold_256_bits_of_the_source(sqlite_database: Database) -> None:
     assert all(module.TOKEN.fullmatch(token) for token in tokens)
 
 
-def test_token_is_in_no_representation_or_error(people: Principals) -> None:
+def test_token_is_in_no_representation_or_error(people):
     created = people.create("Ann", "owner")
     token = created[1]
     assert token not in repr(created)
@@ -95,7 +94,7 @@ def test_token_is_in_no_representation_or_error(people: Principals) -> None:
         assert token not in str(caught.value)
 
 
-def test_what_is_no_token_opens_nothing(people: Principals) -> None:
+def test_what_is_no_token_opens_nothing(people):
     _, token = people.create("Ann", "owner")
     digest = hashlib.sha256(token.encode()).hexdigest()
     near = [token[:-1] + ("A" if token[-1] != "A" else "Q"), token + "\n", " " + token, token.lower()]
@@ -104,7 +103,7 @@ def test_what_is_no_token_opens_nothing(people: Principals) -> None:
         assert people.authenticate(wrong) is None
 
 
-def test_hashes_are_compared_in_constant_time(people: Principals, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_are_compared_in_constant_time(people, monkeypatch):
     _, token = people.create("Ann", "owner")
     compared = []
     monkeypatch.setattr(module.hmac, "compare_digest", lambda a, b: compared.append((a, b)))
@@ -114,7 +113,7 @@ def test_hashes_are_compared_in_constant_time(people: Principals, monkeypatch: p
     assert hmac.compare_digest(stored, digest)
 
 
-def test_token_expires(people: Principals, clock: Clock) -> None:
+def test_token_expires(people, clock):
     ann, token = people.create("Ann", "owner", expires=NOON + HOUR)
     clock.now = NOON + HOUR - timedelta(microseconds=1)
     assert people.authenticate(token) == ann
@@ -123,7 +122,7 @@ def test_token_expires(people: Principals, clock: Clock) -> None:
     assert people.list() == (ann,)
 
 
-def test_revoked_token_is_worthless_for_ever(people: Principals, clock: Clock) -> None:
+def test_revoked_token_is_worthless_for_ever(people, clock):
     ann, token = people.create("Ann", "owner")
     people.revoke(ann.id)
     assert people.authenticate(token) is None
@@ -137,7 +136,7 @@ def test_revoked_token_is_worthless_for_ever(people: Principals, clock: Clock) -
         people.create("Ann", "app")
 
 
-def test_rotation_replaces_the_token_at_once(people: Principals, clock: Clock) -> None:
+def test_rotation_replaces_the_token_at_once(people, clock):
     ann, old = people.create("Ann", "owner", expires=NOON + HOUR)
     new = people.rotate(ann.id)
     assert isinstance(new, Token)
@@ -150,7 +149,7 @@ def test_rotation_replaces_the_token_at_once(people: Principals, clock: Clock) -
     assert people.authenticate(renewed).expires == NOON + 3 * HOUR
 
 
-def test_last_operator_stays(people: Principals, clock: Clock) -> None:
+def test_last_operator_stays(people, clock):
     first, _ = people.create("Op", "operator")
     second, _ = people.create("Deputy", "operator", expires=NOON + HOUR)
     clock.now += 2 * HOUR  # the deputy's token expired, so it does not count
@@ -161,7 +160,7 @@ def test_last_operator_stays(people: Principals, clock: Clock) -> None:
     assert people.get(first.id).revoked is not None
 
 
-def test_first_run_happens_once_whoever_starts(database: Database) -> None:
+def test_first_run_happens_once_whoever_starts(database):
     with ThreadPoolExecutor(6) as pool:
         tokens = list(pool.map(lambda _: Principals(database).first_run(), range(6)))
     (token,) = [token for token in tokens if token is not None]
@@ -169,7 +168,7 @@ def test_first_run_happens_once_whoever_starts(database: Database) -> None:
     assert Principals(database).first_run() is None
 
 
-def test_wrong_names_roles_and_expiries_are_refused(people: Principals) -> None:
+def test_wrong_names_roles_and_expiries_are_refused(people):
     for name in ("", "x" * 101, "two\nlines", "nul\0", "\ud800", " Ann"):
         with pytest.raises(InputError, match="name"):
             people.create(name, "owner")
@@ -181,7 +180,7 @@ def test_wrong_names_roles_and_expiries_are_refused(people: Principals) -> None:
     assert people.list() == ()
 
 
-def test_unknown_principals_and_injections_are_told_without_naming_others(people: Principals) -> None:
+def test_unknown_principals_and_injections_are_told_without_naming_others(people):
     bystander, token = people.create("Bystander", "operator")
     made = [people.create(injection, "app")[0] for injection in INJECTIONS]
     assert [people.get(one.id).name for one in made] == INJECTIONS
@@ -198,7 +197,7 @@ def test_unknown_principals_and_injections_are_told_without_naming_others(people
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=120) | st.sampled_from(INJECTIONS).map(lambda text: text + "\0"))
 @example("'\"\\;--")
-def test_any_text_comes_back_as_it_was_or_is_refused(people: Principals, name: str) -> None:
+def test_any_text_comes_back_as_it_was_or_is_refused(people, name):
     before = people.list()
     assert people.authenticate(name) is None
     if re.fullmatch(r"\S(.*\S)?", name) and name.isprintable() and len(name) <= 100:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,8 +16,8 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from blindsight.errors import CorruptFileError, InputError, StorageError
-from blindsight.service.database import Database, open_database
-from blindsight.service.log import GENESIS, AuditLog, Entry, LogCheck, verify_export
+from blindsight.service.database import open_database
+from blindsight.service.log import GENESIS, AuditLog, LogCheck, verify_export
 from blindsight.service.principals import Principals
 from blindsight.service.schema import log as table
 
@@ -27,28 +26,28 @@ INJECTIONS = ["'; DROP TABLE log; --", "') ON CONFLICT DO UPDATE --", "%s :a ? $
 
 
 @pytest.fixture
-def log(database: Database) -> AuditLog:
+def log(database):
     return AuditLog(database, clock=lambda: NOON)
 
 
-def execute(database: Database, *statements: str) -> None:
+def execute(database, *statements):
     with database.session() as session:
         for statement in statements:
             session.execute(text(statement))
 
 
-def unguard(database: Database) -> None:
+def unguard(database):
     """Do what someone who owns the database can do: take the guards away."""
     lite = database.engine.dialect.name == "sqlite"
     names = ["log_keeps_rows", "log_grows_at_its_end"] + ["log_keeps_content"] * lite
     execute(database, *(f"DROP TRIGGER {name}" + ("" if lite else " ON log") for name in names))
 
 
-def fill(log: AuditLog, count: int) -> list[Entry]:
+def fill(log, count):
     return [log.append(f"app-{number}", "release", {"dimensions": number}) for number in range(1, count + 1)]
 
 
-def test_entries_come_back_in_order_and_verify(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_come_back_in_order_and_verify(log, monkeypatch):
     assert log.verify() == LogCheck(True, 0, GENESIS)
     made = fill(log, 5)
     assert [entry.position for entry in made] == [1, 2, 3, 4, 5]
@@ -85,7 +84,7 @@ CHANGES = {
 }
 
 
-def test_database_refuses_to_change_the_log(log: AuditLog, database: Database) -> None:
+def test_database_refuses_to_change_the_log(log, database):
     made = fill(log, 3)
     for statement in CHANGES["both"] + CHANGES[database.engine.dialect.name]:
         with pytest.raises(DBAPIError, match="only grows"), database.engine.begin() as connection:
@@ -115,7 +114,7 @@ NO_TEXT = [
 ]
 
 
-def test_whatever_is_done_to_entries_is_found(log: AuditLog, database: Database) -> None:
+def test_whatever_is_done_to_entries_is_found(log, database):
     made = fill(log, 5)
     unguard(database)
     with database.reading() as session:
@@ -133,7 +132,7 @@ def test_whatever_is_done_to_entries_is_found(log: AuditLog, database: Database)
     assert log.verify().ok
 
 
-def test_edit_with_its_own_hash_made_to_fit_is_found_at_the_next(log: AuditLog, database: Database) -> None:
+def test_edit_with_its_own_hash_made_to_fit_is_found_at_the_next(log, database):
     fill(log, 5)
     unguard(database)
     forged = AuditLog(database, clock=lambda: NOON)
@@ -145,7 +144,7 @@ def test_edit_with_its_own_hash_made_to_fit_is_found_at_the_next(log: AuditLog, 
     assert log.verify().broken_at == 4
 
 
-def test_entries_cut_off_are_found_by_a_noted_head(log: AuditLog, database: Database) -> None:
+def test_entries_cut_off_are_found_by_a_noted_head(log, database):
     fill(log, 5)
     _, noted = log.head()
     unguard(database)
@@ -160,7 +159,7 @@ def test_entries_cut_off_are_found_by_a_noted_head(log: AuditLog, database: Data
     assert not log.verify(known_head=noted).ok
 
 
-def test_altered_details_that_are_no_json_are_told(log: AuditLog, database: Database) -> None:
+def test_altered_details_that_are_no_json_are_told(log, database):
     fill(log, 2)
     unguard(database)
     execute(database, "UPDATE log SET details = 'oh' WHERE position = 2")
@@ -168,8 +167,8 @@ def test_altered_details_that_are_no_json_are_told(log: AuditLog, database: Data
         log.entries()
 
 
-def test_entry_belongs_to_the_transaction_around_it(log: AuditLog, database: Database) -> None:
-    def interrupted(**keywords: object) -> None:
+def test_entry_belongs_to_the_transaction_around_it(log, database):
+    def interrupted(**keywords):
         with database.session() as session:
             log.append("app-1", "release", session=session if keywords else None)
             raise RuntimeError
@@ -184,8 +183,8 @@ def test_entry_belongs_to_the_transaction_around_it(log: AuditLog, database: Dat
     assert log.verify().entries == 2
 
 
-def test_threads_append_to_one_chain(log: AuditLog) -> None:
-    def work(name: str) -> list[Entry]:
+def test_threads_append_to_one_chain(log):
+    def work(name):
         return [log.append(name, "release", {"number": number}) for number in range(10)]
 
     with ThreadPoolExecutor(5) as pool:
@@ -206,9 +205,7 @@ for number in range(100_000):
 """
 
 
-def test_processes_append_to_one_chain_and_a_killed_one_loses_no_acknowledged_entry(
-    log: AuditLog, database_url: str
-) -> None:
+def test_processes_append_to_one_chain_and_a_killed_one_loses_no_acknowledged_entry(log, database_url):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", WRITER, database_url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -225,7 +222,7 @@ def test_processes_append_to_one_chain_and_a_killed_one_loses_no_acknowledged_en
     assert len(untold) <= 1  # at most one was written but not yet told
 
 
-def test_export_verifies_by_itself(log: AuditLog, tmp_path: Path) -> None:
+def test_export_verifies_by_itself(log, tmp_path):
     path = tmp_path / "log.jsonl"
     for count in (0, 4):
         fill(log, count)
@@ -241,7 +238,7 @@ def test_export_verifies_by_itself(log: AuditLog, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def exported(sqlite_database: Database, tmp_path: Path) -> Path:
+def exported(sqlite_database, tmp_path):
     log, path = AuditLog(sqlite_database), tmp_path / "log.jsonl"
     fill(log, 4)
     with path.open("w", encoding="utf-8") as stream:
@@ -249,7 +246,7 @@ def exported(sqlite_database: Database, tmp_path: Path) -> Path:
     return path
 
 
-def test_tampered_export_is_found(exported: Path) -> None:
+def test_tampered_export_is_found(exported):
     lines = exported.read_text().splitlines()
     first, second, third, fourth, last = lines
     for broken_at, *changed in [
@@ -280,7 +277,7 @@ def test_tampered_export_is_found(exported: Path) -> None:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_any_changed_character_of_an_export_is_found(exported: Path, data: st.DataObject) -> None:
+def test_any_changed_character_of_an_export_is_found(exported, data):
     whole = exported.read_text()
     place = data.draw(st.integers(0, len(whole) - 1))
     other = data.draw(st.characters(codec="ascii").filter(lambda character: character != whole[place]))
@@ -290,7 +287,7 @@ def test_any_changed_character_of_an_export_is_found(exported: Path, data: st.Da
     assert not verify_export(copy).ok
 
 
-def test_what_does_not_belong_into_the_log_is_refused(sqlite_database: Database) -> None:
+def test_what_does_not_belong_into_the_log_is_refused(sqlite_database):
     log = AuditLog(sqlite_database)
     for arguments, named in [
         (("", "release", {}), "100"),
@@ -308,7 +305,7 @@ def test_what_does_not_belong_into_the_log_is_refused(sqlite_database: Database)
             log.entries(**wrong)
 
 
-def test_tokens_are_kept_out(sqlite_database: Database) -> None:
+def test_tokens_are_kept_out(sqlite_database):
     _, token = Principals(sqlite_database).create("Ann", "owner")
     log = AuditLog(sqlite_database)
     for arguments in (
@@ -335,7 +332,7 @@ printable = (st.text(min_size=1, max_size=50) | st.sampled_from(INJECTIONS)).fil
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(printable, printable, st.dictionaries(st.text() | st.sampled_from(INJECTIONS), plain, max_size=3))
-def test_any_text_comes_back_as_it_was(log: AuditLog, actor: str, action: str, details: dict) -> None:
+def test_any_text_comes_back_as_it_was(log, actor, action, details):
     entry = log.append(actor, action, details)
     assert log.entries(after=entry.position - 1) == (entry,)
     assert (entry.actor, entry.action, entry.details) == (actor, action, details)
@@ -346,7 +343,7 @@ def test_any_text_comes_back_as_it_was(log: AuditLog, actor: str, action: str, d
     assert json.loads(stream.getvalue().splitlines()[-2])["details"] == details
 
 
-def test_log_survives_a_restart(database: Database, database_url: str) -> None:
+def test_log_survives_a_restart(database, database_url):
     AuditLog(database).append("app-1", "release")
     database.close()
     reopened = open_database(database_url)

@@ -9,7 +9,7 @@ from blindsight.service.database import open_database
 from blindsight.service.settings import ServiceSettings
 
 
-def test_a_folder_is_enough_and_gets_a_sqlite_file(tmp_path: Path) -> None:
+def test_a_folder_is_enough_and_gets_a_sqlite_file(tmp_path):
     folder = tmp_path / "state of 100% ?#"  # characters that mean something in a URL
     settings = ServiceSettings(folder)
     assert settings.host == "127.0.0.1"
@@ -19,7 +19,7 @@ def test_a_folder_is_enough_and_gets_a_sqlite_file(tmp_path: Path) -> None:
     assert (folder / "service.db").exists()
 
 
-def test_password_is_in_no_representation(tmp_path: Path) -> None:
+def test_password_is_in_no_representation(tmp_path):
     settings = ServiceSettings(tmp_path, database="postgresql://me:hunter2@host/name")
     assert settings.database_url == "postgresql://me:hunter2@host/name"
     assert "hunter2" not in repr(settings)
@@ -45,18 +45,18 @@ def test_password_is_in_no_representation(tmp_path: Path) -> None:
         ({"certificate": Path("nowhere.pem"), "key": Path("nowhere.pem")}, "file"),
     ],
 )
-def test_what_cannot_work_is_refused(tmp_path: Path, change: dict[str, object], named: str) -> None:
+def test_what_cannot_work_is_refused(tmp_path, change, named):
     with pytest.raises(InputError, match=named):
         ServiceSettings(tmp_path, **change)
 
 
-def test_folder_must_not_be_a_file(tmp_path: Path) -> None:
+def test_folder_must_not_be_a_file(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file"):
         ServiceSettings(tmp_path / "file")
 
 
-def test_this_machine_needs_no_certificate_and_others_do(tmp_path: Path) -> None:
+def test_this_machine_needs_no_certificate_and_others_do(tmp_path):
     for host in ("localhost", "127.0.0.1", "127.8.8.8", "::1", "[::1]"):
         assert ServiceSettings(tmp_path, host=host).host == host
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"

@@ -1,10 +1,7 @@
 """A small service on a real socket: two people, two apps, an operator, and tokens that open nothing any more."""
 
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -13,14 +10,13 @@ from smallservice import SIDE, TLS, linear, open_service, png, serving, work
 
 from blindsight.client import Client
 from blindsight.service.api import create_app
-from blindsight.service.principals import Principals
 from blindsight.sift.sift import LinearSift
 
 
 class Service:
     """A running service, and who knocks at it."""
 
-    def __init__(self, opened: ExitStack, folder: Path, **settings: Any) -> None:
+    def __init__(self, opened, folder, **settings):
         self.gateway = open_service(folder, **{"requests_per_minute": 10**6} | settings)
         opened.callback(self.gateway.close)
         self.url = opened.enter_context(serving(create_app(self.gateway.settings, self.gateway)))
@@ -30,33 +26,33 @@ class Service:
         for client in self.clients.values():
             opened.callback(client.close)
 
-    def client(self, token: str) -> Client:
+    def client(self, token):
         return Client(self.url, token, verify=TLS, timeout=60)
 
-    def as_(self, name: str) -> Client:
+    def as_(self, name):
         return self.clients[name]
 
-    def call(self, name: str, method: str, path: str, **sent: Any) -> httpx.Response:
+    def call(self, name, method, path, **sent):
         headers = {"Authorization": f"Bearer {self.tokens[name]}"} if name in self.tokens else {}
         headers |= sent.pop("headers", {})
         return self.http.request(method, path, headers=headers, **sent)
 
     @staticmethod
-    def picture(seed: int = 0) -> bytes:
+    def picture(seed=0):
         """A PNG file that nobody has seen before."""
         return png(np.random.default_rng(seed).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8))
 
     @staticmethod
-    def sift(*features: int) -> LinearSift:
+    def sift(*features):
         """A sift that adds up some features."""
         parts = linear(dict.fromkeys(features, 1.0))
         return LinearSift(*(np.array(parts[name]) for name in ("mean", "scale", "matrix")), pipeline="cells 1")
 
-    def work(self) -> None:
+    def work(self):
         """Do all jobs that wait."""
         work(self.gateway)
 
-    def grant(self, person: str = "ann", app: str = "weather", frames: int = 1, **more: Any) -> int:
+    def grant(self, person="ann", app="weather", frames=1, **more):
         """Let an app propose its label about a person, who allows it."""
         job = self.as_(app).propose(person, frames=frames, **more).id
         self.work()
@@ -64,7 +60,7 @@ class Service:
         assert number is not None
         return number
 
-    def settled(self) -> "Service":
+    def settled(self):
         """Two people hide smiling and have two pictures each, and two apps ask for gender."""
         for number, person in enumerate(("ann", "bob")):
             self.as_(person).set_private(["smiling"])
@@ -77,36 +73,34 @@ class Service:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+def start(tmp_path):
     """What starts a service with settings of its own; nobody has set anything in it yet."""
     with ExitStack() as opened:
         yield lambda **settings: Service(opened, tmp_path / "service", **settings)
 
 
 @pytest.fixture
-def service(start: Callable[..., Service]) -> Service:
+def service(start):
     """A new settled service, on SQLite."""
     return start().settled()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def service_on_each(request: pytest.FixtureRequest, start: Callable[..., Service]) -> Service:
+def service_on_each(request, start):
     """A new settled service, once on each kind of database."""
     make = request.getfixturevalue("new_postgresql") if request.param == "postgresql" else lambda name: None
     return start(database=make("own")).settled()
 
 
 @pytest.fixture(scope="module")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def shared_service(tmp_path_factory):
     """A settled service for all tests of a file: they may add to it, and must not count on what others left."""
     with ExitStack() as opened:
         yield Service(opened, tmp_path_factory.mktemp("shared") / "service").settled()
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def shared_on_each(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_service: Service
-) -> Iterator[Service]:
+def shared_on_each(request, tmp_path_factory, shared_service):
     """Such a service, once on each kind of database."""
     if request.param == "sqlite":
         yield shared_service
@@ -116,7 +110,7 @@ def shared_on_each(
         yield Service(opened, tmp_path_factory.mktemp("shared") / "service", database=url).settled()
 
 
-def _people(principals: Principals) -> dict[str, str]:
+def _people(principals):
     roles = {"ann": "owner", "bob": "owner", "weather": "app", "rival": "app", "revoked": "app", "expired": "owner"}
     tokens, who = {"operator": str(principals.first_run())}, {}
     for name, role in roles.items():

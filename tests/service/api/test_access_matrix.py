@@ -59,7 +59,7 @@ BODIES: dict[tuple[str, str], Any] = {
 }
 
 
-def concrete(service: Any, method: str, path: str) -> tuple[str, dict[str, Any]]:
+def concrete(service, method, path):
     """Return a request for something of ann's or weather's that is there, made just for it."""
     sent: dict[str, Any] = {"json": BODIES[method, path]} if (method, path) in BODIES else {}
     values = {"person": "ann", "app": "weather", "name": "none"}
@@ -83,7 +83,7 @@ def concrete(service: Any, method: str, path: str) -> tuple[str, dict[str, Any]]
 
 
 @pytest.mark.parametrize(("method", "path"), list(ACCESS))
-def test_matrix(shared_service: Any, method: str, path: str) -> None:
+def test_matrix(shared_service, method, path):
     expected = dict(zip(CALLERS, map(int, MATRIX[method, path].split()), strict=True))
     address, sent = concrete(shared_service, method, path)
     found: dict[str, int] = {}
@@ -98,7 +98,7 @@ def test_matrix(shared_service: Any, method: str, path: str) -> None:
     assert found == expected
 
 
-def test_table_and_matrix_agree() -> None:
+def test_table_and_matrix_agree():
     roles = {"ann": "owner", "weather": "app", "operator": "operator"}
     assert set(MATRIX) == set(ACCESS)
     for route, row in MATRIX.items():
@@ -107,7 +107,7 @@ def test_table_and_matrix_agree() -> None:
         assert allowed == ACCESS[route] or route == ("DELETE", "/v1/jobs/{job}")  # ann may, but only what she asked for
 
 
-def test_refusals_change_nothing(shared_service: Any) -> None:
+def test_refusals_change_nothing(shared_service):
     before = shared_service.gateway.audit.head()
     for method, path in ACCESS:
         address = path.format(id="x", person="ann", frame="x", app="weather", job="x", number="1", name="x")
@@ -119,7 +119,7 @@ def test_refusals_change_nothing(shared_service: Any) -> None:
     assert shared_service.gateway.audit.head() == before
 
 
-def test_what_is_no_bearer_token_opens_nothing(shared_service: Any) -> None:
+def test_what_is_no_bearer_token_opens_nothing(shared_service):
     token = shared_service.tokens["operator"]
     headers = ["", "Bearer", "Basic {}", "bearer x{}", "Bearer {}x", "Bearer {} {}", "Bearer é", "Bearer '; DROP TABLE"]
     sent = [{"Authorization": header.format(token, token).encode()} for header in headers]
@@ -129,7 +129,7 @@ def test_what_is_no_bearer_token_opens_nothing(shared_service: Any) -> None:
     assert shared_service.call("anonymous", "GET", address).status_code == 401
 
 
-def test_a_revoked_token_opens_nothing_from_the_next_request_on(shared_service: Any) -> None:
+def test_a_revoked_token_opens_nothing_from_the_next_request_on(shared_service):
     operator = shared_service.as_("operator")
     principal, token = operator.create_principal(f"passing {next(NAMES)}", "app")
     header = {"Authorization": f"Bearer {token}"}

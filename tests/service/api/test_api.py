@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ NASTY += ["..%2f..%2fetc%2fpasswd", "{{7*7}}${7*7}", "\u202egnp.exe", "nul\x00by
 JSON = {"Content-Type": "application/json"}
 
 
-def body(value: Any) -> dict[str, Any]:
+def body(value):
     """Send JSON as it is, lone surrogates and NaN included."""
     return {"content": json.dumps(value).encode(), "headers": JSON}
 
@@ -52,7 +51,7 @@ def body(value: Any) -> dict[str, Any]:
         ("weather", "POST", "/v1/releases", lambda text: {"person": "ann", text: 1}),
     ],
 )
-def test_nasty_text_in_bodies(shared_on_each: Any, caller: str, method: str, path: str, sent: Any) -> None:
+def test_nasty_text_in_bodies(shared_on_each, caller, method, path, sent):
     for text in NASTY:
         answer = shared_on_each.call(caller, method, path, **body(sent(text)))
         assert answer.status_code in (200, 201, 400, 403, 404, 422), (text, answer.text)
@@ -62,7 +61,7 @@ def test_nasty_text_in_bodies(shared_on_each: Any, caller: str, method: str, pat
     assert shared_on_each.as_("operator").check_log().ok
 
 
-def test_names_are_kept_as_they_are_or_refused_where_no_address_could_hold_them(shared_on_each: Any) -> None:
+def test_names_are_kept_as_they_are_or_refused_where_no_address_could_hold_them(shared_on_each):
     name = "<b>Robert'); DROP TABLE principals;-- ?#%2e & é"
     made, token = shared_on_each.as_("operator").create_principal(name, "owner")
     with shared_on_each.client(token) as robert:
@@ -75,7 +74,7 @@ def test_names_are_kept_as_they_are_or_refused_where_no_address_could_hold_them(
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path in ACCESS if "{" in path}))
-def test_nasty_text_in_addresses(shared_on_each: Any, path: str) -> None:
+def test_nasty_text_in_addresses(shared_on_each, path):
     methods = [method for method, known in ACCESS if known == path]
     quoted = ["..%2f..%2f..%2fetc%2fpasswd", "..%5c..%5cservice.db", "%00", "%2e%2e", "%3Cscript%3E", "'%20OR%201=1"]
     for text in [*quoted, "9" * 400, "%ed%a0%80", "a" * 4000]:
@@ -89,7 +88,7 @@ def test_nasty_text_in_addresses(shared_on_each: Any, path: str) -> None:
                 assert "psycopg" not in answer.text
 
 
-def test_injected_characters_in_queries(shared_service: Any) -> None:
+def test_injected_characters_in_queries(shared_service):
     for query in ("after=1;DROP", "after=-1", "limit=0", "limit=1e9", "after=%00", f"after={'9' * 5000}"):
         assert shared_service.call("operator", "GET", f"/v1/log?{query}").status_code == 422
     for query in ("delta=nan", "delta=0", "delta=1", "delta=x", "delta=-inf"):
@@ -99,7 +98,7 @@ def test_injected_characters_in_queries(shared_service: Any) -> None:
 # --- bodies that are no bodies ---
 
 
-def test_malformed_bodies_are_refused_without_repeating_them(shared_service: Any) -> None:
+def test_malformed_bodies_are_refused_without_repeating_them(shared_service):
     secret = "my-secret-" + "x" * 30
     cases = [b"", b"{", b"null", b"[]", b'"text"', b"\xff\xfe", b"[" * 100_000, b'{"person": ' + b"9" * 5000 + b"}"]
     cases += [json.dumps({"person": secret * 9, secret: secret, "latest": secret}).encode()]
@@ -111,7 +110,7 @@ def test_malformed_bodies_are_refused_without_repeating_them(shared_service: Any
     assert shared_service.call("weather", "POST", "/v1/releases", content=b'{"person":"ann"}').status_code == 422
 
 
-def test_what_is_too_much_or_no_picture_is_refused(start: Any) -> None:
+def test_what_is_too_much_or_no_picture_is_refused(start):
     service = start(body_bytes=10_000, picture_pixels=1_000_000, requests_per_minute=120)
     whole, bomb = b"x" * 10_001, io.BytesIO()
     Image.new("1", (2_000, 1_000)).save(bomb, "PNG")
@@ -127,7 +126,7 @@ def test_what_is_too_much_or_no_picture_is_refused(start: Any) -> None:
     assert int(refused.headers["retry-after"]) >= 1
 
 
-def test_sifts_that_cannot_be(shared_service: Any) -> None:
+def test_sifts_that_cannot_be(shared_service):
     for sift, word in (
         (linear({2: float("nan")}), "finite"),
         ({"mean": [0.0], "scale": [1.0], "matrix": [[1.0]]}, "20"),
@@ -140,7 +139,7 @@ def test_sifts_that_cannot_be(shared_service: Any) -> None:
         assert word in answer.json()["error"]
 
 
-def test_states_that_do_not_allow_it_are_conflicts(service: Any) -> None:
+def test_states_that_do_not_allow_it_are_conflicts(service):
     job = service.as_("weather").propose("ann").id
     early = service.call("ann", "POST", f"/v1/proposals/{job}/answer", json={"answer": "allow"})
     service.work()
@@ -155,7 +154,7 @@ def test_states_that_do_not_allow_it_are_conflicts(service: Any) -> None:
 # --- what an app can ever see ---
 
 
-def test_an_app_is_told_verdicts_and_nothing_that_a_person_hides(service: Any) -> None:
+def test_an_app_is_told_verdicts_and_nothing_that_a_person_hides(service):
     job = service.as_("weather").propose("ann", service.sift(1)).id  # shows what ann hides
     service.work()
     told = service.as_("weather").proposal(job)
@@ -175,7 +174,7 @@ def test_an_app_is_told_verdicts_and_nothing_that_a_person_hides(service: Any) -
     assert "smiling" in service.call("ann", "GET", "/v1/statements").text
 
 
-def every_number(value: Any) -> list[float]:
+def every_number(value):
     if isinstance(value, dict):
         return [number for part in value.values() for number in every_number(part)]
     if isinstance(value, list):
@@ -183,7 +182,7 @@ def every_number(value: Any) -> list[float]:
     return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
-def test_no_app_endpoint_lets_pictures_or_features_out(service: Any) -> None:
+def test_no_app_endpoint_lets_pictures_or_features_out(service):
     job = service.as_("weather").propose("ann", frames=2).id
     service.work()
     service.as_("ann").answer(job, "allow")
@@ -218,7 +217,7 @@ def test_no_app_endpoint_lets_pictures_or_features_out(service: Any) -> None:
 
 
 @pytest.fixture
-def local_index(service: Any, tmp_path: Path) -> np.ndarray:
+def local_index(service, tmp_path):
     """An index of noisy releases and an open one of the same pictures; returns the pictures."""
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 256, (60, 16, 16, 3), dtype=np.uint8)
@@ -233,7 +232,7 @@ def local_index(service: Any, tmp_path: Path) -> np.ndarray:
     return pictures
 
 
-def test_an_index_answers_with_numbers_only(service: Any, local_index: np.ndarray) -> None:
+def test_an_index_answers_with_numbers_only(service, local_index):
     stream = io.BytesIO()
     Image.fromarray(local_index[0]).save(stream, "PNG")
     assert {index.name: index.mode for index in service.as_("weather").indexes()} == {"noisy": "local", "plain": "open"}
@@ -247,7 +246,7 @@ def test_an_index_answers_with_numbers_only(service: Any, local_index: np.ndarra
     assert set(service.as_("weather").statements()) == {"index noisy", "index plain"}
 
 
-def test_runs_are_shown_without_paths_or_models(service: Any) -> None:
+def test_runs_are_shown_without_paths_or_models(service):
     folder = service.gateway.settings.folder / "runs" / "digits"
     folder.mkdir(parents=True)
     about = {"schema": "blindsight/run", "version": 1, "data": "digits", "path": "/home/somebody", "owners": 5}
@@ -270,7 +269,7 @@ def test_runs_are_shown_without_paths_or_models(service: Any) -> None:
     assert str(folder) not in damaged.text
 
 
-def test_ledger_shows_what_was_spent(service: Any) -> None:
+def test_ledger_shows_what_was_spent(service):
     assert service.as_("operator").ledger() == ()
     ledger = Ledger(service.gateway.settings.folder / "ledger.jsonl")
     kind: Any = {"unit": "record", "neighbours": "replace"}
@@ -282,10 +281,10 @@ def test_ledger_shows_what_was_spent(service: Any) -> None:
 # --- the door itself ---
 
 
-def nothing() -> None: ...
+def nothing(): ...
 
 
-def test_a_route_that_nobody_was_given_access_to_cannot_be_made_nor_one_without_a_guard() -> None:
+def test_a_route_that_nobody_was_given_access_to_cannot_be_made_nor_one_without_a_guard():
     router = APIRouter(prefix="/v1", route_class=GuardedRoute)
     with pytest.raises(RuntimeError, match="/v1/secrets"):
         router.add_api_route("/secrets", nothing, methods=["GET"])
@@ -295,8 +294,8 @@ def test_a_route_that_nobody_was_given_access_to_cannot_be_made_nor_one_without_
         check_routes(app.routes)
 
 
-def test_what_goes_wrong_inside_tells_nothing(shared_service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+def test_what_goes_wrong_inside_tells_nothing(shared_service, monkeypatch):
+    def fail():
         raise ZeroDivisionError("the secret is 42")
 
     monkeypatch.setattr(shared_service.gateway, "attributes", fail)
@@ -306,7 +305,7 @@ def test_what_goes_wrong_inside_tells_nothing(shared_service: Any, monkeypatch: 
     assert "42" not in answer.text
 
 
-def test_unknown_addresses_and_methods(shared_service: Any) -> None:
+def test_unknown_addresses_and_methods(shared_service):
     assert list(shared_service.call("ann", "GET", "/v1/nothing").json()) == ["error"]
     assert shared_service.call("ann", "PATCH", "/v1/me").status_code == 405
     assert shared_service.call("anonymous", "GET", "/v1/health").json()["status"] == "ok"

@@ -4,7 +4,6 @@ import io
 import socket
 from threading import Thread
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import numpy as np
@@ -19,7 +18,7 @@ from blindsight.service.shelf import Shelf
 from blindsight.service.siftjson import sift_from_json
 
 
-def test_life_of_a_grant(service_on_each: Any, tmp_path: Any) -> None:
+def test_life_of_a_grant(service_on_each, tmp_path):
     service = service_on_each
     ann, weather, operator = (service.as_(name) for name in ("ann", "weather", "operator"))
     assert weather.attributes() == ("age", "gender", "smiling")
@@ -54,7 +53,7 @@ def test_life_of_a_grant(service_on_each: Any, tmp_path: Any) -> None:
     assert verify_export(tmp_path / "log.jsonl").ok
 
 
-def test_a_change_of_mind_suspends_what_was_granted(service_on_each: Any) -> None:
+def test_a_change_of_mind_suspends_what_was_granted(service_on_each):
     service = service_on_each
     ann, weather = service.as_("ann"), service.as_("weather")
     service.grant()
@@ -67,7 +66,7 @@ def test_a_change_of_mind_suspends_what_was_granted(service_on_each: Any) -> Non
     assert grant.standing == "revoked"
 
 
-def test_sifts_arrive_as_they_were_sent(shared_service: Any) -> None:
+def test_sifts_arrive_as_they_were_sent(shared_service):
     sift = shared_service.sift(2, 3)
     same = sift_from_json(sift_document(sift), pipeline=sift.pipeline, dimension=sift.dimension)
     assert same.digest == sift.digest
@@ -80,7 +79,7 @@ def test_sifts_arrive_as_they_were_sent(shared_service: Any) -> None:
             sift_from_json({"kind": kind}, pipeline="p", dimension=1)
 
 
-def test_a_query_may_not_be_a_bomb(shared_service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_may_not_be_a_bomb(shared_service, monkeypatch):
     monkeypatch.setattr(Shelf, "index", lambda self, name: SimpleNamespace(mode="local", side=8))
     stream = io.BytesIO()
     Image.new("1", (4_001, 4_000)).save(stream, "PNG")
@@ -88,7 +87,7 @@ def test_a_query_may_not_be_a_bomb(shared_service: Any, monkeypatch: pytest.Monk
         shared_service.as_("weather").search("noisy", stream.getvalue())
 
 
-def test_pictures_go_in_and_come_back_to_their_person(shared_service: Any) -> None:
+def test_pictures_go_in_and_come_back_to_their_person(shared_service):
     ann, sent = shared_service.as_("ann"), shared_service.picture(7)
     before = ann.person().frames
     frame = ann.add_frame(sent)
@@ -101,7 +100,7 @@ def test_pictures_go_in_and_come_back_to_their_person(shared_service: Any) -> No
     assert ann.person().frames == before
 
 
-def test_principals_come_and_go(shared_on_each: Any) -> None:
+def test_principals_come_and_go(shared_on_each):
     operator = shared_on_each.as_("operator")
     made, token = operator.create_principal("zoe", "owner", days=7)
     assert made.expires is not None
@@ -120,7 +119,7 @@ def test_principals_come_and_go(shared_on_each: Any) -> None:
         operator.create_principal("zoe", "app")
 
 
-def test_an_attacker_joins_and_everything_is_reviewed(service: Any) -> None:
+def test_an_attacker_joins_and_everything_is_reviewed(service):
     operator = service.as_("operator")
     job = service.as_("weather").propose("ann", service.sift(2, 3)).id
     service.work()
@@ -133,7 +132,7 @@ def test_an_attacker_joins_and_everything_is_reviewed(service: Any) -> None:
     assert len(service.as_("weather").release("ann", latest=1).rows) == 1
 
 
-def test_a_job_is_waited_for_or_cancelled(shared_service: Any) -> None:
+def test_a_job_is_waited_for_or_cancelled(shared_service):
     weather = shared_service.as_("weather")
     job = weather.propose("ann", frames=9)
     with pytest.raises(ServiceError):
@@ -148,12 +147,12 @@ def test_a_job_is_waited_for_or_cancelled(shared_service: Any) -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://here", "here", "", "https://", "http://example.org"])
-def test_addresses_that_are_none_or_would_send_a_token_readable(url: str) -> None:
+def test_addresses_that_are_none_or_would_send_a_token_readable(url):
     with pytest.raises(InputError, match="https"):
         Client(url, "token")
 
 
-def test_a_proxy_of_the_environment_does_not_get_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_does_not_get_the_token(monkeypatch):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
         monkeypatch.setenv(name.lower(), "http://127.0.0.1:1")
@@ -163,7 +162,7 @@ def test_a_proxy_of_the_environment_does_not_get_the_token(monkeypatch: pytest.M
         assert "token" not in repr(client)
 
 
-def test_a_service_that_is_away() -> None:
+def test_a_service_that_is_away():
     with socket.socket() as taken:  # a port that nobody listens at
         taken.bind(("127.0.0.1", 0))
         with (
@@ -184,17 +183,17 @@ def test_a_service_that_is_away() -> None:
         (200, b'{"hits": [{"number": 1}]}', ServiceError, "version"),
     ],
 )
-def test_what_other_servers_say(status: int, content: bytes, error: type[Exception], named: str) -> None:
+def test_what_other_servers_say(status, content, error, named):
     with answering(status, content) as client, pytest.raises(error, match=named):
         client.search("index", b"picture")
 
 
-def test_fields_of_later_versions_are_ignored() -> None:
+def test_fields_of_later_versions_are_ignored():
     with answering(200, b'{"hits": [{"number": 1, "nearness": 2.5, "colour": "red"}]}') as client:
         assert client.search("index", b"picture") == (Hit(1, 2.5),)
 
 
-def answering(status: int, content: bytes) -> Client:
+def answering(status, content):
     """A client whose service always says the same."""
     client = Client("https://example.org", "token", verify=TLS)
     client.close()

@@ -1,7 +1,6 @@
 """The document describes what the service does: every answer, an example of everything, and nothing else happens."""
 
 from collections import Counter
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,13 +11,13 @@ from blindsight.service.access import ACCESS, OPEN
 
 
 @pytest.fixture(scope="module")
-def document(shared_service: Any) -> dict[str, Any]:
+def document(shared_service):
     answer = shared_service.call("anonymous", "GET", "/v1/openapi.json")
     assert answer.status_code == 200
     return dict(answer.json())
 
 
-def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+def operations(document):
     return {
         (method.upper(), path): operation
         for path, methods in document["paths"].items()
@@ -26,7 +25,7 @@ def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]
     }
 
 
-def test_document_holds_every_route_and_who_may_use_it(document: dict[str, Any]) -> None:
+def test_document_holds_every_route_and_who_may_use_it(document):
     described = operations(document)
     assert set(described) == set(ACCESS) | {("GET", "/v1/health")}
     assert {route: frozenset(described[route]["x-roles"]) for route in ACCESS} == ACCESS
@@ -34,7 +33,7 @@ def test_document_holds_every_route_and_who_may_use_it(document: dict[str, Any])
     assert all("security" not in operation for route, operation in described.items() if route in OPEN)
 
 
-def test_every_refusal_is_described_and_has_one_shape(document: dict[str, Any]) -> None:
+def test_every_refusal_is_described_and_has_one_shape(document):
     for (method, path), operation in operations(document).items():
         if (method, path) in OPEN:
             continue
@@ -49,7 +48,7 @@ def test_every_refusal_is_described_and_has_one_shape(document: dict[str, Any]) 
         assert operation["description"]
 
 
-def test_every_body_has_an_example_that_is_valid(document: dict[str, Any]) -> None:
+def test_every_body_has_an_example_that_is_valid(document):
     schemas = document["components"]["schemas"]
     inner = {"Hit", "ScopeView", "StatementView"}  # shown inside others
     shown = []
@@ -63,7 +62,7 @@ def test_every_body_has_an_example_that_is_valid(document: dict[str, Any]) -> No
     assert len(shown) > 20
 
 
-def test_no_body_has_text_or_a_list_without_an_end(document: dict[str, Any]) -> None:
+def test_no_body_has_text_or_a_list_without_an_end(document):
     requests = {
         operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
         for operation in operations(document).values()
@@ -82,7 +81,7 @@ def test_no_body_has_text_or_a_list_without_an_end(document: dict[str, Any]) -> 
 ROLES = ("ann", "weather", "operator")
 
 
-def explore(service: Any, examples: int) -> Counter[int]:
+def explore(service, examples):
     """Send generated requests, right and wrong ones, to every operation and to things that are there, as everybody."""
     import schemathesis  # slow to import
     from schemathesis import GenerationMode
@@ -109,7 +108,7 @@ def explore(service: Any, examples: int) -> Counter[int]:
 
         @settings(max_examples=examples, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
         @given(one_of(kinds))
-        def send(case: Any) -> None:
+        def send(case):
             for role in ROLES:
                 answer = case.call(headers={"Authorization": f"Bearer {service.tokens[role]}"})
                 case.validate_response(answer, checks=checks)
@@ -120,7 +119,7 @@ def explore(service: Any, examples: int) -> Counter[int]:
 
 
 @pytest.mark.parametrize("examples", [2, pytest.param(60, marks=pytest.mark.slow)])
-def test_generated_requests_get_only_described_answers(service: Any, examples: int) -> None:
+def test_generated_requests_get_only_described_answers(service, examples):
     statuses = explore(service, examples)
     assert statuses.total() > 60 * examples
     assert any(status < 300 for status in statuses)
