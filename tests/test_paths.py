@@ -10,6 +10,7 @@ from blindsight.crypto import PrivateKey
 from blindsight.data import PixelFeatures
 from blindsight.dp import Ledger
 from blindsight.federated.certificates import make_certificates, make_node_key
+from blindsight.federated.home import Home
 from blindsight.federated.identity import Identity
 from blindsight.learn import ClusterModel, LinearModel
 from blindsight.learn.dphe import KeyGenerator, Terms, User
@@ -19,6 +20,7 @@ from blindsight.report import write_report
 from blindsight.search import HammingIndex, LocalHasher, load_function, save_function
 from blindsight.search.function import LinearHash
 from blindsight.search.postings import SymbolIndex
+from blindsight.service.settings import ServiceSettings
 from blindsight.sift import load_sift, save_sift
 from blindsight.sift.sift import LinearSift
 from tests.keys import paillier_key
@@ -92,3 +94,10 @@ def test_no_public_function_asks_for_a_path_object():
     asked = [(*place, one.name) for *place, one in found if "pathlib" in str(one.annotation)]
     assert asked == []
     assert len([one for *_, one in found if "PathLike" in str(one.annotation)]) > 20
+
+
+def test_settings_take_a_path_as_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert ServiceSettings("~/service").folder == tmp_path / "service"
+    (tmp_path / "node").mkdir(mode=0o700)
+    assert Home("~/node").folder("run").parent == tmp_path / "node" / "runs"

@@ -19,7 +19,8 @@ class Home:
     path: Path
 
     def __post_init__(self) -> None:
-        """Refuse a home into which others can look."""
+        """Refuse a home into which others can look; its path may come as text and begin with ~."""
+        object.__setattr__(self, "path", as_path(self.path))
         with storage_errors("use", self.path, "Make it with: blindsight federation identity"):
             mode = self.path.stat().st_mode
         if mode & 0o077:

@@ -55,7 +55,7 @@ class Wish:
     public_share: float | None = None
     hold_out: int = 0
     budget: float | None = None
-    ledger: Path | None = None
+    ledger: AnyPath | None = None
     relearn: bool = False
     random_state: int = 0
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from blindsight.data.images import MAX_PIXELS
 from blindsight.errors import InputError
+from blindsight.files import as_path
 
 PICTURE_PIXELS = 16_000_000
 """Of a picture that somebody sends; the decoder itself takes up to `MAX_PIXELS`."""
@@ -37,7 +38,10 @@ class ServiceSettings:
     """Listen in a network although tokens travel readable in it; only where something else encrypts it."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Refuse what cannot work; paths may come as text and begin with ~."""
+        for name in ("folder", "certificate", "key"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, as_path(getattr(self, name)))
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"the folder must be a folder; got {self.folder}, a file.")
         if self.database is not None:
