@@ -45,9 +45,7 @@ def test_masks_trust_the_registrar_not_to_join_the_aggregator():
 @pytest.mark.parametrize("scheme", ["block-dphe", "dphe", "bfv"])
 def test_where_a_key_generator_decrypts_the_scheme_itself_warns_of_it(scheme):
     statement = said(scheme)
-    assert any(
-        "the key generator with anyone who has a contribution reads it" in line for line in statement.assumptions
-    )
+    assert any("the key generator with anyone" in line for line in statement.assumptions)
     assert not any("registrar" in line for line in statement.assumptions)
 
 

@@ -46,15 +46,17 @@ def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
         assert network.wait(run, SECONDS) == "finished:completed", network.log(run)
         log = network.log(run)
 
-    assert f"'eve' shows keys with the fingerprint {stranger.fingerprint}; the members file says {own['eve']}" in log
-    assert "two nodes say they are 'ann', and both have its keys: the first stays" in log
-    assert f"gus does not take part: the key generator of this run has the fingerprint {own[KEY_GENERATOR]}" in log
-    assert f"this user was told to trust {own['hal']} alone" in log
-    assert f"the server speaks protocol {PROTOCOL} " in log
-    assert f"this party protocol {PROTOCOL + 1} " in log
+    told = [
+        "two nodes say they are 'ann'",
+        "gus does not take part",
+        f"protocol {PROTOCOL} ",
+        f"protocol {PROTOCOL + 1} ",
+    ]
+    for words in (stranger.fingerprint, own["eve"], own[KEY_GENERATOR], own["hal"], *told):
+        assert words in log
     report = stage.report()
     assert report["users"] == ["ann", "bob", "cem", "dan", "ivy"]
-    assert {lap["refused"]["ivy"] for lap in report["rounds"]} == {"features must have 20 columns; got 17."}
+    assert all("20 columns; got 17" in lap["refused"]["ivy"] for lap in report["rounds"])
     assert contributors(report) == [HONEST, {*HONEST, "dan"}, {*HONEST, "dan"}]
-    assert report["rounds"][0]["refused"]["dan"] == "no contribution of it came in time."
+    assert "in time" in report["rounds"][0]["refused"]["dan"]
     assert np.array_equal(stage.weights(), stage.replayed(config))

@@ -35,10 +35,7 @@ def test_no_sum_is_wrong_whoever_is_killed_and_whatever_is_sent(tmp_path):
     assert first == rest
     assert second - {"bob"} == rest  # a node that is back may be a round late
     assert last == rest | {"bob"}
-    assert report["rounds"][0]["refused"]["bob"] == "no contribution of it came in time."
-    assert [lap["refused"]["eve"] for lap in report["rounds"]] == [
-        "this is not a Blindsight message: it does not begin like one.",
-        "'ann' contributes to round 0; this is round 1.",
-        "this is not one of Blindsight's messages.",
-    ]
+    assert "in time" in report["rounds"][0]["refused"]["bob"]
+    for lap, words in zip(report["rounds"], ("Blindsight message", "'ann'", "Blindsight's messages"), strict=True):
+        assert words in lap["refused"]["eve"]
     assert np.array_equal(stage.weights(), stage.replayed(config))
