@@ -165,6 +165,14 @@ def test_fields_beyond_their_limit_are_refused_on_both_sides():
     with pytest.raises(MessageError, match="3 are allowed"):
         decode(encode(Loose("abcd")), Tight)
 
+    class Number(Message, name="test/number.1"):
+        number: int
+
+    largest = 2 ** (8 * 512)
+    assert str(decode(encode(Number(largest)), Number).number) == str(largest)  # every number fits into a sentence
+    with pytest.raises(InputError, match="513"):
+        encode(Number(largest << 8))
+
 
 def test_message_classes_are_checked_when_they_are_made():
     for name, field in (("test/wrong.1", dict[str, int]), ("No spaces", int)):

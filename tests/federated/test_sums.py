@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
 from blindsight.federated.sums.aggregatorend import UnansweredError
@@ -15,6 +16,9 @@ from blindsight.federated.sums.orders import read_order
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.server import SumServer
 from blindsight.files import write_arrays
+from blindsight.learn.dphe.messages import Contribution as DpheContribution
+from blindsight.learn.dphe.messages import Receipt, Shard
+from blindsight.learn.dphe.receipts import vouch
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.federation import Memory, Proposal
 from tests.federated.village import ALL_SCHEMES, DECRYPTED, DIMENSION, IMPATIENT, PATIENCE, USERS, Village, damaged
@@ -196,6 +200,33 @@ def test_garbage_in_place_of_a_contribution_is_refused_and_harms_nobody(village,
     assert "bob" in result.refused
     village.courier.back = None
     assert played(village, server, round + 2).contributors == USERS
+
+
+def test_one_member_ends_the_run(village):
+    server, honest, lies = village.open("block-dphe"), village.handlers["bob"], []
+
+    def bob(kind, parts):
+        replies = honest(kind, parts)
+        if kind != "contribute":
+            return replies
+        key = village.user_desk("bob").end(server.terms.run)._user._key
+        contribution = decode(replies[0], Contribution)
+        receipt, shard = read_contribution(contribution.messages[0])
+        body = encode(replace(shard, **lies[-1]))
+        forged = vouch(key, "bob", [body], run=receipt.run, round=receipt.round)
+        return [encode(replace(contribution, messages=tuple(forged)))]
+
+    village.handlers["bob"] = bob
+    for round, lie in enumerate(({"ciphertexts": np.array(7, dtype=np.uint8)}, {"places": np.array([0, 2**63 - 1])})):
+        lies.append(lie)
+        result = played(village, server, round + 1)
+        assert result.contributors == REST
+        assert result.refused["bob"]
+
+
+def read_contribution(message):
+    contribution = decode(message, DpheContribution)
+    return decode(decode(contribution.receipt, Signed).body, Receipt), decode(contribution.shard, Shard)
 
 
 @pytest.mark.parametrize("kind", ["advertise", "share", "unmask"])

@@ -64,6 +64,7 @@ HEADER_BYTES = 14
 _LENGTH = struct.Struct(">Q")
 _DOUBLE = struct.Struct(">d")
 _MAX_DIMENSIONS = 3
+_INT_BYTES = 513  # a key of 4096 bits; Python writes no more than 4300 digits, and a sentence may have to
 _MAX_ITEMS = 1 << 16
 _MAGIC, _VERSION = b"BLSM", 1
 _HEADER = struct.Struct(">4sBBQ")
@@ -295,7 +296,7 @@ def _array_codec(kind: int, noun: str, dtype: str) -> Codec:
 
 CODECS: dict[Any, Codec] = {
     bool: Codec(1, "true or false", 1, lambda value: bytes([_expect(value, bool)]), _unpack_bool),
-    int: Codec(2, "a whole number", 2048, _pack_int, _unpack_int),
+    int: Codec(2, "a whole number", _INT_BYTES, _pack_int, _unpack_int),
     float: Codec(3, "a finite number", 8, _pack_float, _unpack_float),
     str: Codec(4, "text", 4096, _pack_str, _unpack_str),
     bytes: Codec(5, "bytes", MAX_BYTES, _pack_bytes, bytes),

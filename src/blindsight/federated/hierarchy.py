@@ -27,7 +27,7 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.learn.dphe import Aggregator, Terms
 from blindsight.learn.dphe.agreement import Agreement
-from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Contribution, Request
+from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Contribution, Request, check_places
 from blindsight.learn.dphe.receipts import contributors
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.lattice import messages as lattice
@@ -111,10 +111,8 @@ class SparseRoot(Root):
     def _add(self, request: bytes, members: frozenset[str]) -> tuple[bytes, ...]:
         message = decode(unseal(self._secret, request, purpose=REQUEST_FOR_DECRYPTION), Request)
         _check_members(contributors(self._agreement, message.receipts, round=self.round), members)
-        try:
-            self._sum.add(Ciphertexts.from_matrix(self._agreement.key, message.ciphertexts), message.places)
-        except InputError as error:
-            raise MessageError(f"the sum of a region cannot be added: {error}") from error
+        check_places(message.places, message.ciphertexts, self._agreement.terms.blocks)
+        self._sum.add(Ciphertexts.from_matrix(self._agreement.key, message.ciphertexts), message.places)
         return message.receipts
 
     def _request(self, receipts: tuple[bytes, ...]) -> bytes:

@@ -36,6 +36,15 @@ def to_integers(residues: Residues) -> NDArray[np.int64]:
     return residues.view(residues.dtype.str.replace("u", "i")).astype(np.int64)
 
 
+def beyond(integers: NDArray[np.int64], most: int) -> bool:
+    """Tell whether an absolute value exceeds `most`; none is taken, because that of -2^63 is itself.
+
+    >>> beyond(np.array([-(2**63)]), 5), beyond(np.array([-5, 5]), 5)
+    (True, False)
+    """
+    return bool(((integers > most) | (integers < -most)).any())
+
+
 def read_residues(data: bytes, terms: SumTerms) -> Residues:
     """Return one residue per weight from what somebody sent; `MessageError` if it is too long or too short."""
     kind = residue_type(terms)

@@ -86,7 +86,7 @@ class SharingLesson:
             lesson = cls(SelectiveTerms.from_bytes(message.terms), standardiser, **document)
             if lesson.trainer().layout.digest != lesson.terms.layout:
                 raise InputError("its terms are for another network")
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise MessageError(f"the lesson of this run cannot be understood: {error}") from None
         return lesson
 

@@ -17,7 +17,7 @@ from blindsight.crypto.paillier import Ciphertexts, EncryptedSum
 from blindsight.crypto.wire import decode
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.agreement import Agreement
-from blindsight.learn.dphe.messages import Contribution, Receipt, Shard
+from blindsight.learn.dphe.messages import Contribution, Receipt, Shard, check_places
 from blindsight.learn.dphe.packedsum import pack_ciphertexts
 from blindsight.learn.dphe.receipts import read_receipt
 from blindsight.progress import Progress
@@ -101,10 +101,9 @@ class Collection:
     def _read_shard(self, user: str, body: bytes) -> tuple[NDArray[np.int64], Ciphertexts]:
         terms = self._agreement.terms
         shard = decode(body, Shard)
-        if shard.places.shape != (terms.capacity,) or len(shard.ciphertexts) != terms.capacity:
-            raise MessageError(f"a shard has {terms.capacity} places and ciphertexts; that of {user!r} has not.")
-        if shard.places[0] < 0 or shard.places[-1] >= terms.blocks or (np.diff(shard.places) <= 0).any():
-            raise MessageError(f"{user!r} names places out of range, out of order or twice.")
+        if shard.places.shape != (terms.capacity,):
+            raise MessageError(f"a shard has {terms.capacity} places; that of {user!r} has not.")
+        check_places(shard.places, shard.ciphertexts, terms.blocks)
         ciphertexts = Ciphertexts.from_matrix(self._agreement.key, shard.ciphertexts)
         own = self._agreement.own_permutation(self._own_secrets[user], user, self.round)
         return own.backward(shard.places), ciphertexts  # Eq. 8

@@ -12,7 +12,7 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.paillier import Ciphertexts, PrivateKey
 from blindsight.crypto.permutation import SecretPermutation
 from blindsight.errors import MessageError
-from blindsight.learn.dphe.messages import Request
+from blindsight.learn.dphe.messages import Request, check_places
 from blindsight.learn.dphe.terms import Terms
 from blindsight.progress import Progress
 
@@ -29,10 +29,7 @@ def decrypt_sum(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the sum of so many users' weights, zero where it is withheld, and which blocks are released."""
     places = request.places
-    if places.ndim != 1 or len(request.ciphertexts) != -(-places.size // terms.blocks_per_request):
-        raise MessageError("the numbers of places and of ciphertexts in the request do not match.")
-    if not places.size or places[0] < 0 or places[-1] >= terms.blocks or (np.diff(places) <= 0).any():
-        raise MessageError("the request names no places, or some out of range, out of order or twice.")
+    check_places(places, request.ciphertexts, terms.blocks, per_ciphertext=terms.blocks_per_request)
     packing = SlotPacking(terms.slot_bits, terms.packing.slots * terms.blocks_per_request)
     ciphertexts = Ciphertexts.from_matrix(key.public, request.ciphertexts)
     numbers = key.decrypt(ciphertexts, bound=packing.max_packed(), threads=threads, progress=progress)

@@ -16,6 +16,7 @@ decrypt a shard, checks who contributed without ever receiving one.
 from typing import Annotated
 
 from blindsight.crypto.wire import Integers, Limit, Message, Octets
+from blindsight.errors import MessageError
 
 Digest = Annotated[bytes, Limit(32)]
 Key = Annotated[bytes, Limit(32)]
@@ -162,3 +163,14 @@ class RoundClosed(Message, name="dphe/round-closed.1"):
     """The last record of an aggregator's journal: no further contribution counts."""
 
     round: int
+
+
+def check_places(places: Integers, ciphertexts: Octets, blocks: int, *, per_ciphertext: int = 1) -> None:
+    """Refuse what is not one or more ascending places in 0 ... blocks - 1 with so many places for each ciphertext.
+
+    Neighbours are compared and never subtracted: differences of int64 wrap around, and 0, 2^63 - 1, -2^63 would pass.
+    """
+    if places.ndim != 1 or ciphertexts.ndim != 2 or len(ciphertexts) != -(-places.size // per_ciphertext):
+        raise MessageError("the numbers of places and of ciphertexts do not match.")
+    if not places.size or places[0] < 0 or places[-1] >= blocks or not (places[1:] > places[:-1]).all():
+        raise MessageError("there are no places, or some out of range, out of order or twice.")

@@ -11,8 +11,6 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from blindsight.crypto.bfv import EncryptedVector, SecretKey, generate_keys
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
@@ -25,7 +23,7 @@ from blindsight.learn.lattice.answers import SETUP_ROUND
 from blindsight.learn.lattice.messages import Answer, Request, Setup, Vouched, checksum
 from blindsight.learn.lattice.receipts import contributors
 from blindsight.learn.lattice.states import GeneratorState
-from blindsight.learn.residues import to_residues
+from blindsight.learn.residues import beyond, to_residues
 from blindsight.learn.roster import Roster, RoundMessage
 
 
@@ -99,7 +97,7 @@ class LatticeKeyGenerator(Secret):
                 "Begin a new round."
             )
         sums = self._secret.decrypt(self._encrypted_sum(vouched.vector, message.checksum, len(users)))
-        if (np.abs(sums) > len(users) * self.roster.terms.max_integer).any():
+        if beyond(sums, len(users) * self.roster.terms.max_integer):
             entry = f"round {round}: nothing was released"
             self._remember(round=round, request=receipts, answer=b"", log=(*memory.log, entry))
             raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")

@@ -29,7 +29,7 @@ from blindsight.learn.masks.messages import (
     Upload,
 )
 from blindsight.learn.masks.unmasking import remaining_masks
-from blindsight.learn.residues import Residues, read_residues, residue_type, to_integers
+from blindsight.learn.residues import Residues, beyond, read_residues, residue_type, to_integers
 from blindsight.learn.roster import Roster, RoundMessage
 
 _PHASES = (Advertisement, SealedShares, Upload, Reveal)
@@ -119,7 +119,7 @@ class MaskServer(Secret):
         current = self._finish(3, self._peers().threshold)
         masks = remaining_masks(self.roster, self._peers(), current.members, current.survivors, current.reveals)
         sums = current.sum - masks
-        if (np.abs(to_integers(sums)) > len(current.survivors) * self.roster.terms.max_integer).any():
+        if beyond(to_integers(sums), len(current.survivors) * self.roster.terms.max_integer):
             raise MessageError("the masks did not cancel: somebody did not follow the protocol.")
         return self._signed(Result(self.roster.digest, current.number, current.survivors, sums.tobytes()))
 

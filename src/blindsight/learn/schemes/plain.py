@@ -10,7 +10,7 @@ from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record
-from blindsight.learn.residues import read_residues, to_integers, to_residues
+from blindsight.learn.residues import beyond, read_residues, to_integers, to_residues
 from blindsight.learn.session import Encoded, Post, Recorder, Session, Sum, Transit, recorder_of
 from blindsight.learn.sumterms import SumTerms
 from blindsight.statement import PrivacyStatement
@@ -50,7 +50,7 @@ class PlainAggregator:
         if self._seen.get(update.user, digest) != digest:
             raise MessageError(f"{update.user!r} has sent something else in round {self.round} already.")
         values = to_integers(read_residues(update.residues, self.terms))
-        if (np.abs(values) > self.terms.max_integer).any():
+        if beyond(values, self.terms.max_integer):
             raise MessageError(f"the update of {update.user!r} is out of range.")
         if update.user not in self._seen:
             self._sum += values

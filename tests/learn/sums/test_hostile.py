@@ -1,0 +1,180 @@
+"""Lying members, a lying aggregator: attacks that once succeeded, each under its name, and mutants of all messages."""
+
+import hashlib
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from blindsight.crypto.signing import Signed
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.learn.dphe.messages import Contribution, Receipt, Shard
+from blindsight.learn.dphe.receipts import vouch
+from blindsight.learn.lattice import messages as lattice
+from blindsight.learn.masks import messages as masks
+from blindsight.learn.residues import to_residues
+from blindsight.learn.schemes.plain import PlainAggregator, Update
+from blindsight.learn.sumterms import SumTerms
+from tests.learn.sums.schemes import AGGREGATOR, DPHE, SCHEMES, SIZE, USERS
+
+LARGEST, LEAST = 2**63 - 1, -(2**63)
+
+
+def wrapping(count):
+    """Places that ascend only if their differences wrap around."""
+    places = np.arange(count)
+    places[count // 2 :] += LEAST
+    places[count // 2 - 1] = LARGEST
+    assert (np.diff(places) > 0).all()
+    return places
+
+
+def signed_shard(run, name, **changes):
+    """A user's own shard with other content, well signed by it."""
+    contribution = decode(run.ask("contribute", name)[0], Contribution)
+    receipt = decode(decode(contribution.receipt, Signed).body, Receipt)
+    body = encode(replace(decode(contribution.shard, Shard), **changes))
+    return vouch(run.key(name), name, [body], run=receipt.run, round=receipt.round)[0]
+
+
+NOT_SHARDS = (
+    *[{"ciphertexts": np.zeros(shape, dtype=np.uint8)} for shape in ((), (0,), (6,), (6, 0), (6, 256, 1))],
+    *[{"places": places} for places in (np.array(0), np.arange(0), np.arange(6)[:, None], wrapping(6))],
+    *[{"places": np.array([first, 1, 2, 3, 4, last])} for first, last in ((0, LARGEST), (LEAST, 5), (0, 4), (5, 0))],
+)
+
+
+def test_one_member_ends_the_run():
+    run = DPHE()
+    run.begin(0)
+    for changes in NOT_SHARDS:
+        with pytest.raises(MessageError):
+            run.deliver(signed_shard(run, "ann", **changes))
+    run.send("contribute", USERS[1:])
+    run.end("contribute")
+    np.testing.assert_array_equal(run.read("bob").integers, run.sum(USERS[1:]))
+
+
+def test_a_weight_whose_absolute_value_is_itself_is_out_of_range():
+    terms = SumTerms(run="a", users=USERS, dimension=2, fraction_bits=4, slot_bits=64)
+    update = Update(0, "ann", to_residues(np.array([LEAST, 0]), terms).tobytes())
+    with pytest.raises(MessageError, match="range"):
+        PlainAggregator(terms, 0, lambda message: None).receive(encode(update))
+
+
+# Mutants
+
+
+def checked(blob):
+    """The same bytes with a checksum that is right again."""
+    return blob[:-32] + hashlib.sha256(blob[:-32]).digest()
+
+
+def altered(value, rng):
+    """Another value of a field, mostly a strange one."""
+    match value:
+        case np.ndarray():
+            scalar, long = np.zeros((), dtype=value.dtype), value.ravel()
+            others = [scalar, long[:0], long[:, None], long[::-1], long[1:], np.repeat(value, 2, axis=0), value[None]]
+            if value.dtype == np.int64:
+                others += [wrapping(max(2, value.size)), long + LARGEST, -long - 1, np.full_like(value, 2)]
+            return others[rng.integers(len(others))]
+        case int():
+            return int(rng.choice([-1, 0, value + 1, value + 2, LARGEST])) if rng.random() < 0.7 else 1 << 4000
+        case bytes():
+            byte = bytes([rng.integers(256)])
+            place = int(rng.integers(len(value) or 1))
+            return [b"", value[:-1], value + byte, value * 2, value[:place] + byte + value[place + 1 :]][
+                rng.integers(5)
+            ]
+        case str():
+            return ["", "zoe", value + "x", USERS[rng.integers(len(USERS))]][rng.integers(4)]
+        case tuple():
+            others = [(), value[:-1], value * 2, value[::-1]]
+            if value:
+                place = int(rng.integers(len(value)))
+                others.append((*value[:place], altered(value[place], rng), *value[place + 1 :]))
+            return others[rng.integers(len(others))]
+    raise TypeError(type(value))
+
+
+def mutant(message, rng):
+    """A message as bytes with one field or some bytes altered; its checksum is right."""
+    while rng.random() < 0.6:
+        field = fields(message)[rng.integers(len(fields(message)))].name
+        with suppress(InputError):  # what cannot be written
+            return encode(replace(message, **{field: altered(getattr(message, field), rng)}))
+    blob = bytearray(encode(message))
+    for place in rng.integers(0, len(blob) - 32, rng.integers(1, 4)):
+        blob[place if rng.random() < 0.5 else place % 120] ^= int(rng.integers(1, 256))  # often a header
+    return checked(bytes(blob))
+
+
+def hostile_contribution(message, key, name, rng):
+    """A mutant of a contribution under DPHE or BFV, or of a member's message of masks, well signed by its author."""
+    if rng.random() < 0.2:
+        return mutant(decode(message, Contribution, lattice.Vouched, Signed), rng)
+    match decode(message, Contribution, lattice.Vouched, Signed):
+        case Contribution(receipt=signed, shard=body):
+            receipt, shard = decode(decode(signed, Signed).body, Receipt), decode(body, Shard)
+            if rng.random() < 0.3:
+                return encode(Contribution(key.sign(mutant(receipt, rng), author=name), body))
+            return vouch(key, name, [mutant(shard, rng)], run=receipt.run, round=receipt.round)[0]
+        case lattice.Vouched(envelope=envelope, vector=vector):
+            receipt = decode(decode(envelope, Signed).body, lattice.Receipt)
+            if rng.random() < 0.3:
+                return encode(lattice.Vouched(key.sign(mutant(receipt, rng), author=name), vector))
+            other = checked(altered(vector, rng).ljust(32))
+            receipt = replace(receipt, checksum=lattice.checksum(other))
+            return encode(lattice.Vouched(key.sign(encode(receipt), author=name), other))
+        case Signed(body=body):
+            kinds = (masks.Advertisement, masks.SealedShares, masks.Upload, masks.Reveal)
+            return key.sign(mutant(decode(body, *kinds), rng), author=name)
+
+
+def members_mutants(new, count):
+    """See that mutants of each message of a member are refused or count as that member's, and cost nobody else."""
+    run, rng = new(), np.random.default_rng(0)
+    for phase in run.phases:
+        refused = 0
+        for _ in range(-(-count // len(run.phases))):
+            if not refused:  # the first, or the last one was accepted: it may be a well-formed lie
+                run.begin(run.round + 1)
+                for earlier in run.phases[: run.phases.index(phase)]:
+                    run.send(earlier, USERS)
+                    run.end(earlier)
+                (message, *_) = run.ask(phase, "ann")
+            refused = run.role(AGGREGATOR).refused
+            try:
+                run.deliver(hostile_contribution(message, run.key("ann"), "ann", rng))
+            except MessageError:
+                assert run.role(AGGREGATOR).refused == refused + 1
+                refused += 1
+            else:
+                refused = 0
+    np.testing.assert_array_equal(run.play(run.round + 1), run.sum())
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_mutants_of_a_members_messages_cost_only_that_member(scheme):
+    members_mutants(SCHEMES[scheme], 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_many_mutants_of_a_members_messages_cost_only_that_member(scheme):
+    members_mutants(SCHEMES[scheme], 20_000)
+
+
+def test_mutants_of_plain_updates_are_refused():
+    terms = SumTerms(run="a", users=USERS, dimension=SIZE, fraction_bits=4)
+    update, rng = Update(0, "ann", bytes(4 * SIZE)), np.random.default_rng(0)
+    for _ in range(300):
+        aggregator = PlainAggregator(terms, 0, lambda message: None)
+        try:
+            aggregator.receive(mutant(update, rng))
+        except MessageError:
+            with pytest.raises(PrivacyError):
+                aggregator.total()
