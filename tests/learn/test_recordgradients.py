@@ -239,11 +239,24 @@ def test_normalisation_by_the_batch_is_refused_with_the_remedy():
         NetworkTrainer(module, record_noise=NOISE)
 
 
-def test_gradients_that_are_not_finite_and_batches_that_are_too_large_are_refused(monkeypatch):
+def test_a_record_whose_gradient_is_not_finite_counts_as_zero_among_the_same_number():
     module, (inputs, labels) = seeded_module(lambda: head(5, 3)), batch(ROW)
-    with pytest.raises(InputError, match="diverged"):
-        RecordGradients(module, NOISE).backward(inputs * torch.inf, labels)
-    assert all(parameter.grad is None for parameter in module.parameters())
+    found = []
+    for record in (torch.inf, 3e38, -torch.inf):
+        inputs[2] = record
+        RecordGradients(module, NOISE, seeded_bytes(1)).backward(inputs * 1e10, labels)
+        found.append(torch.cat([parameter.grad.flatten() for parameter in module.parameters()]))
+    assert found[0].isfinite().all()
+    assert found[0].equal(found[1])
+    assert found[0].equal(found[2])
+    keep = [0, 1, 3, 4, 5]
+    RecordGradients(module, NOISE, seeded_bytes(1)).backward(inputs[keep] * 1e10, labels[keep])
+    others = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
+    np.testing.assert_allclose(found[0] * 6, others * 5, rtol=1e-4, atol=1e-4)
+
+
+def test_batches_that_are_too_large_are_refused(monkeypatch):
+    module, (inputs, labels) = seeded_module(lambda: head(5, 3)), batch(ROW)
     monkeypatch.setattr(recordgradients, "_MOST_RECORDS", 5)
     with pytest.raises(InputError, match="5 records; got 6"):
         RecordGradients(module, NOISE).backward(inputs, labels)

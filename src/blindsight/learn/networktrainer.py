@@ -11,7 +11,7 @@ and all participants and the server mean the same function. Their weights and bi
 training writes into any other buffer is put back. Dropout works as usual.
 
 *Noise per record* (`record_noise`) is added inside every step, see `blindsight.learn.recordgradients`. Each photo takes
-part in exactly `epochs` steps of a call.
+part in exactly `epochs` steps of a call. No photo can make such a training fail; if it diverges, the noisy sums did.
 """
 
 import math
@@ -28,7 +28,7 @@ from blindsight.learn.networks import FlatParameters, layout_of, new_optimiser
 from blindsight.learn.recordgradients import RecordGradients
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.selective.sparseupdate import Vector
-from blindsight.learn.selective.trainer import check_labels, check_passes
+from blindsight.learn.selective.trainer import DivergedError, check_labels, check_passes
 from blindsight.rng import ByteSource, science, system_bytes
 
 _SCORED = 256  # photos that are scored at once
@@ -140,11 +140,11 @@ class NetworkTrainer:
             loss.backward()
         self._optimiser.step()
 
-    def _divergence(self) -> InputError:
+    def _divergence(self) -> DivergedError:
         """Forget what the optimiser remembers, which may not be finite either, and say what happened."""
         self._optimiser.state.clear()
         rate = self._optimiser.param_groups[0]["lr"]
-        return InputError(f"the training diverged. Use a learning_rate below {rate}.")
+        return DivergedError(f"the training diverged. Use a learning_rate below {rate}.")
 
     def _check(self, inputs: ArrayLike) -> NDArray[Any]:
         """Return inputs the module can take; the first ones show of which shape they are and how many classes."""

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import InputError
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.selective.sparseupdate import Vector
-from blindsight.learn.selective.trainer import check_labels, check_passes
+from blindsight.learn.selective.trainer import DivergedError, check_labels, check_passes
 from blindsight.rng import ByteSource, science, system_bytes
 
 _NAMES = ("weight", "bias")
@@ -29,7 +28,9 @@ class SoftmaxTrainer:
     """Trains a head of `classes` on features that `standardiser` (fitted on public data) scales.
 
     One call of `train` makes `epochs` passes over the photos in batches of `batch`. With `record_noise` each record's
-    gradient is clipped and the sum of a batch gets Gaussian noise from `source`.
+    gradient is clipped and the sum of a batch gets Gaussian noise from `source`. A record whose gradient is not finite,
+    or whose class the head does not have, then counts as zero: weights and classes come from a server that may want to
+    see training fail. What else can diverge is made of noisy sums alone.
     """
 
     standardiser: Standardiser
@@ -60,7 +61,8 @@ class SoftmaxTrainer:
     def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
         """Return the parameters after descending on these photos and their classes, whole numbers from 0."""
         rows, rng = self._rows(inputs), science(seed)
-        truth = np.eye(self.classes, dtype=np.float32)[check_labels(labels, len(rows), self.classes)]
+        known = check_labels(labels, len(rows), self.classes if self.record_noise is None else None)
+        truth = np.equal.outer(known, np.arange(self.classes)).astype(np.float32)
         weights = self._matrix(parameters).copy()
         with np.errstate(over="ignore", invalid="ignore"):
             for _ in range(self.epochs):
@@ -77,27 +79,28 @@ class SoftmaxTrainer:
 
     def _gradient(self, weights: Vector, rows: Vector, truth: Vector) -> Vector:
         """Return the mean gradient of a batch, by records clipped and noised if that was asked for."""
-        errors = self._finite(_softmax(rows @ weights.T)) - truth
+        errors = _softmax(rows @ weights.T) - truth
         if self.record_noise is None:
-            plain: Vector = np.divide(errors.T @ rows, len(rows), dtype=np.float32)
+            plain: Vector = np.divide(self._finite(errors).T @ rows, len(rows), dtype=np.float32)
             return plain
-        clip, sigma = self.record_noise.clip, self.record_noise.sigma
-        exact, wide = errors.astype(np.float64), rows.astype(np.float64)
+        limit = _CLIP_MARGIN * self.record_noise.clip
+        counts = truth.any(axis=1) & np.isfinite(errors).all(axis=1) & np.isfinite(rows).all(axis=1)
+        exact, wide = (np.where(counts[:, None], part, 0).astype(np.float64) for part in (errors, rows))
         norms = np.linalg.norm(exact, axis=1) * np.linalg.norm(wide, axis=1)
-        exact *= (_CLIP_MARGIN * clip / np.maximum(norms, _CLIP_MARGIN * clip))[:, None]
-        mechanism = GaussianMechanism(sensitivity=clip, sigma=sigma)
-        noisy: Vector = (mechanism.release(exact.T @ wide, self.source) / len(rows)).astype(np.float32)
+        exact *= (limit / np.maximum(norms, limit))[:, None]
+        noisy: Vector = (self.record_noise.release(exact.T @ wide, self.source) / len(rows)).astype(np.float32)
         return noisy
 
     def _finite(self, numbers: Vector) -> Vector:
         if not np.isfinite(numbers).all():
-            raise InputError(f"the training diverged. Use a learning_rate below {self.learning_rate}.")
+            raise DivergedError(f"the training diverged. Use a learning_rate below {self.learning_rate}.")
         return numbers
 
     def _rows(self, inputs: NDArray[Any]) -> Vector:
         """Return standardised features with a one behind each."""
-        scaled = self.standardiser.apply(inputs)
-        return np.column_stack([scaled, np.ones(len(scaled))]).astype(np.float32)
+        with np.errstate(all="ignore"):
+            scaled = self.standardiser.apply(inputs)
+            return np.column_stack([scaled, np.ones(len(scaled))]).astype(np.float32)
 
     def _matrix(self, parameters: Vector) -> Vector:
         if parameters.shape != (self.layout.dimension,):

@@ -3,16 +3,21 @@
 import numpy as np
 import pytest
 
+from blindsight.crypto.wire import decode, encode
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
+from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.federated.home import Home
 from blindsight.federated.sharing import SharingServer
 from blindsight.federated.sharing.disclosure import statement_of
 from blindsight.federated.sharing.joining import OwnTerms, SharingDesk, SharingLesson
+from blindsight.federated.sharing.messages import Instruction, Report
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.learn.aggregation import HIDING_SCHEMES
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
+from blindsight.learn.selective.messages import Answer
+from blindsight.learn.selective.sparsecodec import encode_sparse
+from blindsight.learn.selective.sparseupdate import SparseUpdate
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.statement import PrivacyStatement
 from tests.federated.village import make_home
@@ -120,8 +125,40 @@ def test_classes_and_features_of_another_run_cost_nothing(home, photos):
     with pytest.raises(MessageError, match="same features"):
         Run("first").play(home, NOISY, (features[:, 1:], classes), 1)
     with pytest.raises(InputError, match="tells 3 classes apart"):
-        Run("first").play(home, NOISY, (features, classes + 1), 1)
+        Run("first").play(home, {"share": 0.5}, (features, classes + 1), 1)
     assert not (home / "ledger.jsonl").exists()
+
+
+def hand_out(desk, run, photos, weights):
+    """Return what a server sees that hands out these weights: the kind of error, or how long the upload is."""
+    digest, body = run.lesson.terms.digest, SparseUpdate(weights.size, np.arange(weights.size), weights)
+    desk.join(run.lesson.to_bytes())
+    desk.exchange(run.server.instruction("ann"), *photos)
+    answer = encode(Answer(digest, "ann", 0, 0, b"", encode_sparse(body)))
+    try:
+        report = desk.exchange(encode(Instruction(digest, "ann", b"", b"", -1, answer)), *photos)
+    except BlindsightError as error:
+        return type(error), str(error)
+    return len(decode(report, Report).upload)
+
+
+@pytest.mark.parametrize("weight", [3e38, 2.0**20])
+@pytest.mark.parametrize(("photo", "label"), [(1.2, 0), (1e36, 0), (0.0, CLASSES)])
+def test_a_data_dependent_failure_of_selective_sharing(tmp_path, photos, weight, photo, label):
+    """Weights near the end of float32, or a class too few, made training fail exactly if a photo was there."""
+    weights = np.zeros((FEATURES + 1) * CLASSES, dtype=np.float32)
+    weights[2] = weight
+    changed = tuple(part.copy() for part in photos)
+    changed[0][7, 2], changed[1][7] = photo, label
+    config = NOISY | {"share": 1.0}
+    seen, spends = [], []
+    for name, collection in (("without", photos), ("with", changed)):
+        home = make_home(tmp_path / name, "ann").path
+        seen.append(hand_out(desk(home, config), Run("run"), collection, weights))
+        path = home / "ledger.jsonl"
+        spends.append(len(Ledger(path, readonly=True).spends("photos of ann", "record")) if path.exists() else 0)
+    assert seen[0] == seen[1]
+    assert spends == ([0, 0] if weight > 2**20 else [1, 1])
 
 
 def test_a_run_has_one_lesson_and_a_home_that_can_be_read(home):

@@ -85,7 +85,8 @@ REFUSED = {
     "too many bytes": ({"body": bytes(9000)}, "oversized"),
     "no update": ({"body": b"\7"}, "damaged"),
     "another dimension": ({"body": body([SIZE + 1], [1.0], SIZE + 2)}, "damaged"),
-    "beyond float32": ({"body": body([1, 2], [3e38, 1.0])}, "not finite"),
+    "beyond float32": ({"body": body([2, 3], [3e38, 1.0])}, "not finite"),
+    "too large together": ({"body": body([1, 2], [6e5, 1.0])}, "not finite"),
     **{
         str(bad): ({"body": body([3], [-2.0]).replace(struct.pack("<f", -2.0), struct.pack("<f", bad))}, "not finite")
         for bad in (np.nan, np.inf, -np.inf)
@@ -97,7 +98,7 @@ REFUSED = {
 def begun(make_server, make_terms):
     """A server that has added one upload each of ann and bob, and is strict."""
     server = make_server(terms=make_terms(max_values=2, max_staleness=1))
-    server.receive(encode(upload(server, body=body([1], [2e38]))))
+    server.receive(encode(upload(server, body=body([1], [6e5]))))
     server.receive(encode(upload(server, participant="bob", base=1)))
     return server
 

@@ -339,10 +339,10 @@ def test_training_stops_when_the_budget_is_spent_and_nothing_is_lost(tmp_path, m
 
 def test_failed_training_loses_nothing_but_its_cost(make_server, join, make_trainer):
     ledger, trainer = Ledger(), make_trainer()
-    trainer.train = lambda parameters, inputs, labels, seed: parameters * np.float32(np.nan)
+    trainer.train = lambda parameters, inputs, labels, seed: parameters[1:]
     ann = join(make_server(), trainer=trainer, **honest(ledger))
     before = ann.parameters.tobytes()
-    with pytest.raises(InputError, match="diverged"):
+    with pytest.raises(InputError, match="78 float32"):
         ann.train()
     assert (ann.parameters.tobytes(), ann.waiting, ann.ready) == (before, 4, True)
     assert len(ledger.spends("test: ann", "person")) == 1  # it was on record before a photo was looked at

@@ -10,7 +10,8 @@ lies on a grid coarse enough for float32 (`grid`): sums of whole numbers of step
 are as good as one of n - 1 times the variance to within e^-1000 (Kairouz, Liu and Steinke 2021).
 
 *`RecordGaussian`* protects a photo: each photo's gradient is scaled to `clip` inside training and Gaussian noise is
-added to their sum there (Abadi et al. 2016). Whatever is selected and shared afterwards is post-processing.
+added to their sum there (Abadi et al. 2016). A gradient that is not finite counts as zero: whoever chooses the weights
+could else make training fail for photos it picks. Whatever is selected and shared afterwards is post-processing.
 
 *`Laplace`* protects single parameters: each value is cut to [-bound, bound] (the papers' gamma), Laplace noise of scale
 2 bound / epsilon is added and the sum is cut again. `epsilon` is spent *on every value of every upload*.
@@ -155,6 +156,15 @@ class RecordGaussian:
     def sigma(self) -> float:
         """The deviation of the noise on the sum of a batch's gradients."""
         return self.noise_multiplier * self.clip
+
+    def release(self, total: Floats, source: ByteSource = system_bytes) -> Floats:
+        """Return the sum of a batch's clipped gradients with fresh noise.
+
+        No sum is too large for it: one beyond what the noise can be added to is cut, which lengthens no difference.
+        """
+        mechanism = GaussianMechanism(sensitivity=self.clip, sigma=self.sigma)
+        most = _MOST_STEPS * mechanism.grid(total.size).step
+        return mechanism.release(np.clip(total, -most, most), source)
 
 
 Noise = PublishedLaplace | Laplace | ParticipantGaussian | RecordGaussian

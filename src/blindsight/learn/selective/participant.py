@@ -5,6 +5,11 @@ cost is on record; training that fails has wasted it. When the budget is spent, 
 and what was held back stay as they were. With one participant that shares and downloads everything, unbounded and
 without noise, the server's parameters are those of plain training bit for bit (`change`).
 
+*A hostile server* chooses the parameters it hands out. Those beyond `LARGEST_PARAMETER` are refused as they arrive, and
+under noise no photo makes training fail: with noise per record one that is not finite counts as zero (`trainer`), with
+any other noise a training that diverges counts as no change, and what is uploaded is noise alone. Without noise nothing
+is promised, and training that diverges says so.
+
 An upload stays *under way* until its fate is known: the receipt came (`settle`), the next download told (`take`), or it
 was refused (`withdraw`). Until then it can be sent again, and no other takes its place; so nothing is counted twice.
 With residuals (error feedback), all that was not sent, or was in a withdrawn upload, is added to the next change.
@@ -29,14 +34,14 @@ from blindsight.learn.selective.accounting import neighbouring, protected_unit
 from blindsight.learn.selective.change import change_between
 from blindsight.learn.selective.joining import check_joining, loss_of_an_upload
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Upload
-from blindsight.learn.selective.noise import ParticipantGaussian
+from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
 from blindsight.learn.selective.participantfile import Membership, ParticipantFile
 from blindsight.learn.selective.participantstate import ParticipantState, UnderWay
 from blindsight.learn.selective.protection import Sharing, protect
 from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
-from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
+from blindsight.learn.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate, Vector
 from blindsight.learn.selective.terms import SelectiveTerms
-from blindsight.learn.selective.trainer import Trainer, check_labels, check_photos
+from blindsight.learn.selective.trainer import DivergedError, Trainer, check_labels, check_photos
 from blindsight.rng import ByteSource, science, system_bytes
 
 
@@ -188,6 +193,8 @@ class Participant(Secret):
         if state.local is not None and not 0 <= message.sequence - state.sequence <= 1:
             raise MessageError(f"the answer speaks of upload {message.sequence}; {state.sequence} was the last.")
         news = decode_sparse(message.body, self.terms.dimension, max_values=self.terms.dimension)
+        if not (np.abs(news.values) <= LARGEST_PARAMETER).all():
+            raise MessageError(f"the answer holds parameters larger than {LARGEST_PARAMETER:,.0f}; none is accepted.")
         if state.local is None and news.indices.size < self.terms.dimension:
             raise MessageError("the first answer must hold all parameters.")
         state = state.added(message.sequence, message.upload, self.sharing)
@@ -261,20 +268,35 @@ class Participant(Secret):
         if self._state.charged:  # should anything fail from here on, the same photos are charged for once more
             self._keep(replace(self._state, charged=False))
         after = self._trained(before)
-        wanted = change_between(before, after)
-        if self._state.residual is not None:
-            wanted = wanted + self._state.residual
+        with np.errstate(over="ignore", invalid="ignore"):
+            wanted = change_between(before, after)
+            if self._state.residual is not None:
+                wanted = wanted + self._state.residual
+        if self.sharing.noise is not None:
+            wanted = np.nan_to_num(wanted)
         return UnderWay(wanted, protect(wanted, self.sharing, rng=rng, source=self._source)), after
 
     def _trained(self, before: Vector) -> Vector:
         """Return what the trainer makes of these parameters and the next batch."""
         inputs, labels = (np.stack(photos[: self.terms.batch]) for photos in (self._state.inputs, self._state.labels))
-        after = self._trainer.train(before.copy(), inputs, labels, int(self._rng.integers(2**63)))
+        try:
+            after = self._trainer.train(before.copy(), inputs, labels, int(self._rng.integers(2**63)))
+        except DivergedError:
+            if not self._noise_outside:
+                raise
+            return before
         if after.shape != before.shape or after.dtype != np.float32:
             raise InputError(f"a trainer returns {before.size} float32 parameters; got {after.dtype} {after.shape}.")
-        if not np.isfinite(after).all():
-            raise InputError(f"the training of {self.name!r} diverged. Lower the learning rate; nothing was sent.")
-        return after
+        if np.isfinite(after).all():
+            return after
+        if self._noise_outside:
+            return before
+        raise DivergedError(f"the training of {self.name!r} diverged. Lower the learning rate; nothing was sent.")
+
+    @property
+    def _noise_outside(self) -> bool:
+        """Whether the promise is about what training returns, so that its failure would tell what noise is to hide."""
+        return self.sharing.noise is not None and not isinstance(self.sharing.noise, RecordGaussian)
 
     def _charge(self) -> None:
         """Record what the upload costs before anything is done for it.

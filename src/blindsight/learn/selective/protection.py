@@ -125,7 +125,8 @@ def remainder(change: Vector, update: SparseUpdate, sharing: Sharing) -> Vector:
     """
     left = change.copy()
     if sharing.noise is None or isinstance(sharing.noise, RecordGaussian):
-        left[update.indices] -= update.values
+        with np.errstate(over="ignore"):
+            left[update.indices] -= update.values
         return left
     exact = change.astype(np.float64)
     meant = _bounded(exact, sharing.bound)

@@ -31,7 +31,7 @@ from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Total, Upload
 from blindsight.learn.selective.serverstate import NO_UPLOAD, LastUpload, ServerState
 from blindsight.learn.selective.sparsecodec import NotFiniteError, decode_sparse, encode_sparse
-from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
+from blindsight.learn.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate, Vector
 from blindsight.learn.selective.storage import ServerStore
 from blindsight.learn.selective.terms import SelectiveTerms
 
@@ -76,10 +76,11 @@ class ParameterServer:
         With a `folder`, which must not hold a server yet, the state is kept there; when the journal of uploads holds
         `journal_bytes` (None: four times the state) a snapshot replaces it.
         """
-        if initial.shape != (terms.dimension,) or initial.dtype != np.float32 or not np.isfinite(initial).all():
+        fits = initial.shape == (terms.dimension,) and initial.dtype == np.float32
+        if not fits or not (np.abs(initial) <= LARGEST_PARAMETER).all():
             raise InputError(
-                f"the initial parameters must be a row of {terms.dimension} finite float32; got {initial.dtype} of "
-                f"shape {initial.shape}."
+                f"the initial parameters must be a row of {terms.dimension} float32 of at most "
+                f"{LARGEST_PARAMETER:,.0f}; got {initial.dtype} of shape {initial.shape}, or larger ones."
             )
         self.terms, self._participants = terms, frozenset(terms.participants)
         self.refusals: Counter[Reason] = Counter()

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import MessageError
 from blindsight.learn.selective.selection import select_largest
-from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector, every_place
+from blindsight.learn.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate, Vector, every_place
 
 
 class LastUpload(NamedTuple):
@@ -43,13 +43,13 @@ class ServerState:
         return self.parameters.nbytes + self.counters.nbytes
 
     def sums(self, update: SparseUpdate) -> Vector:
-        """Return the parameters at the places of the update after adding it, all finite, or raise `MessageError`."""
+        """Return the parameters at the update's places after adding it; one too large is a `MessageError`."""
         if not np.isfinite(update.values).all():
             raise MessageError("the upload holds values that are not finite.")
         with np.errstate(over="ignore"):
             sums = self.parameters[_places(update)] + update.values
-        if not np.isfinite(sums).all():
-            raise MessageError("adding the upload would make parameters infinite.")
+        if not (np.abs(sums) <= LARGEST_PARAMETER).all():
+            raise MessageError(f"adding the upload would make parameters larger than {LARGEST_PARAMETER:,.0f}.")
         return sums
 
     def replace(self, update: SparseUpdate, sums: Vector) -> None:

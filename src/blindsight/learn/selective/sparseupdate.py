@@ -11,6 +11,12 @@ from blindsight.errors import InputError
 Vector = NDArray[np.float32]
 """All trainable parameters of a network, or a change of them, in one row."""
 
+LARGEST_PARAMETER = 2.0**20
+"""The largest magnitude of a parameter that a server hands out and a participant accepts.
+
+No network that learns comes near it; near the end of float32 a server could choose weights that fail on some photos.
+"""
+
 
 @lru_cache(maxsize=4)
 def every_place(dimension: int) -> NDArray[np.int64]:

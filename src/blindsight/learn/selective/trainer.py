@@ -13,6 +13,10 @@ from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.validation import check_features
 
 
+class DivergedError(InputError):
+    """A training has left the finite numbers."""
+
+
 class Trainer(Protocol):
     """One participant's local training; a network's is `blindsight.learn.networktrainer.NetworkTrainer`."""
 
@@ -32,7 +36,10 @@ class Trainer(Protocol):
         """Return the parameters to begin with."""
 
     def train(self, parameters: Vector, inputs: NDArray[Any], labels: NDArray[Any], seed: int) -> Vector:
-        """Return the parameters after training on these photos, a function of the arguments and its own state."""
+        """Return the parameters after training on these photos, a function of the arguments and its own state.
+
+        With `record_noise` nothing about a photo may make it fail: one whose gradient is not finite counts as zero.
+        """
 
     def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
         """Return a score for each photo and class, (n, classes)."""
