@@ -79,7 +79,7 @@ class ParameterServer:
         fits = initial.shape == (terms.dimension,) and initial.dtype == np.float32
         if not fits or not (np.abs(initial) <= LARGEST_PARAMETER).all():
             raise InputError(
-                f"the initial parameters must be a row of {terms.dimension} float32 of at most "
+                f"the initial parameters must be a row of {terms.dimension} finite float32 of at most "
                 f"{LARGEST_PARAMETER:,.0f}; got {initial.dtype} of shape {initial.shape}, or larger ones."
             )
         self.terms, self._participants = terms, frozenset(terms.participants)
