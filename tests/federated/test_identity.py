@@ -308,9 +308,9 @@ def test_of_two_nodes_with_the_same_keys_the_first_stays_until_it_is_gone(direct
 def test_nodes_of_another_protocol_are_told_to_install_the_same_version(directory, identities, monkeypatch):
     challenge, message = hello(1)
     with monkeypatch.context() as patch:
-        patch.setattr(greeting, "PROTOCOL", 2)
+        patch.setattr(greeting, "PROTOCOL", 99)
         patch.setattr(greeting, "_check_protocol", lambda *_: None)
         theirs = tuple(greet(identities["ann"], "user", (message,), 1))
     directory.enter(1, theirs, challenge)
-    assert "protocol 2" in directory.refused[1]
+    assert "protocol 99" in directory.refused[1]
     assert "same version" in directory.refused[1]

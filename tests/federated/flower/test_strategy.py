@@ -43,6 +43,60 @@ def test_without_sparsity_the_result_is_that_of_fedavg(tmp_path, scheme):
     assert numpy_of(result.arrays)["count"] == 3
 
 
+def swapped(message):
+    arrays = numpy_of(message.content["arrays"])
+    message.content["arrays"] = model(**arrays | {"w": np.full_like(arrays["w"], -1e6)})
+
+
+def renamed(message):
+    arrays = message.content["arrays"]
+    message.content["arrays"] = ArrayRecord({"v" if name == "w" else name: value for name, value in arrays.items()})
+
+
+def reordered(message):
+    arrays = message.content["arrays"]
+    message.content["arrays"] = ArrayRecord(dict(reversed(list(arrays.items()))))
+
+
+def reconfigured(message):
+    message.content["config"]["lr"] = 1e9
+
+
+def retyped(message):
+    message.content["config"]["server-round"] = float(message.content["config"]["server-round"])
+
+
+def added(message):
+    message.content["more"] = model(w=np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize("change", [swapped, renamed, reordered, reconfigured, retyped, added])
+def test_a_model_of_ones_own_for_each_member(tmp_path, change):
+    """The SuperLink gave all but dan dead weights, so that the sum was dan's."""
+    trained = []
+
+    def trains(name):
+        train = moving(changes())(name)
+        return lambda message, context: trained.append(name) or train(message, context)
+
+    federation = Federation(tmp_path, trains)
+    moved = federation.grid._moved
+
+    def superlink(message):
+        arrived = moved(message)
+        if arrived.has_content() and "arrays" in arrived.content and arrived.metadata.dst_node_id in (1, 2, 3):
+            change(arrived)
+        return arrived
+
+    federation.grid._moved = superlink
+    strategy = federation.strategy(scheme="bfv", sparsity=0.0, fraction_evaluate=0.0)
+    strategy.start(federation.grid, START, num_rounds=1)
+    assert trained == ["dan"]
+    (report,) = strategy.reports
+    assert not report.contributors
+    assert sorted(name for name, why in report.refused.items() if "signed" in why) == ["ann", "bob", "cem"]
+
+
 def test_all_may_weigh_the_same(tmp_path):
     change = changes()
     federation = Federation(tmp_path, weighed(change))

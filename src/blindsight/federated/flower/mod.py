@@ -4,18 +4,20 @@
 
     app = ClientApp(mods=[encrypted_updates])
 
-*The guarantee.* A training that the server asks for without encryption is refused. One that it asks for through
-`EncryptedFedAvg` runs the app as it is, takes the difference between the arrays that came and those that the app
-returns, and contributes it to a sum (`sums`). How many examples an owner has travels inside that sum, as a weight; all
-other metrics of the training stay here, and so does what an app that fails has to say. What was not sent, for want of
-room, stays on this node's disk and is sent later. Of what goes wrong on this node the server is told no more than the
-kind of error; sentences about its own messages, and about what this node refuses, it is told (`answer`). What the app
-replies to evaluations passes unchanged: the server sees its metrics.
+*The guarantee.* A training that the server asks for without encryption is refused, and so is one with another model or
+config than the aggregator signed. One that it asks for through `EncryptedFedAvg` runs the app as it is, takes the
+difference between the arrays that came and those that the app returns, and contributes it to a sum (`sums`). How many
+examples an owner has travels inside that sum, as a weight; all other metrics of the training stay here, and so does
+what an app that fails has to say. What was not sent, for want of room, stays on this node's disk and is sent later. Of
+what goes wrong on this node the server is told no more than the kind of error; sentences about its own messages, and
+about what this node refuses, it is told (`answer`). What the app replies to evaluations passes unchanged: the server
+sees its metrics.
 
 The node-config says who this node is (`node`). On the key generator's node the app is never called. Other mods of an
 app (one that clips and adds noise, say) come after this one in the list, so that they see what the app returns.
 """
 
+import hmac
 import math
 from collections.abc import Callable, Mapping
 from logging import ERROR, WARNING
@@ -28,7 +30,7 @@ from flwr.common.logger import log
 from blindsight.errors import BlindsightError, MessageError, PrivacyError
 from blindsight.federated.flower.flattening import Floats, aligned, flatten
 from blindsight.federated.flower.node import desk_of
-from blindsight.federated.flower.records import HEAD, PARTS, is_ours, pack, unpack
+from blindsight.federated.flower.records import HEAD, PARTS, is_ours, lesson_digest, pack, unpack
 from blindsight.federated.sums import generatordesk
 from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.userdesk import UserDesk
@@ -102,11 +104,13 @@ def _trained(
 ) -> bytes:
     """Let the app train, and return the contribution.
 
-    The aggregator has signed the call alone: the arrays and the config of the app travel beside it unsigned.
+    The aggregator has signed the call together with its second part, the digest of what the app gets.
     """
-    if len(parts) != 1:
-        raise MessageError("a call to contribute has one part.")
+    if len(parts) != 2:
+        raise MessageError("a call to contribute has two parts.")
     call = desk.call(parts)
+    if not hmac.compare_digest(parts[1], lesson_digest(message.content)):
+        raise MessageError("the aggregator has signed another model or config than came with its call.")
     end, briefing = desk.end(call.run), Briefing.from_bytes(desk.briefing(call.run))
 
     def propose(memory: Memory, seed: int) -> Proposal:

@@ -6,7 +6,10 @@ nothing that came from elsewhere is parsed to unpack them. Text that came from e
 printable characters are kept.
 """
 
-from collections.abc import Sequence
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
@@ -41,6 +44,37 @@ def unpack(content: RecordDict) -> tuple[str, tuple[bytes, ...], str]:
     if not 0 <= count <= MOST_PARTS or len(arrays) != count:
         raise MessageError(f"a message announces {count} parts and has {len(arrays)}.")
     return printable(kind), tuple(_part(arrays, number) for number in range(count)), printable(error)
+
+
+def lesson_digest(content: RecordDict) -> bytes:
+    """Return the SHA-256 of all that a message tells the app: every record but Blindsight's own.
+
+    Of a model it covers the order, names, types, shapes and bytes of the arrays, of a config all entries and their
+    types, in whatever order; every piece is written with its length.
+    """
+    digest = hashlib.sha256(b"blindsight lesson 1")
+    for name in sorted(content.keys() - {HEAD, PARTS}):
+        record = content[name]
+        items = record.items() if isinstance(record, ArrayRecord) else sorted(record.items())
+        for piece in (name, type(record).__name__, len(record), *(part for item in items for part in _pieces(item))):
+            text = piece if isinstance(piece, bytes) else str(piece).encode()
+            digest.update(len(text).to_bytes(8, "big"))
+            digest.update(text)
+    return digest.digest()
+
+
+def _pieces(value: Any) -> Iterator[Any]:
+    """Yield what makes a value of a record what it is, with types and lengths; what comes last may be any bytes."""
+    if isinstance(value, tuple | list):
+        yield from ("list", len(value))
+        for part in value:
+            yield from _pieces(part)
+    elif isinstance(value, Array):
+        yield from ("array", value.dtype, len(value.shape), *value.shape, value.stype, value.data)
+    elif isinstance(value, float):
+        yield from ("float", struct.pack(">d", value))
+    else:
+        yield from (type(value).__name__, value)
 
 
 def printable(text: str) -> str:

@@ -27,6 +27,7 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.flattening import flatten, unflatten
 from blindsight.federated.flower.gridcourier import GridCourier, envelope, read_reply
+from blindsight.federated.flower.records import lesson_digest
 from blindsight.federated.home import server_home
 from blindsight.federated.members import Members
 from blindsight.federated.statements import statement_of
@@ -137,17 +138,19 @@ class EncryptedFedAvg(FedAvg):
             self._begun = self._set_up(grid, arrays)
         server, courier = self._begun
         self._arrays, self._asked, self._failure = arrays, {}, ""
+        config["server-round"] = server_round
+        lesson = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
+        signed = lesson_digest(lesson)
         try:
-            calls = server.begin(server_round)
+            calls = server.begin(server_round, (signed,))
         except (MessageError, PrivacyError) as error:
             self._failure = str(error)
             return []
-        config["server-round"] = server_round
         messages = []
         for user, call in calls.items():
             node = courier.directory.nodes[user]
-            message = envelope(node, "contribute", (call,))
-            message.content[self.arrayrecord_key], message.content[self.configrecord_key] = arrays, config
+            message = envelope(node, "contribute", (call, signed))
+            message.content.update(lesson)
             messages.append(message)
             self._asked[node] = user
         log(INFO, "configure_train: %d of %d users are there", len(messages), len(server.terms.users))

@@ -19,7 +19,7 @@ from typing import Annotated
 
 from blindsight.crypto.wire import Limit, Message
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever a message changes its meaning: nodes of different protocols refuse each other with a sentence."""
 
 Name = Annotated[str, Limit(256)]
