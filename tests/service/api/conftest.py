@@ -21,7 +21,9 @@ class Service:
         opened.callback(self.gateway.close)
         self.url = opened.enter_context(serving(create_app(self.gateway.settings, self.gateway)))
         self.tokens = _people(self.gateway.principals)
-        self.http = opened.enter_context(httpx.Client(base_url=self.url, timeout=60, trust_env=False, verify=TLS))
+        alone = httpx.Limits(max_keepalive_connections=0)  # a server closes the connection on which it failed
+        told = {"base_url": self.url, "timeout": 60, "trust_env": False, "verify": TLS, "limits": alone}
+        self.http = opened.enter_context(httpx.Client(**told))
         self.clients = {name: self.client(token) for name, token in self.tokens.items()}
         for client in self.clients.values():
             opened.callback(client.close)
