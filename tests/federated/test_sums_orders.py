@@ -1,5 +1,6 @@
 """Users do what the run's aggregator has signed and nothing else: one forged call must not lock anybody out."""
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +10,16 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError
 from blindsight.federated.home import Home
 from blindsight.federated.identity import Identity
-from blindsight.federated.sums.messages import Call, Order, RunTermsMessage, Step
-from blindsight.federated.sums.orders import read_order, sign_order
+from blindsight.federated.sums.messages import Call, Contribution, Order, RunTermsMessage, Step
+from blindsight.federated.sums.orders import next_attempt, read_order, sign_order
 from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.federated.sums.server import SumServer
+from blindsight.federated.sums.signingseed import signing_key
+from blindsight.learn.dphe import collection
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from tests.federated.village import ALL_SCHEMES, PATIENCE, USERS, Village, damaged
+from blindsight.learn.lattice import aggregator
+from blindsight.learn.masks.messages import Directory
+from tests.federated.village import ALL_SCHEMES, DECRYPTED, PATIENCE, USERS, Village, damaged
 
 BRIEFING = b"what the run is about"
 
@@ -35,7 +40,7 @@ def call_of(village, server, name, payload=()):
 
 
 def far_ahead(message):
-    return replace(read_order(message, Call)[0], attempt=10**9)
+    return replace(read_order(message, Call)[0], attempt=10**9 << 256)
 
 
 @pytest.mark.parametrize("scheme", ALL_SCHEMES)
@@ -85,11 +90,88 @@ def test_a_call_counts_for_one_user_one_kind_of_message_and_the_parts_it_came_wi
         desk.call((sign_order(village.homes[AGGREGATOR].identity, "advertise", call),))
 
 
+class TestAModelOfOnesOwnForEachMember:
+    """The aggregator itself signs the model for dan and dead weights for everybody else."""
+
+    MODEL, DEAD = b"the model", b"dead weights"
+    OTHERS = USERS[:3]
+
+    def swapped(self, village, **change):
+        def transit(name, kind, parts):
+            if name not in self.OTHERS or kind != "contribute":
+                return parts
+            call = replace(read_order(parts[0], Call)[0], **change)
+            return sign_order(village.homes[AGGREGATOR].identity, kind, call, (self.DEAD,)), self.DEAD
+
+        return transit
+
+    def asked(self, village, scheme, **change):
+        server = village.open(scheme)
+        village.draw(1)
+        village.courier._transit = self.swapped(village, **change)
+        server._gather(1, (self.MODEL,))
+        return server
+
+    @pytest.mark.parametrize("scheme", ALL_SCHEMES)
+    def test_in_one_attempt_is_refused_before_anybody_learns(self, village, scheme):
+        server = self.asked(village, scheme)
+        assert server.contributors == ("dan",)
+        assert set(server.refused) == set(self.OTHERS)
+        assert [name for name, _ in village.proposals] == ["dan"]
+
+    @pytest.mark.parametrize("scheme", ALL_SCHEMES)
+    def test_in_another_attempt_enters_another_sum(self, village, scheme):
+        server = self.asked(village, scheme, attempt=next_attempt(-1, [self.DEAD]))
+        assert server.contributors == ("dan",)
+        assert set(server.refused) == set(self.OTHERS)
+        assert all(len(sentence) < 120 for sentence in server.refused.values())
+
+    @pytest.mark.parametrize("scheme", DECRYPTED)
+    def test_is_refused_by_the_key_generator(self, village, monkeypatch, scheme):
+        """An aggregator that does not care which sum a contribution is for."""
+        numbers = [next_attempt(-1, [payload]) for payload in (self.MODEL, self.DEAD)]
+
+        def careless(real):
+            def read(*args, round, **others):
+                for number in numbers:
+                    with contextlib.suppress(MessageError):
+                        return real(*args, round=number, **others)
+                raise MessageError("neither.")
+
+            return read
+
+        for module in (collection, aggregator):
+            monkeypatch.setattr(module, "read_receipt", careless(module.read_receipt))
+        village.courier.back = lambda name, kind, parts: (
+            [encode(replace(decode(parts[0], Contribution), attempt=numbers[0]))] if kind == "contribute" else parts
+        )
+        server = self.asked(village, scheme, attempt=numbers[1])
+        assert server.contributors == USERS
+        with pytest.raises(MessageError, match=r"refused: .* attempt 0"):
+            server.finish()
+
+    def test_is_refused_by_the_other_users_of_masks(self, village):
+        server = village.open("masks")
+        server._prepared(USERS)
+        one, other = (next_attempt(-1, [payload]) for payload in (self.MODEL, self.DEAD))
+        identity, run = village.homes[AGGREGATOR].identity, server.terms.run
+
+        def ask(name, kind, attempt, message=b""):
+            return village.handlers[name](kind, (sign_order(identity, kind, Step(run, attempt, message)),))[0]
+
+        advertised = [ask(name, "advertise", one if name == "dan" else other) for name in USERS]
+        roster = server._end._masks.roster
+        directory = encode(Directory(roster.digest, one, tuple(advertised)))
+        signed = signing_key(server.run.folder / "signing").sign(directory, author=AGGREGATOR)
+        with pytest.raises(MessageError, match="speaks of round"):
+            ask("dan", "share", one, signed)
+
+
 def test_a_forged_step_of_the_masks_is_refused_and_the_user_goes_on(village, stranger):
     server = village.open("masks")
     village.draw(1)
     server.play(1, ())
-    step = Step(server.terms.run, 10**9, b"")
+    step = Step(server.terms.run, 10**9 << 256, b"")
     for forgery in (encode(step), sign_order(stranger, "advertise", step)):
         with pytest.raises(MessageError):
             village.user_desk("ann").handle("advertise", (forgery,))

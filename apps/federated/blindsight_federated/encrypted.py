@@ -17,6 +17,7 @@ from blindsight.federated.home import Home
 from blindsight.federated.metered import Errand, MeteredCourier
 from blindsight.federated.statements import statement_of
 from blindsight.federated.sums.opening import find_run, gather_run, label_run
+from blindsight.federated.sums.orders import ordinal
 from blindsight.federated.sums.server import SumServer
 from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.teaching import Lap, Taught, teach
@@ -38,7 +39,7 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
     if run is None:
         run = _open(home, courier, course, settings)
     else:
-        log(INFO, "The run %r goes on after attempt %d.", settings.text("label"), run.progress.attempt)
+        log(INFO, "The run %r goes on after attempt %d.", settings.text("label"), ordinal(run.progress.attempt))
         _check_terms(run, course, settings)
     seed = int(science(settings.whole("seed")).integers(2**63))  # as learning in one process draws it
     meter, errands = MeteredCourier(courier), dict[int, dict[str, Errand]]()

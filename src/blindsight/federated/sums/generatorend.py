@@ -11,6 +11,7 @@ from pathlib import Path
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import MessageError
 from blindsight.federated.sums.messages import RosterSetup
+from blindsight.federated.sums.orders import readable
 from blindsight.federated.sums.runterms import RunTerms
 from blindsight.federated.sums.signingseed import signing_key
 from blindsight.learn.dphe import KeyGenerator
@@ -77,7 +78,7 @@ class PaillierGeneratorEnd(GeneratorEnd):
 
     @property
     def log(self) -> tuple[str, ...]:
-        return self._generator.log
+        return tuple(map(readable, self._generator.log))
 
 
 class RosterEnd(GeneratorEnd):
@@ -136,7 +137,7 @@ class LatticeGeneratorEnd(RosterEnd):
 
     @property
     def log(self) -> tuple[str, ...]:
-        return LatticeKeyGenerator.load(self._path).log
+        return tuple(map(readable, LatticeKeyGenerator.load(self._path).log))
 
 
 GENERATOR_ENDS: dict[str, type[GeneratorEnd]] = {

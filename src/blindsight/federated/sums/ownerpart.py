@@ -3,7 +3,8 @@
 The same rules as in one process (`learn.federation`): what did not enter a sum (it did not fit, was rounded off,
 clipped, withheld, late or lost) stays in the owner's `Memory` and is sent later. What an owner proposed is on its disk
 before it leaves, and stays there until the owner knows what became of it: a round that is tried again gets the same
-proposal, not a second one. A call that comes late, after one to a later attempt, is refused and changes nothing.
+proposal, not a second one. A call that comes late, after one to a later attempt, is refused and changes nothing, and so
+is one to learn from another model in the same round.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import CorruptFileError, MessageError
 from blindsight.federated.sums.messages import Call, Contribution
+from blindsight.federated.sums.orders import ordinal, same_lesson
 from blindsight.federated.sums.userend import UserEnd
 from blindsight.files import read_arrays, write_arrays
 from blindsight.learn.federation import Memory, Proposal, finite, owner_seed, remembered
@@ -111,13 +113,17 @@ class OwnerPart(Secret):
 def _check_order(call: Call, pending: _Pending | None) -> None:
     """Refuse a call that an owner cannot follow without forgetting what it sent since."""
     if call.settles >= call.attempt:
-        raise MessageError(f"a call to attempt {call.attempt} cannot tell what became of attempt {call.settles}.")
+        raise MessageError(
+            f"a call to attempt {ordinal(call.attempt)} cannot tell what became of attempt {ordinal(call.settles)}."
+        )
     if pending is None or (call.round, call.attempt) == (pending.round, pending.attempt):
         return
+    if call.round == pending.round and not same_lesson(call.attempt, pending.attempt):
+        raise MessageError(f"round {call.round} has begun with another model.")
     if call.attempt <= pending.attempt or call.round < pending.round:
         raise MessageError(
-            f"the call to attempt {call.attempt} at round {call.round} comes too late: attempt {pending.attempt} at "
-            f"round {pending.round} has begun."
+            f"the call to attempt {ordinal(call.attempt)} at round {call.round} comes too late: attempt "
+            f"{ordinal(pending.attempt)} at round {pending.round} has begun."
         )
 
 

@@ -20,7 +20,7 @@ from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.federated.courier import Courier, Reply
 from blindsight.federated.sums.aggregatorend import AGGREGATOR_ENDS, UnansweredError
 from blindsight.federated.sums.messages import Call, Contribution, Step
-from blindsight.federated.sums.orders import sign_order
+from blindsight.federated.sums.orders import lesson_of, next_attempt, ordinal, readable, same_lesson, sign_order
 from blindsight.federated.sums.runterms import briefing_digest
 from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.learn.costs import Cost
@@ -69,7 +69,7 @@ class SumServer:
 
         The payload goes with every call: users refuse the call with any other.
         """
-        if self._number(round):
+        if self._number(round, payload):
             self.refused = {}
         present = self._prepared([user for user in self.terms.users if user in self._courier.present()])
         notes = self._end.begin(self.run.progress.attempt, present, self._ask)
@@ -81,14 +81,16 @@ class SumServer:
         try:
             contribution = decode(reply, Contribution, max_bytes=self.terms.most_bytes)
             if contribution.attempt != self.run.progress.attempt:
-                raise MessageError(f"{user!r} contributes to attempt {contribution.attempt}, which is not the present.")
+                raise MessageError(
+                    f"{user!r} contributes to attempt {ordinal(contribution.attempt)}, which is not the present."
+                )
             for message in contribution.messages:
                 self._end.receive(user, message)
             if user not in self._end.contributors:
                 raise MessageError(f"{user!r} has not sent all of its contribution.")
             self.refused.pop(user, None)
         except (MessageError, PrivacyError) as error:
-            self.refused[user] = str(error)
+            self.refused[user] = readable(str(error))
 
     @property
     def contributors(self) -> tuple[str, ...]:
@@ -160,22 +162,23 @@ class SumServer:
     def take(self, user: str, reply: Reply) -> None:
         """Take in what a user replied to its call."""
         if reply.error:
-            self.refused[user] = reply.error
+            self.refused[user] = readable(reply.error)
         elif len(reply.parts) != 1:
             self.refused[user] = "it sent something that is no contribution."
         else:
             self.receive(user, reply.parts[0])
 
-    def _number(self, round: int) -> bool:
-        """Begin another attempt, unless one at this round is open and can go on; tell which."""
+    def _number(self, round: int, payload: Sequence[bytes]) -> bool:
+        """Begin another attempt, unless one at this round with this payload is open and can go on; tell which."""
         now = self.run.progress
         if round < now.round:
             raise InputError(f"the run is at round {now.round}; there is no way back to round {round}.")
         if self._has_sum(round):
             raise InputError(f"round {round} has its sum already. Play the next.")
-        if now.open and now.round == round and self.terms.scheme != "masks":
+        goes_on = now.open and now.round == round and same_lesson(now.attempt, lesson_of(payload))
+        if goes_on and self.terms.scheme != "masks":
             return False
-        now.round, now.attempt, now.open = round, now.attempt + 1, True
+        now.round, now.attempt, now.open = round, next_attempt(now.attempt, payload), True
         self.run.keep_progress()
         return True
 
@@ -226,9 +229,9 @@ class SumServer:
         for ticket, reply in self._courier.collect(tickets, seconds=self._patience.step):
             party = tickets[ticket]
             if reply.error and party == KEY_GENERATOR:
-                raise MessageError(f"the key generator refused: {reply.error}")
+                raise MessageError(f"the key generator refused: {readable(reply.error)}")
             if reply.error:
-                self.refused[party] = reply.error
+                self.refused[party] = readable(reply.error)
             elif len(reply.parts) == 1:
                 answers[party] = reply.parts[0]
         return answers

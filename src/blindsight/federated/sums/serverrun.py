@@ -1,7 +1,7 @@
 """What the server of a run remembers on disk: the terms, the letters it carries, where the run stands, the answers.
 
-A *round* is one step of learning; it may take several *attempts*, numbers that the schemes never use twice. The number
-of an attempt is on disk before anybody hears of it.
+A *round* is one step of learning; it may take several *attempts*, numbers that the schemes never use twice (`orders`).
+The number of an attempt is on disk before anybody hears of it.
 """
 
 from dataclasses import dataclass, field

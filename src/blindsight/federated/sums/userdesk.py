@@ -18,7 +18,7 @@ from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.members import check_fingerprint
 from blindsight.federated.sums.greeting import greet
 from blindsight.federated.sums.messages import Call, Enrolment, SetUp, Step
-from blindsight.federated.sums.orders import check_order, read_order
+from blindsight.federated.sums.orders import check_order, lesson_of, read_order, same_lesson
 from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.federated.sums.userend import USER_ENDS, UserEnd
 from blindsight.files import atomic_writer, storage_errors
@@ -87,6 +87,8 @@ class UserDesk:
         check_order(order, "contribute", parts[1:], self._aggregator(call.run))
         if call.user != self.home.identity.name:
             raise MessageError(f"the call is for {call.user!r}; this is {self.home.identity.name!r}.")
+        if not same_lesson(call.attempt, lesson_of(parts[1:])):
+            raise MessageError("the attempt that is called for has another model than comes with the call.")
         return call
 
     def briefing(self, run: str) -> bytes:

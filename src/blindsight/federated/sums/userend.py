@@ -23,7 +23,7 @@ from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.user import Outcome
 from blindsight.learn.lattice.user import LatticeUser
-from blindsight.learn.masks.messages import Result
+from blindsight.learn.masks.messages import Delivery, Result
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.residues import read_residues, to_integers, to_residues
 from blindsight.learn.roster import Roster
@@ -177,7 +177,8 @@ class MaskUserEnd(_RosterUserEnd):
         return super().step(kind, attempt, message)
 
     def contribute(self, integers: Integers, attempt: int, note: bytes) -> list[bytes]:
-        """Mask the whole vector; `note` holds the shares that others sealed for this user."""
+        """Mask the whole vector; `note` holds the shares that others sealed for this user, in this very attempt."""
+        self._user.roster.open(note, Delivery, round=attempt, authors=[AGGREGATOR])
         return [self._user.mask_integers(integers, note)]
 
     def read(self, answer: bytes, attempt: int) -> Outcome:
