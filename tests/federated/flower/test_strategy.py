@@ -94,6 +94,7 @@ def test_a_model_of_ones_own_for_each_member(tmp_path, change):
     assert trained == ["dan"]
     (report,) = strategy.reports
     assert not report.contributors
+    assert "attempt 0" in report.failure
     assert sorted(name for name, why in report.refused.items() if "signed" in why) == ["ann", "bob", "cem"]
 
 

@@ -213,6 +213,9 @@ class SumServer:
             except UnansweredError:
                 if time.monotonic() > until:
                     raise
+            except (MessageError, PrivacyError) as error:
+                error.args = (readable(str(error)),)
+                raise
             finally:
                 self.refused |= self._end.refused
             time.sleep(self._patience.pause)
