@@ -9,8 +9,8 @@ costs a record one Gaussian release of `noise_multiplier`.
 *As computed*, not only on paper. A record's gradient is that of its own loss, from a batch of which it is the only one
 (`torch.func.vmap` over `grad`): no layer can carry anything from one record of the batch to another.
 Lengths and sums are float64, and records are clipped to (1 - 2^-20) of `clip`, which is more than rounding can add for
-up to 2^15 records and 2^28 parameters. A record whose gradient is not finite counts as zero and never as an error:
-weights that make it so for some photos and not for others would else tell them apart.
+up to 2^15 records and 2^28 parameters. A record whose gradient is not finite, or whose class the network does not
+have, counts as zero and never as an error: weights that make it so for some photos would else tell them apart.
 
 Opacus computes the same, layer by layer from the whole batch, and is what the tests compare with. It is not used here
 because it can be wrong without a word: a layer without parameters may mix the records of a batch and pass unseen, and
@@ -73,7 +73,8 @@ class RecordGradients:
     def _loss(self, values: dict[str, Tensor], record: Tensor, label: Tensor) -> Tensor:
         torch = load_torch()
         outputs = torch.func.functional_call(self._module, values, (record[None],))
-        return torch.nn.functional.cross_entropy(outputs, label[None])
+        last = outputs.shape[1] - 1
+        return torch.nn.functional.cross_entropy(outputs, label.clamp(max=last)[None]) * (label <= last)
 
     def _clipped_sum(self, inputs: Tensor, labels: Tensor) -> NDArray[np.float64]:
         torch = load_torch()

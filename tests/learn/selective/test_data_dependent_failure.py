@@ -113,14 +113,17 @@ def test_a_photo_that_is_not_finite_counts_as_zero_among_the_same_number(scale, 
         np.testing.assert_array_equal(*trained)  # nothing but the noise
 
 
-def test_a_class_that_the_head_does_not_have_counts_as_zero_under_noise():
-    alone, among = softmax(NOISES["record"]), softmax(NOISES["record"])
-    rows, labels = PHOTOS[0][:4], PHOTOS[1][:4]
-    without = among.train(among.initial(), rows, np.where(np.arange(4) == 3, 9, labels), 0)
-    zero = alone.train(alone.initial(), rows, np.where(np.arange(4) == 3, 2, labels), 0)
-    np.testing.assert_array_equal(without, zero)
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("make", TRAINERS.values(), ids=TRAINERS)
+def test_a_class_that_the_model_does_not_have_counts_as_zero_under_noise(make):
+    rows, labels = PHOTOS[0][:4].copy(), PHOTOS[1][:4]
+    start, trained = make(None).initial(), []
+    for label, photo in ((9, 0.5), (2, -7.0)):
+        rows[3] = photo
+        trained.append(make(NOISES["record"]).train(start, rows, np.where(np.arange(4) == 3, label, labels), 0))
+    np.testing.assert_array_equal(*trained)
     with pytest.raises(InputError, match="2 classes"):
-        softmax(None).train(alone.initial(), rows, labels + 1, 0)
+        make(None).train(start, rows, labels + 1, 0)
 
 
 def test_a_sum_beyond_what_noise_can_be_added_to_is_cut():
