@@ -156,14 +156,17 @@ class DPHE(Run):
     def receipt(self, message):
         return decode(message, dphe.Contribution).receipt
 
-    def request(self, receipts, total, *, round=0, run=None):
+    def request(self, receipts, total, *, round=0, run=None, **changes):
         """What an aggregator that breaks the protocol may ask for: any receipts, any number as the first weight."""
-        setup = decode(self.setup(AGGREGATOR), dphe.AggregatorSetup)
         agreement = self.role("ann")._agreement
         ciphertexts = agreement.key.encrypt([total]).to_matrix()
         digest = agreement.digest if run is None else run
         request = dphe.Request(digest, round, receipts, np.arange(agreement.terms.blocks), ciphertexts)
-        return seal(setup.channel_secret, encode(request), purpose=dphe.REQUEST_FOR_DECRYPTION)
+        return self.sealed(encode(replace(request, **changes)))
+
+    def sealed(self, request):
+        setup = decode(self.setup(AGGREGATOR), dphe.AggregatorSetup)
+        return seal(setup.channel_secret, request, purpose=dphe.REQUEST_FOR_DECRYPTION)
 
     @property
     def max_integer(self):

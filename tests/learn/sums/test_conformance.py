@@ -458,20 +458,24 @@ def test_killed_processes_resume_the_round(begun, tmp_path):
 
 def test_the_key_generator_decrypts_for_enough_named_users_of_this_round_and_run_only(keyed):
     generator = keyed.role(GENERATOR)
-    receipts = keyed.receipts(*USERS[:3])
-    for wrong in ((), keyed.receipts(*USERS[:2])):
-        with pytest.raises(PrivacyError, match="users"):
-            generator.answer(keyed.request(wrong, 0))
-    forged = SigningKey.generate().sign(b"", author="dia")
-    for wrong in ((*receipts, *keyed.receipts("bob")), (*receipts, forged)):
-        with pytest.raises(MessageError):
-            generator.answer(keyed.request(wrong, 0))
-    for options in ({"round": 1}, {"run": bytes(32)}):
-        with pytest.raises(MessageError):
-            generator.answer(keyed.request(receipts, 0, **options))
+    with pytest.raises(MessageError):
+        generator.answer(keyed.request(keyed.receipts(*USERS[:3]), 0, run=bytes(32)))
     assert generator.log == keyed.role(GENERATOR).log == ()
-    assert generator.answer(keyed.request(receipts, 0))
-    assert [("ann, bob, cem was released" in line) for line in keyed.role(GENERATOR).log] == [True]
+    forged, earlier = SigningKey.generate().sign(b"", author="dia"), keyed.receipts(*USERS[:3])
+    for wrong in (
+        lambda: (),
+        lambda: keyed.receipts(*USERS[:2]),
+        lambda: keyed.receipts(*USERS[:3], "bob"),
+        lambda: (*keyed.receipts(*USERS[:3]), forged),
+        lambda: earlier,
+    ):
+        keyed.round += 1
+        with pytest.raises(MessageError):
+            generator.answer(keyed.request(wrong(), 0, round=keyed.round))
+    keyed.round += 1
+    assert generator.answer(keyed.request(keyed.receipts(*USERS[:3]), 0, round=keyed.round))
+    released = ["ann, bob, cem was released" in line for line in keyed.role(GENERATOR).log]
+    assert released == [False] * 5 + [True]
 
 
 def test_a_round_is_decrypted_once(keyed):

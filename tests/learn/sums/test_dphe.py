@@ -9,7 +9,7 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.sealedbox import seal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
-from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
 from blindsight.learn.dphe.answers import sign_answer
 from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Answer, Contribution, Request, Shard
@@ -158,16 +158,21 @@ def test_shards_of_one_user_are_one_user(new_run, sparse_update):
     updates = {name: sparse_update(terms, 0, blocks=14) for name in terms.users}
     two = receipts_of(parties, updates, "anna", "bert")
     assert len(two) == 6
-    with pytest.raises(PrivacyError, match="2 users"):
+    with pytest.raises(MessageError):
         parties.generator.answer(asked(parties, two, [0], 3))
-    with pytest.raises(MessageError, match="3 shards, of which 2"):
-        parties.generator.answer(asked(parties, two + receipts_of(parties, updates, "cleo")[:2], [0], 3))
+    parts = receipts_of(parties, updates, *THREE, round=4)[:-1]
+    with pytest.raises(MessageError):
+        parties.generator.answer(asked(parties, parts, [0], 4))
+    few, missing = parties.generator.log
+    assert "2 users" in few
+    assert "3 shards, of which 2" in missing
 
 
 def test_a_plaintext_beyond_all_slots_is_no_sum(parties, updates):
     receipts = receipts_of(parties, updates, *THREE)
-    with pytest.raises(MessageError, match="bound"):
+    with pytest.raises(MessageError):
         parties.generator.answer(asked(parties, receipts, [paillier_key().public.max_plaintext], 3))
+    assert "bound" in parties.generator.log[0]
 
 
 @pytest.mark.parametrize(
@@ -182,8 +187,9 @@ def test_forged_counts_and_weights_behind_the_last_are_noticed(new_run, sparse_u
     terms = parties.generator.terms
     receipts = receipts_of(parties, {name: sparse_update(terms, 0, blocks=2) for name in THREE}, *THREE)
     packing = terms.packing if terms.counting else SlotPacking(32, 30)
-    with pytest.raises(MessageError, match=words):
+    with pytest.raises(MessageError):
         parties.generator.answer(asked(parties, receipts, packing.pack(np.array(slots), terms=1), 3))
+    assert words in parties.generator.log[0]
 
 
 def test_answers_for_another_run_or_of_another_length_are_refused(parties, updates):

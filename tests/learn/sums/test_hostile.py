@@ -3,13 +3,17 @@
 import hashlib
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import cache
 
 import numpy as np
 import pytest
 
+from blindsight.crypto.bfv import add_all
+from blindsight.crypto.sealedbox import unseal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.learn.dphe import messages as dphe
 from blindsight.learn.dphe.messages import Contribution, Receipt, Shard
 from blindsight.learn.dphe.receipts import vouch
 from blindsight.learn.lattice import messages as lattice
@@ -17,7 +21,8 @@ from blindsight.learn.masks import messages as masks
 from blindsight.learn.residues import to_residues
 from blindsight.learn.schemes.plain import PlainAggregator, Update
 from blindsight.learn.sumterms import SumTerms
-from tests.learn.sums.schemes import AGGREGATOR, DPHE, SCHEMES, SIZE, USERS
+from tests.keys import bfv_key, paillier_key
+from tests.learn.sums.schemes import AGGREGATOR, BFV, DPHE, GENERATOR, KEYED, SCHEMES, SIZE, USERS
 
 LARGEST, LEAST = 2**63 - 1, -(2**63)
 
@@ -55,6 +60,59 @@ def test_one_member_ends_the_run():
     run.send("contribute", USERS[1:])
     run.end("contribute")
     np.testing.assert_array_equal(run.read("bob").integers, run.sum(USERS[1:]))
+
+
+def not_sums(run, receipts, round):
+    """Requests by the aggregator, each for another reason not for a sum of these receipts."""
+    yield run.request(receipts[:2], 0, round=round)
+    yield run.request(receipts, 3 * run.max_integer + 3, round=round)
+    if isinstance(run, DPHE):
+        wrapped = np.array([0, LARGEST, LEAST])
+        yield run.request(receipts, 7, round=round, places=wrapped)
+        yield run.request(receipts, 2 * paillier_key().public.max_plaintext // 3, round=round, places=wrapped)
+        for changes in NOT_SHARDS:
+            yield run.request(receipts, 7, round=round, **changes)
+    else:
+        vector = bfv_key().public.encrypt(np.zeros(SIZE, dtype=np.int64), terms=3)
+        yield run.request(receipts, 7, round=round, vector=vector.to_bytes())  # one term for three receipts
+        yield run.request(receipts, 7, round=round, vector=checked(bytes(500)))
+        yield run.request(receipts, 7, round=round, vector=checked(vector.to_bytes()[:-40] + bytes(40)))
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_an_unlimited_range_oracle_at_the_key_generator(scheme):
+    """Each failure uses up its round and is on record, and the answer does not tell one from another."""
+    run = KEYED[scheme]()
+    generator, answers = run.role(GENERATOR), set()
+    run.begin(0)
+    count = len(list(not_sums(run, run.receipts(*USERS[:3]), 0)))
+    for round in range(1, count + 1):
+        run.begin(round)
+        receipts = run.receipts(*USERS[:3])
+        request = list(not_sums(run, receipts, round))[round - 1]
+        with pytest.raises(MessageError, match="Begin a new round") as caught:
+            generator.answer(request)
+        answers.add(str(caught.value).replace(f"round {round} ", "this round "))
+        with pytest.raises(PrivacyError, match="over"):  # nor is there a second try
+            generator.answer(run.request(receipts, 0, round=round))
+        assert len(generator.log) == round
+    assert len(answers) == 1
+    np.testing.assert_array_equal(run.play(count + 1), run.sum())
+
+
+def test_a_vector_changed_on_its_way_costs_nothing():
+    """What the aggregator signed has another checksum: a stranger cannot use up a round."""
+    run = BFV()
+    run.begin(0)
+    run.send("contribute", USERS)
+    request = decode(run.role(AGGREGATOR).close(), lattice.Vouched)
+    for place in (50, -50):
+        vector = bytearray(request.vector)
+        vector[place] ^= 1
+        with pytest.raises(MessageError):
+            run.role(GENERATOR).answer(encode(replace(request, vector=bytes(vector))))
+    assert run.role(GENERATOR).log == ()
+    assert run.role(GENERATOR).answer(encode(request))
 
 
 def test_a_weight_whose_absolute_value_is_itself_is_out_of_range():
@@ -178,3 +236,72 @@ def test_mutants_of_plain_updates_are_refused():
         except MessageError:
             with pytest.raises(PrivacyError):
                 aggregator.total()
+
+
+def aggregators_mutants(new, count):
+    """See that mutants of the aggregator's requests cost a round at most, and never state or the run."""
+    run, rng = new(), np.random.default_rng(0)
+    run.begin(0)
+    generator, used, logged = run.role(GENERATOR), 0, 0
+    for _ in range(count):
+        try:
+            generator.answer(hostile_request(run, used + 1, rng))
+        except (MessageError, PrivacyError):
+            assert not generator.log[logged:] or "nothing was released" in generator.log[-1]
+        assert len(generator.log) <= logged + 1
+        if len(generator.log) > logged:  # that round is over, whatever it was
+            used, logged = int(generator.log[-1].split(":")[0].removeprefix("round ")), len(generator.log)
+    assert logged > count / 3
+    np.testing.assert_array_equal(run.play(used + 1), run.sum())
+
+
+@cache
+def encrypted_sum(count):
+    ones = bfv_key().public.encrypt(np.ones(SIZE, dtype=np.int64), terms=count)
+    return add_all([ones] * count).to_bytes()
+
+
+def hostile_request(run, round, rng):
+    """A mutant of a request, as only the aggregator can send it."""
+    names = USERS[: rng.integers(2, 5)]
+    if isinstance(run, DPHE):
+        agreement = run.role("ann")._agreement
+        vouched = [vouch(run.key(name), name, [b""], run=agreement.digest, round=round)[0] for name in names]
+        receipts = tuple(run.receipt(message) for message in vouched)
+        sealed = run.request(receipts, int(rng.integers(5)), round=round)
+        secret = decode(run.setup(AGGREGATOR), dphe.AggregatorSetup).channel_secret
+        request = decode(unseal(secret, sealed, purpose=dphe.REQUEST_FOR_DECRYPTION), dphe.Request)
+        return run.sealed(mutant(request, rng))
+    key = bytes.fromhex(bfv_key().public.fingerprint)
+    receipt = encode(lattice.Receipt(run.roster.digest, round, key, bytes(32)))
+    signed = tuple(run.key(name).sign(receipt, author=name) for name in names)
+    vouched = decode(run.request(signed, 7, round=round, vector=encrypted_sum(len(names))), lattice.Vouched)
+    vector = vouched.vector if rng.random() < 0.5 else checked(altered(vouched.vector, rng).ljust(32))
+    request = replace(decode(decode(vouched.envelope, Signed).body, lattice.Request), checksum=lattice.checksum(vector))
+    body = mutant(request, rng) if rng.random() < 0.5 else encode(request)
+    return encode(lattice.Vouched(run.key(AGGREGATOR).sign(body, author=AGGREGATOR), vector))
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_mutants_of_a_request_cost_a_round_at_most(scheme):
+    aggregators_mutants(KEYED[scheme], 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", KEYED)
+def test_many_mutants_of_a_request_cost_a_round_at_most(scheme):
+    aggregators_mutants(KEYED[scheme], 20_000)
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_mutants_of_an_answer_are_refused_or_read(scheme):
+    run, rng = KEYED[scheme](), np.random.default_rng(0)
+    expected = run.play(0)
+    body = decode(decode(run.result, Signed).body, dphe.Answer, lattice.Answer)
+    key, good = run.role(GENERATOR)._signing_key if scheme == "dphe" else run.key(GENERATOR), run.result
+    for _ in range(300):
+        run.result = key.sign(mutant(body, rng), author=GENERATOR)
+        with suppress(MessageError):
+            assert run.read("ann").integers.shape == (SIZE,)
+    run.result = good
+    np.testing.assert_array_equal(run.read("ann").integers, expected)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from blindsight.crypto.sealedbox import seal, unseal
 from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import decode, encode
-from blindsight.errors import MessageError
+from blindsight.errors import BlindsightError, MessageError
 from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.dphe.messages import Answer
 from blindsight.learn.dphe.terms import KEY_GENERATOR
@@ -46,6 +46,18 @@ def seal_released(
 def sign_answer(key: SigningKey, answer: Answer) -> bytes:
     """Return the answer as the key generator sends it."""
     return key.sign(encode(answer), author=KEY_GENERATOR)
+
+
+def nothing_released(round: int, reason: Exception) -> tuple[MessageError, str]:
+    """Return what a key generator answers to every request that it cannot fulfil, and what it writes into its log.
+
+    The sentence is the same whatever the reason: an answer that tells why is an oracle about what was decrypted.
+    """
+    why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
+    return MessageError(
+        f"nothing of round {round} is released, and it is over: this is not the sum of enough contributors of this "
+        "round, or a part of it overflowed or was forged. Begin a new round."
+    ), f"round {round}: nothing was released, because {why}"
 
 
 def read_answer(agreement: Agreement, answer: bytes, *, round: int) -> Answer:

@@ -4,7 +4,9 @@ It could decrypt anything, so it is careful what it answers: the sum of one roun
 least `Terms.min_users` different users (a user's shards count once), in plain order, and on record. The record is on
 disk before the answer leaves. The same users' request, repeated, gets the recorded answer, whatever ciphertexts come
 with it, so a second request teaches nobody anything; another request for that round is refused, and so is every
-earlier round.
+earlier round. Whatever fails once a request is known to be the aggregator's, for this run and a round to come, uses up
+that round, stands in the log and gets one and the same sentence: that something failed also tells something about what
+was decrypted.
 """
 
 import hashlib
@@ -19,7 +21,7 @@ from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.files import AnyPath
 from blindsight.learn.dphe.agreement import Agreement
-from blindsight.learn.dphe.answers import seal_released, sign_answer
+from blindsight.learn.dphe.answers import nothing_released, seal_released, sign_answer
 from blindsight.learn.dphe.decryptedsum import decrypt_sum
 from blindsight.learn.dphe.messages import (
     REQUEST_FOR_DECRYPTION,
@@ -73,7 +75,7 @@ class KeyGenerator(Secret):
 
     @property
     def log(self) -> tuple[str, ...]:
-        """A sentence for every round that was decrypted."""
+        """A sentence for every round that was asked for: what was released, or why nothing."""
         return self._state.log
 
     def enrol(self, message: bytes) -> None:
@@ -104,7 +106,6 @@ class KeyGenerator(Secret):
     def answer(self, request: bytes, *, threads: int | None = None, progress: Progress = silent) -> bytes:
         """Decrypt and reorder the sum that the aggregator asks for (Algorithm 1, step 6), for all to read."""
         message, state = self._read(request), self._state
-        users = contributors(self._agreement, message.receipts, round=message.round)
         receipts = hashlib.sha256(b"".join(sorted(message.receipts))).digest()
         if message.round == state.round and receipts == state.request and state.answer:
             return state.answer
@@ -114,12 +115,12 @@ class KeyGenerator(Secret):
                 "Begin a new round."
             )
         try:
+            users = contributors(self._agreement, message.receipts, round=message.round)
             answer = self._decrypted(message, users, threads, progress)
-        except MessageError as error:
-            # What went wrong also tells something about the ciphertexts: so it uses up the round.
-            entry = f"round {message.round}: nothing was released to {', '.join(users)}, because {error}"
+        except Exception as error:
+            refusal, entry = nothing_released(message.round, error)
             self._remember(round=message.round, request=receipts, answer=b"", log=(*state.log, entry))
-            raise
+            raise refusal from None
         entry = f"round {message.round}: the sum of {', '.join(users)} was released."
         self._remember(round=message.round, request=receipts, answer=answer, log=(*state.log, entry))
         return answer

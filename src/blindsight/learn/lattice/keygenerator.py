@@ -3,19 +3,21 @@
 It could decrypt anything, so it answers the aggregator alone, once a round, for the signed receipts of at least
 `SumTerms.minimum` users, and on record; with a `path`, the record is on disk before the answer leaves. The same users'
 request, repeated, gets the same answer, whatever ciphertext comes with it; another request for that round is refused,
-and so is every earlier round. A sum that these users cannot have is not released, and uses up the round, because an
-error also tells something about what was decrypted.
+and so is every earlier round. Whatever fails once a request is known to be the aggregator's, for a round to come, uses
+up that round, stands in the log and gets one and the same sentence: that something failed also tells something about
+what was decrypted.
 """
 
 import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blindsight.crypto.bfv import EncryptedVector, SecretKey, generate_keys
+from blindsight.crypto.bfv import SecretKey, generate_keys
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import Secret, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.files import AnyPath
+from blindsight.learn.dphe.answers import nothing_released
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.dphe.views import Record, forget
@@ -86,8 +88,8 @@ class LatticeKeyGenerator(Secret):
         vouched, memory = decode(request, Vouched), self._memory
         _, message = self.roster.open(vouched.envelope, Request, round=None, authors=[AGGREGATOR])
         round = message.round
-        key = bytes.fromhex(self._secret.public.fingerprint)
-        users = contributors(self.roster, message.receipts, key=key, round=round)
+        if checksum(vouched.vector) != message.checksum:
+            raise MessageError("the request is for another vector than it came with.")
         receipts = hashlib.sha256(b"".join(sorted(message.receipts))).digest()
         if round == memory.round and receipts == memory.request and memory.answer:
             return memory.answer
@@ -96,25 +98,31 @@ class LatticeKeyGenerator(Secret):
                 f"round {round} is over: a round is decrypted once, and the last was round {memory.round}. "
                 "Begin a new round."
             )
-        sums = self._secret.decrypt(self._encrypted_sum(vouched.vector, message.checksum, len(users)))
-        if beyond(sums, len(users) * self.roster.terms.max_integer):
-            entry = f"round {round}: nothing was released"
+        try:
+            users, answer = self._decrypted(message, vouched.vector)
+        except Exception as error:
+            if hashlib.sha256(vouched.vector[:-32]).digest() != message.checksum:
+                raise MessageError("the request was damaged on its way: its checksum does not match.") from None
+            refusal, entry = nothing_released(round, error)
             self._remember(round=round, request=receipts, answer=b"", log=(*memory.log, entry))
-            raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
-        residues = to_residues(sums, self.roster.terms).tobytes()
-        answer = self._signed(Answer(self.roster.digest, round, users, residues))
+            raise refusal from None
         entry = f"round {round}: the sum of {', '.join(users)} was released"
         self._remember(round=round, request=receipts, answer=answer, log=(*memory.log, entry))
         return answer
 
-    def _encrypted_sum(self, data: bytes, signed: bytes, terms: int) -> EncryptedVector:
-        """Read the vector of a request, which must be the one whose checksum was signed and have so many terms."""
-        if checksum(data) != signed:
-            raise MessageError("the request is for another vector than it came with.")
-        vector = self._secret.public.read_vector(data)
-        if vector.terms != terms or len(vector) != self.roster.terms.dimension:
+    def _decrypted(self, request: Request, data: bytes) -> tuple[tuple[str, ...], bytes]:
+        """Return whose sum it is, and the answer."""
+        terms, public = self.roster.terms, self._secret.public
+        key = bytes.fromhex(public.fingerprint)
+        users = contributors(self.roster, request.receipts, key=key, round=request.round)
+        vector = public.read_vector(data)
+        if vector.terms != len(users) or len(vector) != terms.dimension:
             raise MessageError("the encrypted sum has another length, or another number of terms than receipts.")
-        return vector
+        sums = self._secret.decrypt(vector)
+        if beyond(sums, len(users) * terms.max_integer):
+            raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
+        residues = to_residues(sums, terms).tobytes()
+        return users, self._signed(Answer(self.roster.digest, request.round, users, residues))
 
     def _signed(self, message: RoundMessage) -> bytes:
         return self._key.sign(encode(message), author=KEY_GENERATOR)
