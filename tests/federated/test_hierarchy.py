@@ -1,5 +1,6 @@
 """Regions and a root: the sum of sums is the sum, nobody counts twice, no region below the minimum is opened."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -150,7 +151,8 @@ def close_anyway(run, region, owners):
         assert aggregator._collection is not None
         places, sums = aggregator._collection._sum.touched()
         receipts = aggregator._collection.receipts()[: len(owners)]
-        request = Request(aggregator._agreement.digest, 0, receipts, places, sums.to_matrix())
+        senders = aggregator._collection.senders(places)
+        request = Request(aggregator._agreement.digest, 0, receipts, places, sums.to_matrix(), senders)
         return seal(aggregator._channel_secret, encode(request), purpose=REQUEST_FOR_DECRYPTION)
     assert isinstance(run, Lattice)
     assert aggregator._round is not None
@@ -204,7 +206,7 @@ def test_places_outside_the_model_are_refused_and_change_nothing():
     secret = decode(run.setup, AggregatorSetup).channel_secret
     request = decode(unseal(secret, sealed, purpose=REQUEST_FOR_DECRYPTION), Request)
     places = request.places + run.terms.blocks
-    forged = encode(Request(request.run, 0, request.receipts, places, request.ciphertexts))
+    forged = encode(replace(request, places=places))
     root = run.root()
     with pytest.raises(MessageError, match="places"):
         root.receive("north", seal(secret, forged, purpose=REQUEST_FOR_DECRYPTION))

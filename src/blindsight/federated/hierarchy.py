@@ -18,6 +18,8 @@ permutation of its own, so that a shard opens its part of the model and nothing 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
 from blindsight.crypto.bfv import EncryptedVector, PublicKey, add_all
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.paillier import Ciphertexts, EncryptedSum
@@ -27,7 +29,8 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.learn.dphe import Aggregator, Terms
 from blindsight.learn.dphe.agreement import Agreement
-from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Contribution, Request, check_places
+from blindsight.learn.dphe.decryptedsum import check_request
+from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Contribution, Request
 from blindsight.learn.dphe.receipts import contributors
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.lattice import messages as lattice
@@ -107,17 +110,22 @@ class SparseRoot(Root):
         self._agreement = Agreement.from_bytes(message.agreement, expected=terms)
         self._secret = message.channel_secret
         self._sum = EncryptedSum(self._agreement.key, terms.blocks)
+        self._senders = np.zeros(terms.blocks * terms.counting, dtype=np.int64)
 
     def _add(self, request: bytes, members: frozenset[str]) -> tuple[bytes, ...]:
         message = decode(unseal(self._secret, request, purpose=REQUEST_FOR_DECRYPTION), Request)
-        _check_members(contributors(self._agreement, message.receipts, round=self.round), members)
-        check_places(message.places, message.ciphertexts, self._agreement.terms.blocks)
+        users = contributors(self._agreement, message.receipts, round=self.round)
+        _check_members(users, members)
+        check_request(message, self._agreement.terms, len(users))
         self._sum.add(Ciphertexts.from_matrix(self._agreement.key, message.ciphertexts), message.places)
+        if self._senders.size:
+            self._senders[message.places] += message.senders
         return message.receipts
 
     def _request(self, receipts: tuple[bytes, ...]) -> bytes:
         places, sums = self._sum.touched()
-        request = Request(self._agreement.digest, self.round, receipts, places, sums.to_matrix())
+        senders = self._senders[places] if self._senders.size else self._senders
+        request = Request(self._agreement.digest, self.round, receipts, places, sums.to_matrix(), senders)
         return seal(self._secret, encode(request), purpose=REQUEST_FOR_DECRYPTION)
 
 

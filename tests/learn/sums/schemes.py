@@ -115,9 +115,18 @@ class Run:
 class DPHE(Run):
     """DPHE; an update takes two shards."""
 
+    min_per_block = 1
+
     def make(self, party, path):
         terms = Terms(
-            run=self.name, users=USERS, dimension=SIZE, capacity=6, fraction_bits=8, key_bits=1024, insecure=True
+            run=self.name,
+            users=USERS,
+            dimension=SIZE,
+            capacity=6,
+            fraction_bits=8,
+            key_bits=1024,
+            min_per_block=self.min_per_block,
+            insecure=True,
         )
         if party == GENERATOR:
             return KeyGenerator(terms, key=paillier_key(), path=path, source=self.sources[party])
@@ -161,7 +170,9 @@ class DPHE(Run):
         agreement = self.role("ann")._agreement
         ciphertexts = agreement.key.encrypt([total]).to_matrix()
         digest = agreement.digest if run is None else run
-        request = dphe.Request(digest, round, receipts, np.arange(agreement.terms.blocks), ciphertexts)
+        places = np.arange(agreement.terms.blocks)
+        senders = np.full(places.size * agreement.terms.counting, len(receipts) // 2)  # of two shards each
+        request = dphe.Request(digest, round, receipts, places, ciphertexts, senders)
         return self.sealed(encode(replace(request, **changes)))
 
     def sealed(self, request):

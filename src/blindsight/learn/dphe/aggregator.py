@@ -140,8 +140,10 @@ class Aggregator(Secret):
             self._collection.closed = True
         # Algorithm 1, steps 5 and 6: the encrypted sum in the order of phi.
         places, ciphertexts = self._collection.total(source=self._source, threads=threads, progress=progress)
-        receipts = self._collection.receipts()
-        request = encode(Request(self._agreement.digest, self.round, receipts, places, ciphertexts.to_matrix()))
+        receipts, senders = self._collection.receipts(), self._collection.senders(places)
+        request = encode(
+            Request(self._agreement.digest, self.round, receipts, places, ciphertexts.to_matrix(), senders)
+        )
         if self.terms.as_published:
             return request
         return seal(self._channel_secret, request, purpose=REQUEST_FOR_DECRYPTION, source=self._source)

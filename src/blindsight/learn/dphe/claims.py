@@ -35,7 +35,7 @@ def single_contributor_share(users: int, density: float) -> float:
 
 _ASSUMPTIONS = (
     "all parties follow the protocol (semi-honest); in particular the aggregator adds up what the receipts name, which "
-    "the key generator cannot check, and users encrypt honest updates",
+    "the key generator cannot check, and says truly how many users sent each block; and users encrypt honest updates",
     "no collusion: the key generator with anyone who has a contribution reads it; the aggregator with any one user "
     "(who knows phi) reads which blocks every user sent, and the weights of those that nobody else sent; all users but "
     "one read the last one's update",
@@ -55,13 +55,14 @@ def _mechanism(terms: Terms) -> str:
 
 
 def _who_sees(terms: Terms) -> dict[str, str]:
-    counted = ", how many users changed each block" if terms.counting else ""
     touched = ", which blocks were sent (padding included)" if terms.decrypt == "touched" else ""
+    if terms.counting:
+        touched = ", how many users changed each block and how many sent it (padding included)"
     listener = "ciphertexts and doubly permuted indices: their number, nothing else"
     if terms.permutations == "single":
         listener = "ciphertexts and permuted indices; to another user, who knows the permutation, the plain indices"
     return {
-        "key generator": f"the sum in plain order before anything is withheld{counted}{touched}, and who contributed "
+        "key generator": f"the sum in plain order before anything is withheld{touched}, and who contributed "
         "in how many shards; it could decrypt any contribution, but receives none",
         "aggregator": "ciphertexts; in permuted order, which blocks each user sent (padding included), hence how many "
         "any two users share; how many shards each user sent; the sum in plain order",
@@ -84,6 +85,11 @@ def _not_protected(terms: Terms) -> list[str]:
             f"{single_contributor_share(len(terms.users), terms.capacity / terms.blocks):.0%} of the changed blocks"
             if terms.min_per_block == 1
             else "a block that two users changed: either of them subtracts its own weights and has the other's"
+        )
+    if terms.counting:
+        lines.append(
+            f"a block that at least {terms.min_per_block} users sent (padding included), from a user who lies about "
+            "how many changed it: it is opened even if one user alone changed it; one that fewer sent never is"
         )
     if terms.as_published:
         lines.append("from the aggregator: whether a user's support changed between rounds, and by how much")

@@ -44,6 +44,7 @@ class Collection:
         self.users: set[str] = set()  # those whose shards are all here
         self._agreement, self._own_secrets = agreement, own_secrets
         self._sum = EncryptedSum(agreement.key, agreement.terms.blocks)
+        self._senders = np.zeros(agreement.terms.blocks, dtype=np.int64)
         self._receipts: dict[str, dict[int, Receipt]] = {}
         self._envelopes: dict[str, list[bytes]] = {}
         self._waiting: dict[str, list[CheckedShard]] = {}
@@ -71,13 +72,19 @@ class Collection:
         self._envelopes.setdefault(user, []).append(shard.envelope)
         self._waiting.setdefault(user, []).append(shard)
         if len(self._receipts[user]) == shard.receipt.shards:
-            for part in self._waiting.pop(user):
+            parts = self._waiting.pop(user)
+            for part in parts:
                 self._sum.add(part.ciphertexts, part.places)  # the element-wise product of Eq. 4
+            self._senders[np.unique([part.places for part in parts])] += 1  # once, however many shards name a place
             self.users.add(user)
 
     def receipts(self) -> tuple[bytes, ...]:
         """Return the signed receipts of everything that was added."""
         return tuple(envelope for user in sorted(self.users) for envelope in self._envelopes[user])
+
+    def senders(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many users sent each of these places, padding included; nothing unless contributors count."""
+        return self._senders[places] if self._agreement.terms.counting else self._senders[:0]
 
     def total(
         self, *, source: ByteSource, threads: int | None, progress: Progress

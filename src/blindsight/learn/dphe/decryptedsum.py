@@ -1,8 +1,20 @@
 """What the key generator makes of a request: a sum in plain order, without the blocks that too few users changed.
 
 If contributors are counted, every changed block carries a one in its last slot, and padding a zero: the decrypted slot
-is the number of users who really changed the block. (The aggregator only knows how many *touched* it, and a dummy there
+is the number of users who really changed the block. (The aggregator only knows how many *sent* it, and a dummy there
 makes one contributor look like two.)
+
+Users who lie can put any number into that slot, also into those of blocks that they did not send, because sums share a
+plaintext. So the aggregator says how many users sent each block, and
+
+    Claim. With an aggregator that adds up honestly, no block is released that fewer than `Terms.min_per_block` users
+    sent, whatever any number of them encrypted.
+    Proof. A block is released only if min_per_block <= count <= senders, and the senders are the aggregator's. []
+
+What remains: padding counts as sending. A block that one user changed and others padded is released if a single lying
+user lifts its count to no more than the number of its senders; if everybody sends every block, the bound says nothing.
+A lying user can also have any block withheld. Nobody but the user can check which of its blocks are padding: that is
+what padding is for.
 """
 
 import numpy as np
@@ -26,27 +38,40 @@ def decrypt_sum(
     contributors: int,
     threads: int | None,
     progress: Progress,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the sum of so many users' weights, zero where it is withheld, and which blocks are released."""
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
+    """Return the sum of so many users' weights, zero where it is withheld, which blocks are released, which forged."""
+    check_request(request, terms, contributors)
     places = request.places
-    check_places(places, request.ciphertexts, terms.blocks, per_ciphertext=terms.blocks_per_request)
     packing = SlotPacking(terms.slot_bits, terms.packing.slots * terms.blocks_per_request)
     ciphertexts = Ciphertexts.from_matrix(key.public, request.ciphertexts)
     numbers = key.decrypt(ciphertexts, bound=packing.max_packed(), threads=threads, progress=progress)
     rows = np.zeros((terms.blocks, terms.packing.slots), dtype=np.int64)
-    # phi is undone here, before anyone else sees the sum.
-    rows[shared.backward(places)] = packing.unpack(numbers, places.size * terms.packing.slots).reshape(places.size, -1)
-    return _released(rows, terms, contributors)
+    senders = np.zeros(terms.blocks, dtype=np.int64)
+    blocks = shared.backward(places)  # phi is undone here, before anyone else sees the sum
+    rows[blocks] = packing.unpack(numbers, places.size * terms.packing.slots).reshape(places.size, -1)
+    senders[blocks] = request.senders if terms.counting else contributors
+    return _released(rows, senders, terms, contributors)
 
 
-def _released(rows: NDArray[np.int64], terms: Terms, contributors: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Check that the sum is possible, and withhold what fewer than `Terms.min_per_block` users changed."""
-    sums = rows[:, : terms.slots].ravel()
-    counts = rows[:, terms.slots :].ravel()
+def check_request(request: Request, terms: Terms, contributors: int) -> None:
+    """Refuse places, ciphertexts and numbers of senders that do not fit each other or these terms."""
+    check_places(request.places, request.ciphertexts, terms.blocks, per_ciphertext=terms.blocks_per_request)
+    senders = request.senders
+    if senders.shape != (request.places.size * terms.counting,) or ((senders < 0) | (senders > contributors)).any():
+        raise MessageError("the request does not say of every place how many contributors sent it.")
+
+
+def _released(
+    rows: NDArray[np.int64], senders: NDArray[np.int64], terms: Terms, contributors: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
+    """Withhold what fewer than `Terms.min_per_block` users changed or anyone forged; raise if nothing is withheld."""
+    weights, counts = rows[:, : terms.slots], rows[:, terms.slots :]
     most = contributors * terms.max_integer
-    if (sums > most).any() or (sums < -most).any() or sums[terms.dimension :].any():
+    forged = ((weights > most) | (weights < -most)).any(axis=1)
+    forged |= ((counts < 0) | (counts > senders[:, None])).any(axis=1)
+    forged[-1] |= weights.ravel()[terms.dimension :].any()
+    if forged.any() and not terms.counting:
         raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
-    if (counts < 0).any() or (counts > contributors).any():
-        raise MessageError("the sum counts contributors that are not there: one was forged.")
-    released = counts >= terms.min_per_block if terms.counting else np.ones(terms.blocks, dtype=np.bool_)
-    return np.where(np.repeat(released, terms.slots), sums, 0)[: terms.dimension], released
+    released = (counts >= terms.min_per_block).all(axis=1) & ~forged
+    sums = np.where(released[:, None], weights, 0).ravel()[: terms.dimension]
+    return sums, released, int(np.count_nonzero(forged))

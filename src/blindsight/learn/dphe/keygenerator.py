@@ -116,12 +116,14 @@ class KeyGenerator(Secret):
             )
         try:
             users = contributors(self._agreement, message.receipts, round=message.round)
-            answer = self._decrypted(message, users, threads, progress)
+            answer, forged = self._decrypted(message, users, threads, progress)
         except Exception as error:
             refusal, entry = nothing_released(message.round, error)
             self._remember(round=message.round, request=receipts, answer=b"", log=(*state.log, entry))
             raise refusal from None
         entry = f"round {message.round}: the sum of {', '.join(users)} was released."
+        if forged:
+            entry += f" Of its blocks, {forged} were withheld: one of these users forged a number in them."
         self._remember(round=message.round, request=receipts, answer=answer, log=(*state.log, entry))
         return answer
 
@@ -141,9 +143,12 @@ class KeyGenerator(Secret):
             raise MessageError("the request is not one of this run.")
         return message
 
-    def _decrypted(self, request: Request, users: tuple[str, ...], threads: int | None, progress: Progress) -> bytes:
+    def _decrypted(
+        self, request: Request, users: tuple[str, ...], threads: int | None, progress: Progress
+    ) -> tuple[bytes, int]:
+        """Return the answer, and how many blocks are withheld from it because they were forged."""
         secret = self._state.shared_secret
-        sums, released = decrypt_sum(
+        sums, released, forged = decrypt_sum(
             request,
             self.terms,
             key=self._key,
@@ -154,7 +159,7 @@ class KeyGenerator(Secret):
         )
         sealed = seal_released(self._agreement, released, secret, round=request.round, source=self._source)
         answer = Answer(self._agreement.digest, request.round, users, sums, sealed)
-        return sign_answer(self._signing_key, answer)
+        return sign_answer(self._signing_key, answer), forged
 
     def _remember(self, **changes: Any) -> None:
         self._keep(replace(self._state, **changes))

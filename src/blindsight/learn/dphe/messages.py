@@ -103,14 +103,19 @@ class Contribution(Message, name="dphe/contribution.1"):
     shard: bytes
 
 
-class Request(Message, name="dphe/request.1"):
-    """The places of the encrypted sum in the order of phi, their sums (packed), and the receipts of what it holds."""
+class Request(Message, name="dphe/request.2"):
+    """The places of the encrypted sum in the order of phi, their sums (packed), and the receipts of what it holds.
+
+    If contributors are counted, `senders` says for each place how many users sent it, padding included; else it is
+    empty.
+    """
 
     run: Digest
     round: int
     receipts: tuple[bytes, ...]
     places: Integers
     ciphertexts: Octets
+    senders: Integers
 
 
 class Answer(Message, name="dphe/answer.1"):

@@ -129,7 +129,8 @@ class Terms(FixedPointTerms):
     @property
     def request_bytes(self) -> int:
         """A bound on the length of a request for decryption, receipts aside."""
-        return -(-self.blocks // self.blocks_per_request) * (self.key_bits // 4) + self.blocks * 8
+        numbers = self.blocks * 8 * (1 + self.counting)
+        return -(-self.blocks // self.blocks_per_request) * (self.key_bits // 4) + numbers
 
     @property
     def contribution_bytes(self) -> int:
