@@ -129,15 +129,15 @@ def test_a_weight_whose_absolute_value_is_itself_is_out_of_range():
 COUNTED = {"users": ("ann", "bob", "cem", "mal"), "dimension": 80, "slots": 4, "capacity": 5, "min_per_block": 3}
 
 
-def play_with_mal(parties, supports, lies, monkeypatch, round=0):
-    """Play a round in which mal sends these plaintexts by block; return the released sum by block, and the updates."""
+def play_with_mal(parties, supports, lies, monkeypatch, round=0, shards=None):
+    """Play a round in which mal sends these plaintexts by block; return the released sum by block, and the true one."""
     terms, rng = parties.generator.terms, np.random.default_rng(round)
     rows = {name: np.zeros((terms.blocks, terms.slots), dtype=np.int64) for name in terms.users}
     for name, blocks in supports.items():
         rows[name][blocks] = rng.integers(1, 1000, (len(blocks), terms.slots))
 
     def forge(integers, terms, *, source):
-        parts = np.array_split(np.arange(terms.blocks), terms.blocks // terms.capacity)
+        parts = shards or np.array_split(np.arange(terms.blocks), terms.blocks // terms.capacity)
         return [IndexedValues(blocks, [lies[block] for block in blocks]) for blocks in parts]
 
     parties.aggregator.open(round)
@@ -169,8 +169,12 @@ def test_forged_contributor_counts(new_run, monkeypatch):
     opened, _ = play_with_mal(parties, DISJOINT, counts(terms, [1] * 20), monkeypatch, 5)
     assert not opened.any()  # two senders are not enough, as always
     assert "forged" not in parties.generator.log[5]
+    often = [DISJOINT["ann"]] * 4  # four shards of one member are one sender
+    opened, _ = play_with_mal(parties, DISJOINT, counts(terms, [1] * 20), monkeypatch, 6, often)
+    assert not opened.any()
+    assert "forged" in parties.generator.log[6]
     same = dict.fromkeys(DISJOINT, np.arange(5))
-    opened, total = play_with_mal(parties, same, counts(terms, [0] * 20), monkeypatch, 6)
+    opened, total = play_with_mal(parties, same, counts(terms, [0] * 20), monkeypatch, 7)
     np.testing.assert_array_equal(opened, total)
 
 
