@@ -22,6 +22,7 @@ from blindsight.learn.dphe.receipts import vouch
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.federation import Memory, Proposal
 from tests.federated.village import ALL_SCHEMES, DECRYPTED, DIMENSION, IMPATIENT, PATIENCE, USERS, Village, damaged
+from tests.learn.mutants import mutant
 
 REST = ("ann", "cem", "dan")  # without bob
 
@@ -227,6 +228,21 @@ def test_one_member_ends_the_run(village):
         result = played(village, server, round + 1)
         assert result.contributors == REST
         assert result.refused["bob"]
+
+
+@pytest.mark.parametrize("scheme", ["masks", "block-dphe", "bfv"])
+def test_mutants_of_a_contribution_are_noted_and_harm_nobody(village, scheme):
+    server, rng = village.open(scheme), np.random.default_rng(0)
+    village.draw(1)
+    replies = {name: village.handlers[name]("contribute", (call,))[0] for name, call in server.begin(1).items()}
+    bobs = decode(replies["bob"], Contribution)
+    for _ in range(100):
+        server.receive("bob", mutant(bobs, rng))
+    for name in REST:
+        server.receive(name, replies[name])
+    result = server.finish()
+    assert set(result.contributors) >= set(REST)
+    assert np.array_equal(result.total, village.plain_sum(server, result.contributors))
 
 
 def read_contribution(message):

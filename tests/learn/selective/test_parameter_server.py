@@ -14,6 +14,7 @@ from blindsight.learn.selective import ParameterServer, SelectiveTerms, Sharing
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Total, Upload
 from blindsight.learn.selective.sparsecodec import decode_sparse, encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate
+from tests.learn.mutants import mutant
 
 SIZE = 78
 
@@ -183,6 +184,24 @@ def test_bytes_with_a_valid_checksum_are_an_update_or_change_nothing(forged, spo
         assert server.version == 1
         assert server.counters.sum() <= 2
         assert np.isfinite(server.parameters).all()
+
+
+@pytest.mark.parametrize("door", ["receive", "receive_total", "answer"])
+def test_mutants_are_refused_and_change_nothing_or_are_an_update(make_server, make_terms, door):
+    rng, terms = np.random.default_rng(0), make_terms(together=2 if door == "receive_total" else 1)
+    first = upload(make_server(terms=terms))
+    sums, asked = Total(terms.digest, 1, ("ann", "bob"), first.body), Request(terms.digest, "ann", 0)
+    good = {"receive": first, "receive_total": sums, "answer": asked}[door]
+    server = make_server(terms=terms)
+    before = state(server)
+    for _ in range(300):
+        try:
+            getattr(server, door)(mutant(good, rng))
+        except MessageError:
+            assert state(server) == before
+        assert np.isfinite(server.parameters).all()
+        if state(server) != before:  # it was an update
+            server = make_server(terms=terms)
 
 
 @pytest.mark.parametrize(
