@@ -49,7 +49,8 @@ def decrypt_sum(
     senders = np.zeros(terms.blocks, dtype=np.int64)
     blocks = shared.backward(places)  # phi is undone here, before anyone else sees the sum
     rows[blocks] = packing.unpack(numbers, places.size * terms.packing.slots).reshape(places.size, -1)
-    senders[blocks] = request.senders if terms.counting else contributors
+    if terms.counting:
+        senders[blocks] = request.senders
     return _released(rows, senders, terms, contributors)
 
 
@@ -64,7 +65,7 @@ def check_request(request: Request, terms: Terms, contributors: int) -> None:
 def _released(
     rows: NDArray[np.int64], senders: NDArray[np.int64], terms: Terms, contributors: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Withhold what fewer than `Terms.min_per_block` users changed or anyone forged; raise if nothing is withheld."""
+    """Withhold what fewer than `Terms.min_per_block` users changed or anyone forged; raise if no count is kept."""
     weights, counts = rows[:, : terms.slots], rows[:, terms.slots :]
     most = contributors * terms.max_integer
     forged = ((weights > most) | (weights < -most)).any(axis=1)
