@@ -68,11 +68,11 @@ def _released(
     """Withhold what fewer than `Terms.min_per_block` users changed or anyone forged; raise if no count is kept."""
     weights, counts = rows[:, : terms.slots], rows[:, terms.slots :]
     most = contributors * terms.max_integer
-    forged = ((weights > most) | (weights < -most)).any(axis=1)
-    forged |= ((counts < 0) | (counts > senders[:, None])).any(axis=1)
+    outside = np.hstack([(weights > most) | (weights < -most), (counts < 0) | (counts > senders[:, None])])
+    forged: NDArray[np.bool_] = np.any(outside, axis=1)
     forged[-1] |= weights.ravel()[terms.dimension :].any()
     if forged.any() and not terms.counting:
         raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
-    released = (counts >= terms.min_per_block).all(axis=1) & ~forged
+    released: NDArray[np.bool_] = (counts >= terms.min_per_block).all(axis=1) & ~forged
     sums = np.where(released[:, None], weights, 0).ravel()[: terms.dimension]
     return sums, released, int(np.count_nonzero(forged))
