@@ -180,14 +180,14 @@ def test_places_named_at_random_are_no_finding(results):
 
 def test_one_member_fewer_than_the_threshold_leaves_an_upload_masked(rounds):
     masks, needed = rounds["masks"], threshold(len(USERS))
-    assert needed == 3
+    assert needed == 4
     coalition = masks.pool([AGGREGATOR, *USERS[: needed - 1]])
     stripped = stripped_upload(coalition, "eve")
-    assert stripped.worn == ("cem", "dia")
+    assert stripped.worn == ("dia",)
     left, truth = to_integers(stripped.residues).astype(float), masks.updates["eve"].astype(float)
     # Uniform residues: a cosine c with a fixed vector has probability below 2 exp(-400 c^2 / 2), at .3 it is 3e-8.
     assert abs(left @ truth) < 0.3 * np.linalg.norm(left) * np.linalg.norm(truth)
-    with pytest.raises(InputError, match=r"2 users.*'eve'"):
+    with pytest.raises(InputError, match=r"3 users.*'eve'"):
         with_users(coalition, "eve")
     enough = masks.pool([AGGREGATOR, *USERS[:needed]])
     assert stripped_upload(enough, "eve").worn == ()

@@ -250,11 +250,11 @@ def read_contribution(message):
     return decode(decode(contribution.receipt, Signed).body, Receipt), decode(contribution.shard, Shard)
 
 
-@pytest.mark.parametrize("kind", ["advertise", "share", "unmask"])
+@pytest.mark.parametrize("kind", ["advertise", "share", "consistency", "unmask"])
 def test_a_user_that_sends_rubbish_in_a_step_of_the_masks_drops_out_of_the_round(village, kind):
     server = village.open("masks")
     village.courier.back = lambda name, asked, parts: (b"rubbish",) if (name, asked) == ("bob", kind) else parts
-    assert played(village, server, 1).contributors == (USERS if kind == "unmask" else REST)
+    assert played(village, server, 1).contributors == (USERS if kind in ("consistency", "unmask") else REST)
     assert "bob" in server.refused
 
 

@@ -48,8 +48,8 @@ _DROP_OUT = {
     "dphe": _NO_LOSS,
     "block-dphe": _NO_LOSS,
     "bfv": _NO_LOSS,
-    "masks": "costs one more mask per user who is left, whose shares lift it; if less than a majority is left, the "
-    "round is lost and must be repeated among those",
+    "masks": "costs one more mask per user who is left, whose shares lift it; if no more than two thirds of all are "
+    "left, the round is lost and must be repeated when more are there",
 }
 
 

@@ -129,6 +129,11 @@ class Session(ABC):
         self._transit = transit
         self._last = -1
 
+    @property
+    def needed(self) -> int:
+        """How many users the sum of a round needs."""
+        return self.terms.minimum
+
     @abstractmethod
     def statement(self) -> PrivacyStatement:
         """Return what this run protects, from whom, under which assumptions."""
@@ -165,9 +170,9 @@ class Session(ABC):
         for user in updates:
             if user not in self.terms.users:
                 raise UnknownNameError("user", user, self.terms.users)
-        if len(updates) < self.terms.minimum:
+        if len(updates) < self.needed:
             raise PrivacyError(
-                f"round {number} has updates of {len(updates)} users; a sum needs {self.terms.minimum}. Wait for more."
+                f"round {number} has updates of {len(updates)} users; a sum needs {self.needed}. Wait for more."
             )
         for user in updates:
             self._encode(user, updates)

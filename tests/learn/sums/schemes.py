@@ -91,8 +91,9 @@ class Run:
     def sum(self, names=USERS):
         return np.sum([self.updates[name] for name in names], axis=0)
 
-    def least(self, phase, first):
-        """How many users a phase needs if so many took part in the first one."""
+    @property
+    def least(self):
+        """How many users a phase needs."""
         return 3
 
     # Of schemes with a key generator
@@ -263,7 +264,7 @@ class BFV(Signing):
 class Masks(Signing):
     """Pairwise masks; the aggregator keeps nothing on disk."""
 
-    phases = ("advertise", "share", "mask", "unmask")
+    phases = ("advertise", "share", "mask", "consistency", "unmask")
     counted = "mask"
 
     def __init__(self, folder=None, **options):
@@ -297,19 +298,22 @@ class Masks(Signing):
             return [user.share(self.ended["advertise"])]
         if phase == "mask":
             return [user.mask_integers(update, self.ended["share"][name])]
-        return [user.unmask(self.ended["mask"])]
+        if phase == "consistency":
+            return [user.sign(self.ended["mask"])]
+        return [user.unmask(self.ended["consistency"])]
 
     def end(self, phase):
         server = self.role(AGGREGATOR)
-        steps = {"advertise": server.directory, "share": server.deliveries, "mask": server.request}
-        self.ended[phase] = steps.get(phase, server.result)()
+        ends = (server.directory, server.deliveries, server.survivors, server.request, server.result)
+        self.ended[phase] = ends[self.phases.index(phase)]()
         self.result = self.ended[phase]
 
     def read(self, name, round=None):
         return self.role(name).read(self.result)
 
-    def least(self, phase, first):
-        return threshold(first) if phase == "unmask" else max(3, threshold(first))
+    @property
+    def least(self):
+        return threshold(len(self.users))
 
     def resigned(self, message, key, author):
         return key.sign(decode(message, Signed).body, author=author)

@@ -97,10 +97,10 @@ def test_everyone_reads_the_exact_sum(run):
 def test_drop_outs_at_any_step_leave_the_sum_of_those_who_contributed(new, data):
     run = new()
     run.begin(0)
-    present = tuple(data.draw(st.permutations(USERS))[: data.draw(st.integers(3, 5))])
-    first, counted = len(present), present
+    present = tuple(data.draw(st.permutations(USERS))[: data.draw(st.integers(run.least, 5))])
+    counted = present
     for phase in run.phases:
-        present = present[: data.draw(st.integers(run.least(phase, first), len(present)))]
+        present = present[: data.draw(st.integers(run.least, len(present)))]
         counted = present if phase == run.counted else counted
         run.send(phase, present)
         run.end(phase)
@@ -123,7 +123,8 @@ def test_an_unfinished_round_is_given_up_and_those_who_are_left_make_a_new_one(r
         up_to(run, phase)
         run.send(phase, USERS[:2])
         run.begin(run.round + 1)
-    np.testing.assert_array_equal(run.play(run.round + 1, USERS[:3]), run.sum(USERS[:3]))
+    left = USERS[: run.least]
+    np.testing.assert_array_equal(run.play(run.round + 1, left), run.sum(left))
 
 
 def test_rounds_count_up(run):
@@ -182,8 +183,10 @@ def test_what_is_wrong_is_refused_counted_and_changes_nothing(new, run):
         assert aggregator.refused == refused + len(wrong)
         for side, messages in ((run, sent), (twin, foreign)):
             side.deliver(*chain.from_iterable(messages.values()))
-        with pytest.raises(MessageError, match="something else"):
-            run.deliver(run.resigned(sent["bob"][0], run.key("ann"), "ann"))
+        again = run.resigned(sent["bob"][0], run.key("ann"), "ann")
+        if again not in sent["ann"]:  # of masks all sign the same set
+            with pytest.raises(MessageError, match="something else"):
+                run.deliver(again)
         for side in (run, twin):
             side.end(phase)
         earlier = message if len(run.phases) > 1 else b""
@@ -301,7 +304,7 @@ def test_with_the_same_randomness_loaded_users_send_the_same_bytes(tmp_path):
                 sent.append([run.ask(phase, name) for name in USERS])
                 run.send(phase, USERS)
                 run.end(phase)
-    assert sent[:8] == sent[8:]
+    assert sent[:10] == sent[10:]
 
 
 @contextmanager

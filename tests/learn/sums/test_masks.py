@@ -1,6 +1,7 @@
 """Pairwise masks: uploads look random, masks cancel, and a server that lies gains nothing."""
 
 import hmac
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,16 +10,26 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy.stats import chi2
 
-from blindsight.crypto.shamir import Reconstruction
-from blindsight.crypto.signing import Signed
+from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.masks.expansion import agree, expand, public_half
-from blindsight.learn.masks.keys import Peers, RoundKeys, pair_mask, self_mask
-from blindsight.learn.masks.messages import Delivery, Directory, Result, Reveal, SealedShares, UnmaskRequest, Upload
+from blindsight.learn.masks.keys import Peers, RoundKeys, colluders, pair_mask, read_directory, self_mask, threshold
+from blindsight.learn.masks.messages import (
+    Consistency,
+    Delivery,
+    Directory,
+    Result,
+    Reveal,
+    SealedShares,
+    Survivors,
+    UnmaskRequest,
+    Upload,
+)
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.residues import to_integers
 from blindsight.learn.roster import Roster
+from blindsight.learn.schemes.masks import statement as masks_statement
 from blindsight.learn.sumterms import SumTerms
 from blindsight.rng import seeded_bytes
 from tests.learn.sums.schemes import AGGREGATOR, SIZE, USERS, Masks
@@ -58,7 +69,7 @@ def test_every_width_holds_extreme_sums(slot_bits):
 def test_two_uploads_add_up_to_the_truth_and_their_own_masks():
     run, source = Masks(), seeded_bytes(1)
     keys = {name: RoundKeys(name, run.roster, 0, source) for name in ("ann", "bob")}
-    peers = Peers(run.roster.digest, 0, {name: key.advertisement() for name, key in keys.items()}, b"")
+    peers = Peers(run.roster.digest, 0, {name: key.advertisement() for name, key in keys.items()}, b"", 2)
     own = [self_mask(key._seed, run.roster, 0) for key in keys.values()]
     uploads = [keys[name].masked(run.updates[name], keys, peers) for name in keys]
     assert np.array_equal(to_integers(sum(uploads) - sum(own)), run.sum(["ann", "bob"]))
@@ -114,26 +125,46 @@ def test_both_sides_of_a_pair_make_the_same_mask_and_others_another():
 
 
 class Seven(Masks):
-    """A run in which a majority is more than the three users that a sum needs."""
+    """A run in which two thirds are more than the three users that a sum needs."""
 
     users = (*USERS, "fay", "gus")
 
 
-def test_at_every_step_a_majority_of_those_who_began_is_needed():
+def test_at_every_step_more_than_two_thirds_of_all_users_are_needed():
     run = Seven()
     run.begin(0)
-    run.send("advertise", run.users)
-    run.end("advertise")
-    for phase in ("share", "mask", "unmask"):
+    for phase in run.phases:
+        if phase == "share":
+            listed = decode(body(run.ended["advertise"]), Directory).advertisements
+            with pytest.raises(PrivacyError, match="4 users"):
+                run.role("ann").share(run.by_server(Directory(run.roster.digest, 0, listed[:4])))
+        if phase == "consistency":
+            with pytest.raises(PrivacyError, match="4 users"):
+                run.role("ann").sign(run.by_server(Survivors(run.roster.digest, 0, run.users[:4])))
         if phase == "unmask":
-            with pytest.raises(PrivacyError, match="3 users"):
-                run.role("ann").unmask(run.by_server(UnmaskRequest(run.roster.digest, 0, run.users[:3])))
-        run.send(phase, run.users[:3])
-        with pytest.raises(PrivacyError, match="3 users; it needs 4"):
+            signed = decode(body(run.ended["consistency"]), UnmaskRequest).signed
+            for some, count in ((signed[:4], 4), (signed[:1] * 5, 1), ((), 0)):
+                with pytest.raises(PrivacyError, match=f"{count} users"):
+                    run.role("ann").unmask(run.by_server(UnmaskRequest(run.roster.digest, 0, some)))
+        run.send(phase, run.users[:4])
+        with pytest.raises(PrivacyError, match="4 users; it needs 5"):
             run.end(phase)
-        run.send(phase, run.users[3:4])  # one more arrives in time
+        run.send(phase, run.users[4:5])  # one more arrives in time
         run.end(phase)
-    assert np.array_equal(run.read("ann").integers, run.sum(run.users[:4]))
+    assert np.array_equal(run.read("ann").integers, run.sum(run.users[:5]))
+
+
+def test_the_threshold_and_how_many_may_lie():
+    for count in range(3, 60):
+        t, c = threshold(count), colluders(count)
+        assert 3 * (t - 1) <= 2 * count < 3 * t
+        assert c >= 1
+        assert 2 * t > count + c
+        assert t - c >= 2
+        assert 2 * t == count + c + 1 or t - c == 2  # one more would be too many
+        said = str(masks_statement(count).to_dict())
+        for words in (f"t = {t} of {count}", f"that {count - t} may drop out", f"c = {c} of {count}"):
+            assert words in said
 
 
 # A server that lies
@@ -189,26 +220,21 @@ def test_no_step_is_done_in_two_ways_also_after_a_restart(tmp_path):
     for phase in ("share", "mask"):
         run.send(phase, USERS)
         run.end(phase)
+    run.ask("consistency", "ann")
+    with pytest.raises(PrivacyError, match="consistency"):
+        run.role("ann").sign(run.by_server(Survivors(digest, 0, USERS[:4])))
+    run.send("consistency", USERS)
+    run.end("consistency")
     (first,) = run.ask("unmask", "ann")
     assert len(decode(body(first), Reveal).shares) == len(USERS)
+    signed = decode(body(run.ended["consistency"]), UnmaskRequest).signed
     with pytest.raises(PrivacyError, match="unmask"):
-        run.role("ann").unmask(run.by_server(UnmaskRequest(digest, 0, USERS[:4])))
+        run.role("ann").unmask(run.by_server(UnmaskRequest(digest, 0, signed[:4])))
     with pytest.raises(MessageError, match="other users"):
         run.role("ann").read(run.by_server(Result(digest, 0, USERS[:4], bytes(4 * SIZE))))
     run.send("unmask", USERS)
     run.end("unmask")
     assert np.array_equal(run.read("ann").integers, run.sum())
-
-
-def test_a_server_that_tells_different_users_different_things_gets_one_secret_at_most():
-    run = played("mask")
-    without_eve = run.by_server(UnmaskRequest(run.roster.digest, 0, USERS[:4]))
-    requests = {name: without_eve if name in ("ann", "bob") else run.ended["mask"] for name in USERS}
-    reveals = {name: run.role(name).unmask(request) for name, request in requests.items()}
-    of_eve = {USERS.index(name) + 1: decode(body(reveals[name]), Reveal).shares[4] for name in USERS}
-    keys = run.role("eve")._round.keys
-    assert Reconstruction([3, 4, 5]).secret(of_eve) == keys._seed
-    assert Reconstruction([1, 2]).secret(of_eve) != keys._mask  # two of the three it would take
 
 
 @pytest.mark.parametrize(
@@ -217,25 +243,50 @@ def test_a_server_that_tells_different_users_different_things_gets_one_secret_at
         (USERS[1:], MessageError, "dropped out"),
         (("ann", "ann", "bob", "cem"), MessageError, "twice"),
         (("ann", "bob", "cem", "fay"), MessageError, "not shared"),
-        (("ann", "bob"), PrivacyError, "2 users"),
+        (("ann", "bob", "cem"), PrivacyError, "3 users"),
     ],
 )
-def test_requests_that_make_no_sense_or_name_too_few_are_refused(survivors, error, words):
+def test_survivors_that_make_no_sense_or_are_too_few_are_not_signed(survivors, error, words):
     run = played("mask")
     with pytest.raises(error, match=words):
-        run.role("ann").unmask(run.by_server(UnmaskRequest(run.roster.digest, 0, survivors)))
-    run.ask("unmask", "ann")  # the refused request has used up nothing
+        run.role("ann").sign(run.by_server(Survivors(run.roster.digest, 0, survivors)))
+    run.ask("consistency", "ann")  # the refused set has used up nothing
+
+
+def test_signatures_that_do_not_count_unmask_nothing():
+    run = played("consistency")
+    digest, good = run.roster.digest, decode(body(run.ended["consistency"]), UnmaskRequest).signed
+    peers = read_directory(run.roster, run.ended["advertise"], round=0)
+    stranger = SigningKey.generate(seeded_bytes(7))
+    right, fewer = peers.agreed(USERS), peers.agreed(USERS[:4])
+    elsewhere = replace(peers, digest=bytes(32)).agreed(USERS)  # another directory
+    wrong = {
+        "not signed": stranger.sign(encode(Consistency(digest, 0, right)), author="bob"),
+        "round 1": run.identities["bob"].sign(encode(Consistency(digest, 1, right)), author="bob"),
+        "another run": run.identities["bob"].sign(encode(Consistency(bytes(32), 0, right)), author="bob"),
+        "aggregator": run.by_server(Consistency(digest, 0, right)),
+        "other survivors": run.identities["bob"].sign(encode(Consistency(digest, 0, fewer)), author="bob"),
+        "'bob' was told": run.identities["bob"].sign(encode(Consistency(digest, 0, elsewhere)), author="bob"),
+    }
+    for words, bad in wrong.items():
+        with pytest.raises((MessageError, PrivacyError), match=words):
+            run.role("ann").unmask(run.by_server(UnmaskRequest(digest, 0, (good[0], bad, *good[2:]))))
+    run.send("unmask", USERS)
+    run.end("unmask")
+    assert np.array_equal(run.read("ann").integers, run.sum())
 
 
 # Messages that are not what they should be
 
 
-@pytest.mark.parametrize("phase", ["share", "mask", "unmask"])
+@pytest.mark.parametrize("phase", ["share", "mask", "consistency", "unmask"])
 def test_the_server_refuses_content_that_does_not_fit_and_loses_nothing(phase):
     run = played(Masks.phases[Masks.phases.index(phase) - 1])
     digest = run.roster.digest
     wrong = [
-        UnmaskRequest(digest, 0, USERS),
+        UnmaskRequest(digest, 0, (b"",)),
+        Survivors(digest, 0, USERS),
+        Consistency(digest, 0, bytes(32)),
         Upload(digest, 0, USERS, b"short"),
         Upload(digest, 0, USERS[:4], bytes(4 * SIZE)),
         Upload(digest, 1, USERS, bytes(4 * SIZE)),
@@ -263,7 +314,8 @@ def test_users_refuse_altered_messages_and_lose_nothing():
         reads = {
             "advertise": ann.share,
             "share": lambda bad, ann=ann: ann.mask_integers(run.updates["ann"], bad),
-            "mask": ann.unmask,
+            "mask": ann.sign,
+            "consistency": ann.unmask,
             "unmask": ann.read,
         }
         for _ in range(50):
@@ -273,11 +325,11 @@ def test_users_refuse_altered_messages_and_lose_nothing():
 
 
 def test_a_forged_share_is_noticed():
-    run = played("mask")
+    run = played("consistency")
     honest = decode(body(run.ask("unmask", "ann")[0]), Reveal)
     forged = Reveal(honest.run, 0, honest.owners, (bytes(33), *honest.shares[1:]))
     run.deliver(run.identities["ann"].sign(encode(forged), author="ann"))
-    run.send("unmask", ("bob", "cem"))
+    run.send("unmask", ("bob", "cem", "dia"))
     with pytest.raises(MessageError, match="'ann'"):
         run.end("unmask")
 
@@ -290,8 +342,9 @@ def test_an_upload_out_of_range_is_noticed_in_the_sum():
     wild = Upload(run.roster.digest, 0, USERS, seeded_bytes(3)(32))
     run.deliver(run.identities["ann"].sign(encode(wild), author="ann"))
     run.send("mask", USERS[1:])
-    run.end("mask")
-    run.send("unmask", USERS)
+    for phase in ("mask", "consistency"):
+        run.end(phase)
+        run.send(run.phases[run.phases.index(phase) + 1], USERS)
     with pytest.raises(MessageError, match="did not cancel"):
         run.end("unmask")
 

@@ -111,7 +111,7 @@ Plan = tuple[Kind, Callable[[list[str]], list[str]], Callable[[Coalition, str], 
 
 def _plans(played: PlayedRound) -> Iterator[Plan]:
     """Yield kinds of coalitions: whom they have, given all users but the victim, and what they do."""
-    scheme, needed = played.session.scheme, threshold(len(played.result.contributors))
+    scheme, users = played.session.scheme, len(played.result.contributors)
     yield "all users but one", lambda others: others, permuted.all_but_one if scheme in SPARSE_SCHEMES else from_sum
     if scheme in SPARSE_SCHEMES:
         yield "aggregator and key generator", lambda _: [AGGREGATOR, KEY_GENERATOR], permuted.with_the_key
@@ -122,8 +122,10 @@ def _plans(played: PlayedRound) -> Iterator[Plan]:
     elif scheme == "masks":
         enough: Kind = "aggregator and as many users as the threshold"
         fewer: Kind = "aggregator and one user fewer than the threshold"
+        needed = threshold(len(played.session.terms.users))
+        few = min(needed - 1, users - 2)  # of three users, one: two are all but one
         yield enough, lambda others: [AGGREGATOR, *others[:needed]], masked.with_users
-        yield fewer, lambda others: [AGGREGATOR, *others[: needed - 1]], masked.too_few
+        yield fewer, lambda others: [AGGREGATOR, *others[:few]], masked.too_few
 
 
 def _admission(statement: PrivacyStatement, kind: Kind) -> str | None:

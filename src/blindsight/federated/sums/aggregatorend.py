@@ -205,7 +205,9 @@ class MaskAggregatorEnd(_RosterAggregatorEnd):
         return self._masks.heard
 
     def finish(self, ask: Ask) -> tuple[bytes, Total]:
-        """Let users lift the masks of the sum."""
+        """Let users agree on whose vectors are in the sum, and lift its masks."""
+        survivors = self._masks.survivors()
+        self._phase(ask("consistency", dict.fromkeys(self._masks.awaited, survivors)))
         request = self._masks.request()
         self._phase(ask("unmask", dict.fromkeys(self._masks.awaited, request)))
         answer = self._masks.result()

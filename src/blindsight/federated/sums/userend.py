@@ -152,7 +152,7 @@ class LatticeUserEnd(_RosterUserEnd):
 class MaskUserEnd(_RosterUserEnd):
     """A user of masks."""
 
-    steps: ClassVar[tuple[str, ...]] = ("advertise", "share", "unmask")
+    steps: ClassVar[tuple[str, ...]] = ("advertise", "share", "consistency", "unmask")
 
     def accept(self, setup: bytes) -> None:
         roster, _ = self._roster(setup)
@@ -167,11 +167,13 @@ class MaskUserEnd(_RosterUserEnd):
         return MaskUser.load(self._path)
 
     def step(self, kind: str, attempt: int, message: bytes) -> bytes:
-        """Make keys, share them out, or reveal what lifts the masks of the sum."""
+        """Make keys, share them out, sign whose uploads are in the sum, or reveal what lifts its masks."""
         if kind == "advertise":
             return self._user.advertise(attempt)
         if kind == "share":
             return self._user.share(message)
+        if kind == "consistency":
+            return self._user.sign(message)
         if kind == "unmask":
             return self._user.unmask(message)
         return super().step(kind, attempt, message)

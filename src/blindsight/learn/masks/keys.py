@@ -4,7 +4,7 @@ All are drawn afresh for every round, because the secrets of one that drops out 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -26,31 +26,41 @@ Shares = tuple[bytes, bytes]
 """One holder's share of a user's mask key, and of its seed."""
 
 
-def threshold(holders: int) -> int:
-    """Return how many of so many users must reveal their shares: more than half.
+def threshold(users: int) -> int:
+    """Return t: how many of so many users of a run must take part in every step of a round, more than two thirds.
 
-    The users answer one request a round, in which each user either dropped out or did not. So of n holders' shares of
-    its two secrets at most n are revealed, and both secrets would take 2 t > n: no server gets both, whatever it says.
-
-    >>> threshold(5), threshold(6)
-    (3, 4)
+    >>> [threshold(users) for users in (3, 4, 5, 10)]
+    [3, 3, 4, 7]
     """
-    return holders // 2 + 1
+    return 2 * users // 3 + 1
+
+
+def colluders(users: int) -> int:
+    """Return c: how many of so many users may collude with a lying server: the most with 2t > n + c and t - c >= 2.
+
+    >>> [colluders(users) for users in (3, 4, 5, 10)]
+    [1, 1, 2, 3]
+    """
+    needed = threshold(users)
+    return min(2 * needed - users - 1, needed - 2)
 
 
 @dataclass(frozen=True, eq=False)
 class Peers:
-    """U1: the users of a round by name, with the public keys they signed; `digest` is that of the whole directory."""
+    """U1: the users of a round by name, with the public keys they signed.
+
+    `digest` is that of the whole directory, `threshold` that of the run: so many shares give a secret back.
+    """
 
     run: bytes
     round: int
     keys: dict[str, Advertisement]
     digest: bytes
+    threshold: int
 
-    @property
-    def threshold(self) -> int:
-        """How many shares give a secret back."""
-        return threshold(len(self.keys))
+    def agreed(self, survivors: Collection[str]) -> bytes:
+        """Return what users sign who were told of these survivors and have this directory."""
+        return hashlib.sha256(self.digest + _framed(sorted(survivors))).digest()
 
     def number(self, name: str) -> int:
         """Return the number of the shares that a user holds: its place in the order of names, from 1."""
@@ -67,7 +77,13 @@ def read_directory(roster: Roster, envelope: bytes, *, round: int) -> Peers:
         keys[author] = advertisement
     if len(keys) != len(directory.advertisements) or list(keys) != sorted(keys):
         raise MessageError("the directory names a user twice or out of order.")
-    return Peers(roster.digest, round, keys, hashlib.sha256(encode(directory)).digest())
+    digest = hashlib.sha256(encode(directory)).digest()
+    return Peers(roster.digest, round, keys, digest, threshold(len(roster.terms.users)))
+
+
+def enough(roster: Roster) -> int:
+    """Return how many users the sum of a round needs."""
+    return max(roster.terms.minimum, threshold(len(roster.terms.users)))
 
 
 def check_advertisement(author: str, advertisement: Advertisement) -> None:
@@ -158,5 +174,8 @@ def _context(purpose: bytes, roster: Roster, round: int) -> bytes:
 
 
 def _purpose(peers: Peers, sender: str, receiver: str) -> bytes:
-    names = b"".join(len(name.encode()).to_bytes(2, "big") + name.encode() for name in (sender, receiver))
-    return b"shares of round %d of " % peers.round + peers.run + peers.digest + names
+    return b"shares of round %d of " % peers.round + peers.run + peers.digest + _framed((sender, receiver))
+
+
+def _framed(names: Iterable[str]) -> bytes:
+    return b"".join(len(name.encode()).to_bytes(2, "big") + name.encode() for name in names)

@@ -7,7 +7,9 @@
     user -> server      SealedShares    for each other user a share of mask key and seed, which only that user opens
     server -> user      Delivery        the shares that others sealed for it
     user -> server      Upload          the masked update
-    server -> users     UnmaskRequest   whose uploads are in the sum
+    server -> users     Survivors       whose uploads are in the sum
+    user -> server      Consistency     a digest of that set, which its author stands by
+    server -> users     UnmaskRequest   all of these, as their authors signed them
     user -> server      Reveal          of each user one share: of the seed if it uploaded, of the mask key if not
     server -> users     Result          the sum
 """
@@ -52,10 +54,22 @@ class Upload(RoundMessage, name="masks/upload.1"):
     masked: bytes
 
 
-class UnmaskRequest(RoundMessage, name="masks/unmask-request.1"):
+class Survivors(RoundMessage, name="masks/survivors.1"):
     """U3."""
 
     survivors: Names
+
+
+class Consistency(RoundMessage, name="masks/consistency.1"):
+    """SHA-256 of the directory's digest and of U3, as its author was told."""
+
+    agreed: Digest
+
+
+class UnmaskRequest(RoundMessage, name="masks/unmask-request.2"):
+    """The signed `Consistency` of at least t users."""
+
+    signed: tuple[bytes, ...]
 
 
 class Reveal(RoundMessage, name="masks/reveal.1"):

@@ -1,6 +1,6 @@
 """The server of the masks: passes on what users sealed for each other, adds up what it cannot read, unmasks the sum.
 
-A round goes through four phases; each takes one message of each user that finished the phase before, and whoever sends
+A round goes through five phases; each takes one message of each user that finished the phase before, and whoever sends
 none in time has dropped out. A message that is damaged, forged, late, different from an earlier one, for another round
 or from a stranger is refused with a sentence and changes nothing. Uploads are added up as they come: memory is for one
 vector, however many users there are. All of it is worthless after the round, so a killed server begins a new one.
@@ -17,14 +17,16 @@ from blindsight.crypto.wire import Secret, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
-from blindsight.learn.masks.keys import Peers, check_advertisement, read_directory
+from blindsight.learn.masks.keys import Peers, check_advertisement, enough, read_directory
 from blindsight.learn.masks.messages import (
     Advertisement,
+    Consistency,
     Delivery,
     Directory,
     Result,
     Reveal,
     SealedShares,
+    Survivors,
     UnmaskRequest,
     Upload,
 )
@@ -32,8 +34,8 @@ from blindsight.learn.masks.unmasking import remaining_masks
 from blindsight.learn.residues import Residues, beyond, read_residues, residue_type, to_integers
 from blindsight.learn.roster import Roster, RoundMessage
 
-_PHASES = (Advertisement, SealedShares, Upload, Reveal)
-_NOUNS = ("keys", "shares", "an upload", "a reveal")
+_PHASES = (Advertisement, SealedShares, Upload, Consistency, Reveal)
+_NOUNS = ("keys", "shares", "an upload", "a signed set of survivors", "a reveal")
 
 
 @dataclass(eq=False, repr=False)
@@ -49,6 +51,7 @@ class _Round:
     sealed: dict[str, dict[str, bytes]] = field(default_factory=dict)  # by sender, by receiver
     members: tuple[str, ...] = ()  # U2
     survivors: tuple[str, ...] = ()  # U3
+    signed: dict[str, bytes] = field(default_factory=dict)
     reveals: dict[str, dict[str, bytes]] = field(default_factory=dict)  # by holder, by owner
     peers: Peers | None = None
 
@@ -90,7 +93,7 @@ class MaskServer(Secret):
 
     def directory(self) -> bytes:
         """End phase 0: return the keys of everyone who sent some, for everyone who did."""
-        current = self._finish(0, self.roster.terms.minimum)
+        current = self._finish(0, enough(self.roster))
         listed = tuple(current.advertisements[user] for user in current.expected)
         directory = self._signed(Directory(self.roster.digest, current.number, listed))
         current.peers = read_directory(self.roster, directory, round=current.number)
@@ -98,7 +101,7 @@ class MaskServer(Secret):
 
     def deliveries(self) -> dict[str, bytes]:
         """End phase 1: return, for each user that shared its secrets, what the others sealed for it."""
-        current = self._finish(1, self._enough())
+        current = self._finish(1, enough(self.roster))
         current.members = current.expected
         messages = {}
         for receiver in current.members:
@@ -108,15 +111,20 @@ class MaskServer(Secret):
         current.sealed = {}
         return messages
 
-    def request(self) -> bytes:
+    def survivors(self) -> bytes:
         """End phase 2: tell those who uploaded whose uploads are in the sum."""
-        current = self._finish(2, self._enough())
+        current = self._finish(2, enough(self.roster))
         current.survivors = current.expected
-        return self._signed(UnmaskRequest(self.roster.digest, current.number, current.survivors))
+        return self._signed(Survivors(self.roster.digest, current.number, current.survivors))
+
+    def request(self) -> bytes:
+        """End phase 3: show those who signed that set that enough others did."""
+        current = self._finish(3, self._peers().threshold)
+        return self._signed(UnmaskRequest(self.roster.digest, current.number, tuple(current.signed.values())))
 
     def result(self) -> bytes:
-        """End phase 3: lift the masks that are left in the sum and return it."""
-        current = self._finish(3, self._peers().threshold)
+        """End phase 4: lift the masks that are left in the sum and return it."""
+        current = self._finish(4, self._peers().threshold)
         masks = remaining_masks(self.roster, self._peers(), current.members, current.survivors, current.reveals)
         sums = current.sum - masks
         if beyond(to_integers(sums), len(current.survivors) * self.roster.terms.max_integer):
@@ -152,6 +160,10 @@ class MaskServer(Secret):
                 if message.peers != current.members:
                     raise MessageError(f"the upload of {author!r} has masks for other users than there are.")
                 current.sum += read_residues(message.masked, self.roster.terms)
+            case Consistency():
+                if message.agreed != self._peers().agreed(current.survivors):
+                    raise MessageError(f"{author!r} signs another set of survivors than it was told.")
+                current.signed[author] = envelope
             case Reveal():
                 shares = _paired(author, message.owners, message.shares, current.members)
                 for share in shares.values():
@@ -162,17 +174,14 @@ class MaskServer(Secret):
         """End a phase, if enough users got through it."""
         current = self._started()
         if current.phase != phase:
-            raise InputError(f"round {current.number} is in phase {current.phase} of 0 ... 3; got a step of {phase}.")
+            raise InputError(f"round {current.number} is in phase {current.phase} of 0 ... 4; got a step of {phase}.")
         if len(current.seen) < needed:
             raise PrivacyError(
-                f"round {current.number} is down to {len(current.seen)} users; it needs {needed}. Begin a new round "
-                "with those that are left."
+                f"round {current.number} is down to {len(current.seen)} users; it needs {needed}. Begin a new round, "
+                "with new masks."
             )
         current.phase, current.expected, current.seen = phase + 1, tuple(sorted(current.seen)), {}
         return current
-
-    def _enough(self) -> int:
-        return max(self.roster.terms.minimum, self._peers().threshold)
 
     def _signed(self, message: RoundMessage) -> bytes:
         return self._key.sign(encode(message), author=AGGREGATOR)

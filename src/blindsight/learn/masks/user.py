@@ -1,9 +1,10 @@
 """A user of the masks: hides its update under masks that cancel in the sum, and helps to lift those that do not.
 
 It trusts the server with nothing but to add: keys come signed from their owners, shares are sealed for their receivers,
-and it opens one lock of each upload, once, and only for a sum of enough users. Each step of a round is done once: asked
-again in the same words it answers the same, asked in others it refuses (two requests could open both locks; two updates
-under one mask would tell their difference). With a `path` that holds whenever it is killed and loaded again.
+and it opens one lock of each upload, once, and only for a sum of enough users, of which enough have signed that it is
+the sum they were told of. Each step of a round is done once: asked again in the same words it answers the same, asked
+in others it refuses (two requests could open both locks; two updates under one mask would tell their difference). With
+a `path` that holds whenever it is killed and loaded again.
 """
 
 import hashlib
@@ -21,8 +22,17 @@ from blindsight.learn.dphe.answers import Total
 from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, state_errors, write_state
 from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.dphe.views import Record, forget
-from blindsight.learn.masks.keys import Peers, RoundKeys, read_directory
-from blindsight.learn.masks.messages import Delivery, Result, Reveal, SealedShares, UnmaskRequest, Upload
+from blindsight.learn.masks.keys import Peers, RoundKeys, enough, read_directory
+from blindsight.learn.masks.messages import (
+    Consistency,
+    Delivery,
+    Result,
+    Reveal,
+    SealedShares,
+    Survivors,
+    UnmaskRequest,
+    Upload,
+)
 from blindsight.learn.masks.userstate import STEPS, Round, UserState, round_of, state_of
 from blindsight.learn.residues import read_residues, to_integers
 from blindsight.learn.roster import Roster, RoundMessage, RoundMessageT
@@ -82,7 +92,7 @@ class MaskUser(Secret):
             peers = read_directory(self.roster, directory, round=current.number)
             if peers.keys.get(self.name) != current.keys.advertisement():
                 raise MessageError(f"the directory has other keys for {self.name!r} than its own.")
-            self._check_enough(peers.keys, self.roster.terms.minimum)
+            self._check_enough(peers.keys, enough(self.roster))
             shares = current.keys.shares(peers, self._source)
             others = [name for name in peers.keys if name != self.name]
             sealed = [current.keys.seal(shares[name], name, peers, self._source) for name in others]
@@ -109,7 +119,7 @@ class MaskUser(Secret):
             if not set(sealed) <= set(peers.keys) - {self.name}:
                 raise MessageError("the delivery names senders that are not in the directory.")
             members = tuple(sorted([*sealed, self.name]))
-            self._check_enough(members, max(self.roster.terms.minimum, peers.threshold))
+            self._check_enough(members, enough(self.roster))
             held = {sender: current.keys.unseal(share, sender, peers) for sender, share in sealed.items()}
             after = replace(current, held={self.name: current.held[self.name], **held})
             masked = current.keys.masked(integers, members, peers)
@@ -117,25 +127,48 @@ class MaskUser(Secret):
 
         return self._once(current, "mask", hashlib.sha256(delivery).digest() + integers.tobytes(), answer)
 
+    def sign(self, survivors: bytes) -> bytes:
+        """Sign whose uploads are in the sum, as the server says (step 3)."""
+        self._record(survivors)
+        current = self._started()
+
+        def answer() -> _Answer:
+            message, peers = self._from_server(survivors, Survivors), self._peers()
+            named = set(message.survivors)
+            if len(named) != len(message.survivors) or not named <= set(current.held):
+                raise MessageError("the survivors are named twice, or have not shared their secrets.")
+            if self.name not in named:
+                raise MessageError(f"{self.name!r} has uploaded, but the server counts it as dropped out.")
+            self._check_enough(named, enough(self.roster))
+            after = replace(current, survivors=tuple(sorted(named)))
+            return Consistency(self.roster.digest, current.number, peers.agreed(named)), after
+
+        return self._once(current, "consistency", survivors, answer)
+
     def unmask(self, request: bytes) -> bytes:
         """Reveal a share of one secret of each user (step 4): of its seed if it uploaded, of its mask key if not."""
         self._record(request)
         current = self._started()
 
         def answer() -> _Answer:
-            message, peers = self._from_server(request, UnmaskRequest), self._peers()
-            survivors = set(message.survivors)
-            if len(survivors) != len(message.survivors) or not survivors <= set(current.held):
-                raise MessageError("the request names users twice, or such as have not shared their secrets.")
-            if self.name not in survivors:
-                raise MessageError(f"{self.name!r} has uploaded, but the request counts it as dropped out.")
-            self._check_enough(survivors, max(self.roster.terms.minimum, peers.threshold))
+            self._check_signatures(self._from_server(request, UnmaskRequest).signed, current)
             owners = tuple(sorted(current.held))
-            shares = [current.held[owner][1 if owner in survivors else 0] for owner in owners]
-            after = replace(current, survivors=tuple(sorted(survivors)))
-            return Reveal(self.roster.digest, current.number, owners, tuple(shares)), after
+            shares = [current.held[owner][1 if owner in current.survivors else 0] for owner in owners]
+            return Reveal(self.roster.digest, current.number, owners, tuple(shares)), current
 
         return self._once(current, "unmask", request, answer)
+
+    def _check_signatures(self, signed: Collection[bytes], current: Round) -> None:
+        """Refuse to unmask a sum unless enough of its users have signed the same set of them as this one."""
+        peers, signers = self._peers(), set()
+        for envelope in signed:
+            signer, said = self.roster.open(
+                envelope, Consistency, round=current.number, authors=current.survivors, max_bytes=4096
+            )
+            if said.agreed != peers.agreed(current.survivors):
+                raise PrivacyError(f"{signer!r} was told of other survivors than {self.name!r}: the server lies.")
+            signers.add(signer)
+        self._check_enough(signers, peers.threshold)
 
     def read(self, result: bytes) -> Total:
         """Read the sum of the round."""

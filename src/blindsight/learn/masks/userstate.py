@@ -15,7 +15,7 @@ from blindsight.learn.masks.keys import Peers, RoundKeys, Shares, read_directory
 from blindsight.learn.masks.messages import Names
 from blindsight.learn.roster import Key, Roster
 
-STEPS = ("advertise", "share", "mask", "unmask")
+STEPS = ("advertise", "share", "mask", "consistency", "unmask")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +31,7 @@ class Round:
     survivors: Names = ()
 
 
-class UserState(Message, name="masks/user-state.1"):
+class UserState(Message, name="masks/user-state.2"):
     """A user and its `Round`; before the first one it is number -1, and all that follows is empty."""
 
     roster: bytes

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from blindsight.crypto.signing import SigningKey
 from blindsight.learn.costs import Step
 from blindsight.learn.dphe.terms import AGGREGATOR
-from blindsight.learn.masks.keys import threshold
+from blindsight.learn.masks.keys import colluders, enough, threshold
 from blindsight.learn.masks.server import MaskServer
 from blindsight.learn.masks.user import MaskUser
 from blindsight.learn.roster import Roster
@@ -48,6 +48,10 @@ class MaskSession(Session):
         }
         self._present = set(terms.users)
 
+    @property
+    def needed(self) -> int:
+        return enough(self.roster)
+
     def _add(self, updates: Encoded, number: int, post: Post) -> Sum:
         beginning = [name for name in self.terms.users if name in self._present or name in updates]
         self._present = set(updates)
@@ -58,6 +62,10 @@ class MaskSession(Session):
             if name in deliveries:
                 mask = partial(self._mask, name, updates[name])
                 self._ask(name, deliveries[name], mask, ("share", "encrypt", "aggregate"), post)
+        with post.working(AGGREGATOR, "aggregate"):
+            survivors = self._server.survivors()
+        for name in self._server.awaited:
+            self._ask(name, survivors, self._users[name].sign, ("aggregate", "aggregate", "aggregate"), post)
         with post.working(AGGREGATOR, "aggregate"):
             request = self._server.request()
         for name in self._server.awaited:
@@ -103,11 +111,13 @@ class MaskSession(Session):
 
 def statement(everyone: int, *, source: ByteSource = system_bytes) -> PrivacyStatement:
     """Return what the masks of so many users protect."""
+    needed, lying = threshold(everyone), colluders(everyone)
     return PrivacyStatement(
         guarantee="cryptographic",
         mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
-        f"in every round; {threshold(everyone)} of {everyone} users lift the masks of the sum, and of those who "
-        "dropped out; with fewer the round is lost",
+        f"in every round; t = {needed} of {everyone} users sign whose uploads are in the sum before any of them helps "
+        f"to lift its masks, so that {everyone - needed} may drop out; with fewer than t the round is given up and "
+        "repeated with new masks",
         unit="person",
         epsilon=None,
         delta=None,
@@ -125,9 +135,13 @@ def statement(everyone: int, *, source: ByteSource = system_bytes) -> PrivacySta
             "the round itself: a user that sends wrong shares or a wrong upload spoils it",
         ),
         assumptions=(
-            "fewer users than the threshold collude with an aggregator that follows the protocol; none with one "
-            "that lies about who dropped out; all users but one read the last one's update",
-            "users follow the protocol (semi-honest) and mask honest updates",
+            f"at most c = {lying} of {everyone} users collude with an aggregator that lies as it likes "
+            f"(2t > n + c and t - c >= 2), fewer users than the threshold collude with one that follows the protocol; "
+            f"a sum then holds the updates of {needed - lying} others at least; all users but one read the last one's "
+            "update",
+            "the aggregator may repeat a round that it says has failed: sums of the same updates with other "
+            "contributors can be subtracted from one another",
+            "users mask honest updates",
             "Diffie-Hellman on Curve25519, HKDF-SHA256, AES-256; Ed25519 signatures, whose keys everyone knows "
             "beforehand",
         ),

@@ -68,6 +68,7 @@ class EncryptedTurns:
             if isinstance(participant.sharing.noise, ParticipantGaussian) and participant.sharing.noise.among > 1:
                 self._check_alike(participant.sharing)
                 self._check_shared_noise(participant.sharing.noise, participant.sharing.count(terms.dimension))
+        self.needed = session.needed
         self.limit = float(session.terms.values(np.array(session.terms.max_integer)))
 
     def _check_alike(self, sharing: Sharing) -> None:
@@ -116,9 +117,8 @@ class EncryptedTurns:
         return result
 
     def _check_enough(self, count: int) -> None:
-        needed = self._session.terms.minimum
-        if count < needed:
-            raise TooFewError(f"{count} participants have enough photos and budget; a sum needs {needed}.")
+        if count < self.needed:
+            raise TooFewError(f"{count} participants have enough photos and budget; a sum needs {self.needed}.")
 
     def _contribute(self, participant: Participant, shared: dict[str, SparseUpdate]) -> None:
         participant.take(self._server.answer(participant.request()))

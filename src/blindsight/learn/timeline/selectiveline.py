@@ -190,7 +190,7 @@ class _SelectiveCourse:
                 self._count(exchange.participant, exchange.uploaded)
 
     def _add_up(self, turns: EncryptedTurns) -> None:
-        while sum(participant.ready for participant in self._participants.values()) >= self._terms.together:
+        while sum(participant.ready for participant in self._participants.values()) >= turns.needed:
             try:
                 result = turns.turn()
             except TooFewError:
