@@ -81,9 +81,7 @@ class Lied(Masks):
             except PrivacyError:
                 continue
             shares = zip(*(getattr(body(reveal, Reveal), field) for field in ("owners", "shares")), strict=True)
-            self.reveals[name] = {
-                owner: {SEED if owner in told[name] else MASK_KEY: share} for owner, share in shares
-            }
+            self.reveals[name] = {owner: {SEED if owner in told[name] else MASK_KEY: share} for owner, share in shares}
 
     def secret(self, owner, kind):
         """Return a secret of a user, if enough of its shares are there."""

@@ -163,7 +163,7 @@ def test_the_threshold_and_how_many_may_lie():
         assert t - c >= 2
         assert 2 * t == count + c + 1 or t - c == 2  # one more would be too many
         said = str(masks_statement(count).to_dict())
-        for words in (f"t = {t} of {count}", f"that {count - t} may drop out", f"c = {c} of {count}"):
+        for words in (f"t = {t} of {count}", f"{count - t} may drop out", f"c = {c} collude", f"sums of {t - c} other"):
             assert words in said
 
 

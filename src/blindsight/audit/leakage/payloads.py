@@ -19,7 +19,7 @@ from blindsight.crypto.wire import Message, decode
 from blindsight.errors import MessageError
 from blindsight.learn.dphe.messages import Contribution, Receipt, Shard
 from blindsight.learn.lattice import messages as lattice
-from blindsight.learn.masks.messages import Advertisement, Reveal, SealedShares, Upload
+from blindsight.learn.masks.messages import Advertisement, Consistency, Reveal, SealedShares, Upload
 from blindsight.learn.schemes.plain import Update
 
 _KINDS: tuple[type[Message], ...] = (
@@ -33,6 +33,7 @@ _KINDS: tuple[type[Message], ...] = (
     Advertisement,
     SealedShares,
     Upload,
+    Consistency,
     Reveal,
 )
 _FRAME = 256  # of compressed ciphertexts: lengths, and the tables of the compression

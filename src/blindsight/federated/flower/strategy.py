@@ -38,6 +38,7 @@ from blindsight.federated.updates import Briefing, mean_change
 from blindsight.files import AnyPath
 from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES
 from blindsight.learn.federation import SLOT_BITS, fraction_bits
+from blindsight.learn.schemes.masks import consistency
 from blindsight.statement import PrivacyStatement
 
 _ELSEWHERE = {
@@ -118,6 +119,8 @@ class EncryptedFedAvg(FedAvg):
     def summary(self) -> None:
         """Log what is protected and how."""
         log(INFO, "\t├──> Sums under %s of at least %d users; %d are waited for", self.scheme, self.minimum, self.users)
+        if self.scheme == "masks":
+            log(INFO, "\t├──> Masks: %s", consistency(self.users))
         super().summary()
 
     @property

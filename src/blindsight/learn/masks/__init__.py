@@ -3,7 +3,8 @@
 *The guarantee.* Of n users up to c may collude with an aggregator that lies as it likes; t users must help to unmask a
 sum, with 2t > n + c and t - c >= 2 (`keys.threshold`, `keys.colluders`). Every upload looks uniformly random whatever
 the update is. Of the updates of the others the aggregator learns one sum a round, of at least t - c of them, or
-nothing. An aggregator that follows the protocol needs t users to learn more.
+nothing. One that follows the protocol learns no more with up to t - 1 users, short of all but one. With fewer than t
+left a round is given up, and repeated with new masks.
 
 *Why.* An upload wears two locks: its own mask, and masks shared with the others. Shares of the seed open the first,
 shares of the mask key the second. A user reveals its shares once a round: of the seeds of those in U3, of the mask keys
@@ -14,10 +15,10 @@ of the rest, and only if t users have signed the very set U3 (and directory) tha
    others hold fewer than t of the other kind.
 2. *Enough in it.* U3 has t signers, so t - c >= 2 honest users at least.
 3. *All of it or nothing.* An aggregator may also tell users different U2. A signer has masks with all of U3, or it
-   would not have signed. A user v of U3 that has not signed has masks with t users at least. If k honest users of U3
-   have not signed, U3 has t + k users or more and shares at least 2t + k - n > c + k with v's: one of these is an honest
-   signer w. The mask between v and w goes only with w's upload, and w's masks only with all of U3. Different directories
-   do not get that far: nobody opens shares sealed under another one.
+   would not have signed. A user v of U3 that has not signed was told of t users at least, itself among them. If k
+   honest users of U3 have not signed, U3 has t + k users, so v was told of 2t + k - n > c + k of them: one is an honest
+   signer w. The mask between v and w goes only with w's upload, and w's masks only with all of U3. With different
+   directories nobody gets so far: shares sealed under another one do not open, and two of them take 2t users again.
 
 t counts all users of the run, not those of a round: the aggregator could choose a small round with c users of its own.
 

@@ -109,15 +109,22 @@ class MaskSession(Session):
         return statement(len(self.terms.users), source=self._source)
 
 
+def consistency(everyone: int) -> str:
+    """Return what so many users insist on, in words."""
+    needed = threshold(everyone)
+    return (
+        f"t = {needed} of {everyone} users sign whose uploads are in the sum before any of them helps to lift its "
+        f"masks, so that {everyone - needed} may drop out and c = {colluders(everyone)} collude with a lying aggregator"
+    )
+
+
 def statement(everyone: int, *, source: ByteSource = system_bytes) -> PrivacyStatement:
     """Return what the masks of so many users protect."""
     needed, lying = threshold(everyone), colluders(everyone)
     return PrivacyStatement(
         guarantee="cryptographic",
         mechanism="pairwise masks (X25519, AES-256 in counter mode) and self-masks with Shamir shares, all fresh "
-        f"in every round; t = {needed} of {everyone} users sign whose uploads are in the sum before any of them helps "
-        f"to lift its masks, so that {everyone - needed} may drop out; with fewer than t the round is given up and "
-        "repeated with new masks",
+        f"in every round; {consistency(everyone)}; with fewer than t the round is given up and repeated with new masks",
         unit="person",
         epsilon=None,
         delta=None,
@@ -132,15 +139,15 @@ def statement(everyone: int, *, source: ByteSource = system_bytes) -> PrivacySta
             "what the sum itself tells: it is exact and has no noise, so it is not differentially private; where "
             "one user alone changed a weight, the sum is that user's weight",
             "that a user took part, or dropped out",
-            "the round itself: a user that sends wrong shares or a wrong upload spoils it",
+            "the round itself: a user that sends wrong shares or a wrong upload spoils it, and an aggregator may give "
+            "out any numbers as the sum",
+            "updates that are sent again because the aggregator says that a round failed: sums with other contributors "
+            "can be subtracted from one another",
         ),
         assumptions=(
-            f"at most c = {lying} of {everyone} users collude with an aggregator that lies as it likes "
-            f"(2t > n + c and t - c >= 2), fewer users than the threshold collude with one that follows the protocol; "
-            f"a sum then holds the updates of {needed - lying} others at least; all users but one read the last one's "
-            "update",
-            "the aggregator may repeat a round that it says has failed: sums of the same updates with other "
-            "contributors can be subtracted from one another",
+            "fewer users than the threshold collude with an aggregator that follows the protocol, and no more than "
+            f"c = {lying} with one that lies, also about who dropped out (2t > n + c, t - c >= 2): that "
+            f"one opens sums of {needed - lying} other users at least; all users but one read the last one's update",
             "users mask honest updates",
             "Diffie-Hellman on Curve25519, HKDF-SHA256, AES-256; Ed25519 signatures, whose keys everyone knows "
             "beforehand",
