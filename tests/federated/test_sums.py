@@ -21,6 +21,7 @@ from blindsight.learn.dphe.messages import Receipt, Shard
 from blindsight.learn.dphe.receipts import vouch
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.masks.messages import Survivors, UnmaskRequest
 from tests.federated.village import ALL_SCHEMES, DECRYPTED, DIMENSION, IMPATIENT, PATIENCE, USERS, Village, damaged
 from tests.learn.mutants import mutant
 
@@ -272,6 +273,28 @@ def test_masks_that_are_down_to_fewer_than_the_threshold_try_again(village):
     assert lost == ["ann", "bob"]
     assert ordinal(server.run.progress.attempt) == 1
     assert set(village.proposals.values()) == {1}
+
+
+def test_inconsistent_drop_out_sets_across_machines_reveal_nothing(village, monkeypatch):
+    server, revealed = village.open("masks"), []
+    honest, masks = server._end.finish, server._end._masks
+
+    def lying(ask):
+        """Tell half of the users that dan has dropped out, and show everybody all signatures."""
+        said = masks.roster.digest, server.run.progress.attempt
+        masks.survivors()
+        told = {name: masks._signed(Survivors(*said, USERS[:3] if name in ("bob", "cem") else USERS)) for name in USERS}
+        signed = ask("consistency", told)
+        assert set(signed) == set(USERS)
+        request = masks._signed(UnmaskRequest(*said, tuple(signed.values())))
+        revealed.append(ask("unmask", dict.fromkeys(USERS, request)))
+        monkeypatch.setattr(server._end, "finish", honest)
+        raise MessageError("the round failed.")
+
+    monkeypatch.setattr(server._end, "finish", lying)
+    assert played(village, server, 1).contributors == USERS
+    assert revealed == [{}]
+    assert server.run.progress.attempt == 1  # the round was repeated with new masks
 
 
 @pytest.mark.parametrize("scheme", [*DECRYPTED, "masks"])

@@ -230,6 +230,11 @@ def test_no_step_is_done_in_two_ways_also_after_a_restart(tmp_path):
     signed = decode(body(run.ended["consistency"]), UnmaskRequest).signed
     with pytest.raises(PrivacyError, match="unmask"):
         run.role("ann").unmask(run.by_server(UnmaskRequest(digest, 0, signed[:4])))
+    for ask, step in (("share", run.role("ann").share), ("consistency", run.role("ann").sign)):  # of this round no more
+        with pytest.raises(PrivacyError, match=ask):
+            step(run.by_server(Survivors(digest, 0, USERS[:4])))
+    with pytest.raises(PrivacyError, match="mask"):
+        run.ask("mask", "ann", update=run.updates["bob"])
     with pytest.raises(MessageError, match="other users"):
         run.role("ann").read(run.by_server(Result(digest, 0, USERS[:4], bytes(4 * SIZE))))
     run.send("unmask", USERS)
