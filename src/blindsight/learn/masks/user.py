@@ -160,12 +160,13 @@ class MaskUser(Secret):
 
     def _check_signatures(self, signed: Collection[bytes], current: Round) -> None:
         """Refuse to unmask a sum unless enough of its users have signed the same set of them as this one."""
-        peers, signers = self._peers(), set()
+        peers, signers = self._peers(), set[str]()
+        agreed = peers.agreed(current.survivors)
         for envelope in signed:
             signer, said = self.roster.open(
                 envelope, Consistency, round=current.number, authors=current.survivors, max_bytes=4096
             )
-            if said.agreed != peers.agreed(current.survivors):
+            if said.agreed != agreed:
                 raise PrivacyError(f"{signer!r} was told of other survivors than {self.name!r}: the server lies.")
             signers.add(signer)
         self._check_enough(signers, peers.threshold)
