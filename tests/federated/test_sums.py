@@ -276,12 +276,13 @@ def test_masks_that_are_down_to_fewer_than_the_threshold_try_again(village):
 
 
 def test_inconsistent_drop_out_sets_across_machines_reveal_nothing(village, monkeypatch):
-    server, revealed = village.open("masks"), []
+    server, revealed, attempts = village.open("masks"), [], []
     honest, masks = server._end.finish, server._end._masks
 
     def lying(ask):
         """Tell half of the users that dan has dropped out, and show everybody all signatures."""
         said = masks.roster.digest, server.run.progress.attempt
+        attempts.append(said[1])
         masks.survivors()
         told = {name: masks._signed(Survivors(*said, USERS[:3] if name in ("bob", "cem") else USERS)) for name in USERS}
         signed = ask("consistency", told)
@@ -294,7 +295,7 @@ def test_inconsistent_drop_out_sets_across_machines_reveal_nothing(village, monk
     monkeypatch.setattr(server._end, "finish", lying)
     assert played(village, server, 1).contributors == USERS
     assert revealed == [{}]
-    assert server.run.progress.attempt == 1  # the round was repeated with new masks
+    assert server.run.progress.attempt > attempts[0]  # the round was repeated with new masks
 
 
 @pytest.mark.parametrize("scheme", [*DECRYPTED, "masks"])

@@ -148,7 +148,7 @@ def statement(everyone: int, *, source: ByteSource = system_bytes) -> PrivacySta
             "fewer users than the threshold collude with an aggregator that follows the protocol, and no more than "
             f"c = {lying} with one that lies, also about who dropped out (2t > n + c, t - c >= 2): that "
             f"one opens sums of {needed - lying} other users at least; all users but one read the last one's update",
-            "users mask honest updates",
+            "the other users follow the protocol (semi-honest) and mask honest updates",
             "Diffie-Hellman on Curve25519, HKDF-SHA256, AES-256; Ed25519 signatures, whose keys everyone knows "
             "beforehand",
         ),
