@@ -4,8 +4,8 @@
 python=$1
 shift
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-(make --no-print-directory check || exit 1) >"$log" 2>&1 &
+trap 'kill $! 2>/dev/null; rm -f "$log"' EXIT
+make --no-print-directory check >"$log" 2>&1 &
 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$python" -m pytest -n auto --dist=worksteal "$@"
 status=$?
 wait $! || status=1

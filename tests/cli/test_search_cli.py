@@ -15,8 +15,8 @@ def digits():
 @pytest.mark.parametrize(
     ("options", "proven", "least"),
     [
-        (("--mode", "local", "--epsilon", 8, "--public-share", 0.5), 8.0, 0.2),
-        (("--mode", "central", "--epsilon", 8, "--bits", 32), 8.0, 0.13),
+        (("--mode", "local", "--epsilon", 8, "--public-share", 0.5), 8.0, 0.5),
+        (("--mode", "central", "--epsilon", 8, "--bits", 32), 8.0, 0.35),
         (("--mode", "open", "--bits", 32), "infinity", 0.3),
     ],
 )
