@@ -97,7 +97,8 @@ def test_central_index(indexes):
     # Gaussian noise loses epsilon in rare events only, so bounds stay far below; .3 above 1 less than once in 10^20.
     assert 0.05 < sums.measured.low < 1.3
     assert by_claim(audit, "draws nothing anew")[0].verdict == "not refuted"
-    assert {row.verdict for row in by_claim(audit, "which entry")} == {"as stated"}
+    # Sixteen bits of directions that carry the noise of epsilon 1 may name no picture at all: both are honest verdicts.
+    assert {row.verdict for row in by_claim(audit, "which entry")} <= {"as stated", "at chance"}
     members = by_claim(audit, "epsilon = 1, delta = 1e-06 per record")
     # At epsilon 1 TPR is at most .027 at 1% FPR; of 480 members .15 would be found less than once in 10^40.
     assert [row.measured.value < 0.15 for row in members if "TPR" in row.measure] == [True, True]
