@@ -1,0 +1,1 @@
+"""Exact sums of what several members hold, over any transport."""
