@@ -13,74 +13,124 @@ import pytest
 from gmpy2 import mpz
 
 from blindsight.crypto import bfv
-from blindsight.crypto.paillier import PrivateKey
+from blindsight.crypto.paillier import Keys, PrivateKey
+from blindsight.rng import ByteSource
 
+# ((p, a), (q, b)) in hexadecimal, where a divides p - 1 and b divides q - 1.
 # fmt: off
 PRIMES = {
     1024: (
         (
-            "f676095ed8200622246b5b52fdfbb07be10507ced09cae5b02da737e60b0428bd1fa2c25f7996e9a283caa6d0415dea3e8fefabd"
-            "65b4b16e19076a5c99000ee3",
-            "fad5729ed7e834bb079efd480f88b2a212332aede82e5be2b40c92a500712f63054b64a9e07ec9d97fb89e8fc6c26fcd70c93418"
-            "81f0897e2427adcdbf85bfaf",
+            (
+                "c009df64f3cdb3b16d90a7b91a93d6fc594d26f63e7e093d70ddd109e30c1a2bc2461e9dd856ba7483715ee2c647e01b"
+                "f33d4abb7e47d66995d23cd02a80778b",
+                "d157e63cf563134d5983adb7f2014eabf5a3ab53a00e8468a43d80d77aa9012b",
+            ),
+            (
+                "f020553ff2910c62d69c99011d55cf835511a0b34db136aaa25657a0eaa18ba963a2a8cb1dbd9108c1ba752d08e93535"
+                "1b15dc0a728dd0f4565ea8c9849db0f7",
+                "f038a52014b728f30e4128588120009789172b23d6de11d5ea69f514e995bdd9",
+            ),
         ),
         (
-            "f3bc0a630da815b195dded596153856789e8af3a9cd2cb9f3054c8713863b0195a90858c0100366f2bbfda9d1485b81abca6b36c"
-            "9e524728776884baf9d986a7",
-            "dd9b12a650f650b7f38863d1d7cb00318fe7d3fee8ca2969361433615e2609a2a07835158e330c1b93d614e0991b5dde919f5cef"
-            "f6504989b231a847c7f2470b",
+            (
+                "ee7994044e29319691c04a03ae9c02f0b037753e1c7925ac8d96503e82c423e7fb0df5734e9821245ba13355c2bbe918"
+                "77895a7a0d4a17f52a7bde0e142c5d27",
+                "f5abb2106fb2ee112d1c42883e0973dab951145b73ead56f520a85ab837f3935",
+            ),
+            (
+                "d562e93827d0a541d27990460d2fe367ece3dfcbe54fb345ec98a437bace33c4bbdb512c04e5ccbcae04bfd6853f6af3"
+                "285465b98383b1621fa1ab0567a6372b",
+                "d8045f405dad311be157ed73acdb254190a20c265499d2d17135ccc0f2bec255",
+            ),
         ),
         (
-            "c5584103d07fb7e3191fecc9b9d5dff6df6e9eaa68532aac8cc71a7399035ff3c352ee8f49b92f305cda5501585f815a97edfef3"
-            "e1c0f2169f77a5e46fc854ab",
-            "fff441a58a0d666c21fd5cecdc801d28f641abaf6226afc404686bd96fa431bc2d4bc645e7a7f3507acc0c1683d26387ecea17d8"
-            "370e9d075476d3ff38de836f",
+            (
+                "c608d5626775afca4e41c57a376073958c45ad6d09454fe950ea577ea490b96fcf48bea3534825fa8097cbc1cb5dedbf"
+                "92574dedc55c2f87349a489ca33ed287",
+                "cb30554fdccee08404314f9cd7669092a30ef97f3752233e8dfe07f00cd7d4a9",
+            ),
+            (
+                "c7b5ffbebd0a060bc04f53ccc5d2b46d170151955f287c024aa6e5be77f087513396fd67ddfd313eaf1cf7e01fbcde02"
+                "a818244b75ff688d23bc57818d6e441f",
+                "d599dd0c8f153fea5a570f807863d2a53d40bd286cb1124745bf9a5c13606bf1",
+            ),
         ),
         (
-            "dd0de3917b2cb73f17dfc6614953c4e310ba9c7a50bf8c7971bdff4e380d3961a4a6c9ab7622f1dd6a2a3396fff7fb6d5e522156"
-            "7f89c5ba190ecc61f780941b",
-            "eec79a1ccadd001226424a83ade92b01e3b18ec1fd148d5ce8d4611f8240e57ee6c7184c46617c2f4c27be074b5b1175200994b1"
-            "e9ee6c8fcbc85c3f3228cc57",
+            (
+                "c6d01fa3231964298c0766855676e20d8fc0154b6eba18ee6d11643e32e765a3e40b9f0874492b4e7fe5f579634cb0f5"
+                "d36819b44c72d8da45c752177c94d8cf",
+                "d79d32532c79d62ed82b1a92d5fb5c2e0e37a0ade7e8c6ff8b66d83f14110b85",
+            ),
+            (
+                "c26da009519db5059511514af8542a485c7a23096cadbf1062df7855a8f9ccb604f2bad059cf50af54f60ed29387ed98"
+                "06d3487fde48916687ab4840f0d0606b",
+                "dbfa3280584c128bd4542595bf73034297ff0ac6626937eb65d7cd61daa0f703",
+            ),
         ),
     ),
     2048: (
         (
-            "ec9b5f5eb494b4b7b0d0c72593b6bf6ae2d6dd1c558739826eed22bcb5be70bda39c694425f36796a8d4fbe314b6a7389549844f"
-            "63fb5978594a964370df51efae0c8ae052bb08f66e4ed8f70e4bd41332fddb799569a31ef75b6f42b80dda0eb1cfb8abaed05c81"
-            "e6b37a27956fede501ba328c1f5cd283a5456152bdd72957",
-            "c35b9ee78695ef0da595ac8a593b8c30f9b1b1bca2c5d01ebf639b3238ba6ae0bebd83314028d2eaa387c74f2df43b4484b5b270"
-            "ea3538206d51863ab47696e51a8c739bed53db90f1bc15ad6e6454eb1a11ab5d17a4f492f7560ccb3c8635a3b8dda92b7ee821a9"
-            "5bca01a9f65d60f31c67e8084772066a2907d652b3949f8b",
+            (
+                "c11022df6e777c724715603ec2c427cda7603c6b7fa0496360c5cda1e0c03116647640efb7364a0b3a1a2f51de5957cf"
+                "17c2258e9344f7ca4af10bf3bd9992cf9cc783bec85a4cf736f5835c6fde2bcfe536fa9ea1f81e9df1a80e75b01a9893"
+                "821bef8d1eb92d6c36a178b045f298875af903b299b2c8dbd13ad8ef03d1593f",
+                "d92d6512d717f82a953be38f75cd8b1946a66b3c0aef8c08ad9e035639ad27b5",
+            ),
+            (
+                "ce846a76304aed3b335f70404033fe7e419fb226779e83dee292a56dc8fa8c35a892ec7c81ee96539b1765892fecddaf"
+                "478ad31b43cb47c13caa7b9da4197a4302373df5d39decb7464f21da97a3dd129b368ccbd2130d5ab92d3824a2b5a286"
+                "2caea099e7c741ba1563c0481d43644ca18fc30092ab8f40f2804fe409523dfb",
+                "e09e348f9113bd32ad32e1d9d49edb704115ac1665948fc2e4bbb222c8ca55b5",
+            ),
         ),
         (
-            "de394351b0a33b260fdf267c7149d9cc104a2a20a0f6f9e6d7be6a32986c016c3ae4df88de9d7aa6f7e719b2df085f5324a94e7e"
-            "0810b9abdcd4bcfac84ac52221380082340827ae85817f3f6c0dc8ef9f2d6034b1094790ec2d550ba06e96959fd2f8f56a5c9da4"
-            "98d2c1bf5784f6c5e17dd7aa7f74e9aa63279f7ef13e2acf",
-            "f0641fb2fe96aa174ba848f4029c656dd61e56591fa9dea609642caa6846345d6ef305906c8c85a02d45a975e705026027500f97"
-            "557593df586fd28e3d7c69e823e56b1d1d18b8e80aedc137007fcea56371f0a72b9d07d3aeeb3c5a8bc32c190d7d2acc03269a03"
-            "6bd27e96f65d1680fd05c9df4a88c3dc00b20bed33df153b",
+            (
+                "cb7f845b339c8b3938a00e8b81f462ca99ecba9737ed7bfa3dacd211a635ec96d6da44cbc73de0bb9d1f544eb0c88c34"
+                "408d6de31c86f285a8245c34368e6c1c739f9d117abde9e3ac17d2c43308ab5fa6cad47d726ebafe377d9c7ae139adbb"
+                "53441e1e13a51d4997bd9daa2dab8427d48613b5c181a1ffc7cfeeae86c46aab",
+                "da679d8b6c309f93a3ade9a851f50dc127234ccaee2d4e819eb7130247fb52e9",
+            ),
+            (
+                "d44c0b4ff809453d275b1f1f4d1c691401e6d1b4cd95062ce0be368810629cec1f75004e5e4cbbcbcd5ea33e36e5a04d"
+                "2d95e53984e9500e476bac0f43bd7a4c6c2a2d7103be7c4c1452d8048b5ddd9fc03e0c1f6aed3946124164b93ce23506"
+                "20c9c5b43730f35dd75cec144997f06d5f71023f34cd76c0bada98ea279d9073",
+                "e15f2e414b74b503b0cca0d81c19a1cff3ea5151e0aad65a136488f84b258c5d",
+            ),
         ),
     ),
     3072: (
         (
-            "e3692696aa8ac06ee9599b3422f8f94544a8b1eed7e1de57f6f5dc2e984556fe905f84e27685bef481d0888e536170152718d7eb"
-            "0031b0505cf47fc9b95436b8400308fc5c110b09b91adef5e84a3209c1cf942726ee7d0b733bff388d6652dee8294ef5397d6f55"
-            "34b1a7af05ef98518701e2e4a59418cb47af00807b8f8d5100658723f7cd09bdc71f99922d1d8d5e6ced52e4c8392a4cf79ae40a"
-            "df46216395159a811d7d042b7575c53934ee3313df7324f6d80e07dfcb8c387c2d5c4edf",
-            "e906ca5f67dbb000b885432e3788661f746e96657fdf4c2c14f6adaeb27d3f91a00bdcc6d9c600412b02bb1a48ec40aa2cb78562"
-            "e6568c9bbc063cffa0aec989d45ba6394beee224d21322ac7d7df1eef06e46d31c0c1c3b37eb18e53aa53b7ebf33747078d1265f"
-            "ff18bab48f6bf7d0beb173cf6d2ae51eb503988ab1013f2671d65838afe26710158031acd0049330f5f17d64a763e6fc30590660"
-            "75eab11f5539fcc473a28b2c6868d0644ba58003ec8d223cae1d2c717843c41bfa5b897f",
+            (
+                "ed9cc408205ab224aab925e13e9f188deab00f10816f5ba977f6cc7c8f78494db328795be1eaefaa65d0e60ae283f4e0"
+                "048db8982f76796e7831b1a1adc5f5d2c1004cf19f4ea8e6c2fc58e63bd86a53d63749ec886eed3c4b190a401da23041"
+                "d6762e735a9f22b9f3a1d707924a3498476978cb8c970fcd614f31e84840f506aca22a06a8cec2f722ca652292a25503"
+                "c024918ea6363cedd931a5ff8d4e791e959f67e8fd53aa320eabbaa1c77bd07417dfefa8d669b71ff02b851a8a0b64ef",
+                "f004c5c5e24f5146b208b65e15c01e14f1a01fbe7af1b0516a722f180f44df79",
+            ),
+            (
+                "db3991142518b13de5e006dad0c6b9b1491a2f02c93496026a4af8480bc7f2d41126d34dcfba48d922d53c9ba78d00bc"
+                "9b4508707a062dfedd1f1dbecdcc6bc77de543147e5b130dab1f4fc3f6b7a7acaed83ca412053e7b1a6b339bd93fe583"
+                "72be2792e4bb31a07aee47b937050cfb7db0dfa19c13268bf5dd32fa18a8b5e41a500d098213f65aaed70a357f1092bc"
+                "a73fe197ec193342bf5f9a135c4e0f37f3ca60d6571346e2f05458a77a242c24d305c38ad12806a97f0fa89fe12cfda7",
+                "ec1370981b3fd4839d8496cc7a104d1cf30af4f759e9c3040e1982b68922dfb9",
+            ),
         ),
         (
-            "d92e0ce61d9212aa53fab50166998716fe64b5816e2bca57f3ee0de4a550870e059800d9d72fcbaa6bda67c7802d39524c8bed55"
-            "1a0daa89e704ab0718edbd644700ea6c5a4fed0a6eed78d430722f2978ea9e6dbe9e50fe0144aa374ce1c13c58b46d9b494e7578"
-            "9bdbdb52a6de7b49e1c8085b96f3868f846d5108645cf2e3fc490ee81719e43427bc5eb19efd3e51363fe1dd7e5a121cd6ce3e48"
-            "7fef205e8450e224b4ddebac8cbe69bb818b044f53904cea383aff3f02614bd42e56477f",
-            "d36a251a1853932f22c13ac8b0037586d84004e168850a109cbd04a99db465d96b2bf688052f544211f22c77a356d111547aef3a"
-            "a8a6dfd730bf8d29d0d731469fe15bc7004d073cdc9ee71a0820dfcbf30ba5fe1fbe8bbd053626f3736c61ad2c0ccfea0083f0ee"
-            "2a012bad56b01fc806ac518332a6ea57f8ecb4a8bf695ebe6868fc8aa424514d89f36a309e9524279a5bc7ae559222d33c40b1f7"
-            "05f1690067c2aba6dd944103293324c1c4b71bc3cac19af5b3734ae2c9c4c202e4c0d3a3",
+            (
+                "d9bc583794ce691373cc54532af9a88035a8f68772273566afe13234c298f92341afe0f146df5d41e7ef96349fa71edc"
+                "bfe5e61b3541942c7db77b05ee2ebd3cd1b81b33a4584f8103c3b4044f900aa27a345edfd068f25388a093941e8c1d0a"
+                "de834f354ab08d6b72280e086c4fcab541ce8dbcd4b21454e98f208f64b7fd9c9a5695230b7d5efe4053d6232c2656ee"
+                "1f35bb55e54c826e7d2cc3740bfdb17b925d099098298c4d3bcfa7f1e9fdea45071a3cb38e4676fcd04f14f452fe63db",
+                "e50370b5fa8fecd348c8b1df0daec7c29daa8d6d46cdde2f33fd0d378eaa26c5",
+            ),
+            (
+                "d8fc2c38e697d504b847ad55361c201225c71372e79af83c1dd7f61dc9bf79867ad11dee47be4b1e690770f83ad7810e"
+                "e6b9fd4d0a68308cb1fe813076c2547805b7338117b95fd1c789f3b7b9fc3c7d29f7f09173def140fac3a4fd728b5620"
+                "bab20e2d55ef549f0f2b28e17832d9cd1659acb1e93fef0378b130a0de671420692707007eda46d3736f44b34772cdb4"
+                "ba8447e58f390813b6322e203507bbd841f17fe35b49736555fabcdee5ce47f1192d1b3db655f89755eddafe32a180e3",
+                "df57aef3a3bcf437df50b27e520e258f4354bda7644f489264a67e4dd6de61a1",
+            ),
         ),
     ),
 }
@@ -88,10 +138,15 @@ PRIMES = {
 
 
 @cache
-def paillier_key(bits: int = 1024, number: int = 0) -> PrivateKey:
+def paillier_key(bits: int = 1024, number: int = 0, keys: Keys = "subgroup") -> PrivateKey:
     """The same private key whenever it is asked for; another `number` is another key."""
-    p, q = (int(prime, 16) for prime in PRIMES[bits][number])
-    return PrivateKey(p, q, insecure=bits == 1024)
+    (p, a), (q, b) = _pair(bits, number)
+    return PrivateKey(p, q, (a, b) if keys == "subgroup" else None, insecure=bits == 1024)
+
+
+def _pair(bits: int, number: int) -> tuple[tuple[mpz, mpz], tuple[mpz, mpz]]:
+    (p, a), (q, b) = PRIMES[bits][number]
+    return (mpz(p, 16), mpz(a, 16)), (mpz(q, 16), mpz(b, 16))
 
 
 @cache
@@ -103,7 +158,13 @@ def bfv_key(number: int = 0, *, max_sum: int = 2**31 - 1) -> bfv.SecretKey:
 @contextmanager
 def fixed_primes() -> Iterator[None]:
     """Within the block, keys of 1024, 2048 and 3072 bits are generated from the fixed primes."""
-    pairs = {bits: cycle([tuple(mpz(prime, 16) for prime in pair) for pair in known]) for bits, known in PRIMES.items()}
+    pairs = {bits: cycle([_pair(bits, number) for number in range(len(known))]) for bits, known in PRIMES.items()}
+
+    def primes(bits: int, source: ByteSource) -> tuple[mpz, mpz]:
+        (p, _), (q, _) = next(pairs[bits])
+        return p, q
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("blindsight.crypto.paillier.draw_prime_pair", lambda bits, source: next(pairs[bits]))
+        patch.setattr("blindsight.crypto.paillier.draw_prime_pair", primes)
+        patch.setattr("blindsight.crypto.paillier.draw_subgroup_pair", lambda bits, source: next(pairs[bits]))
         yield

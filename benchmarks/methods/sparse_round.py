@@ -59,5 +59,5 @@ def _ciphertexts(given: Round, terms: Terms) -> int:
 
 
 def _make_table(key: PublicKey, ciphertexts: int) -> None:
-    masks = randomiser(key.n)
+    masks = randomiser(key.n, key.h)
     masks.mask([mpz(0)], masks.draw(1), window=masks.plan(ciphertexts))

@@ -32,7 +32,9 @@ from blindsight.errors import CorruptFileError, InputError, MessageError, Privac
 from blindsight.rng import seeded_bytes
 from tests.keys import paillier_key
 
-KEY, OTHER = paillier_key(), paillier_key(number=1)
+CONSERVATIVE = paillier_key(keys="conservative")
+KEY, OTHER = paillier_key(), paillier_key(number=1)  # subgroup keys; the first has the modulus of the conservative one
+BOTH = pytest.mark.parametrize("key", [KEY, CONSERVATIVE], ids=lambda key: key.public.keys)
 LIMIT = KEY.public.max_plaintext
 plaintexts = st.one_of(st.sampled_from([0, 1, -1, LIMIT, -LIMIT]), st.integers(-LIMIT, LIMIT))
 
@@ -52,17 +54,22 @@ def oracle():
 
 def test_python_paillier_and_we_decrypt_each_others_ciphertexts(oracle):
     values = [0, 1, -1, 123456789, -(10**50), LIMIT, -LIMIT]
-    ours = KEY.public.encrypt(values)
-    assert [oracle[1].raw_decrypt(int(c)) for c in ours.values] == [v % KEY.public.n for v in values]
+    for key in (KEY, CONSERVATIVE):
+        ours = key.public.encrypt(values)
+        assert [oracle[1].raw_decrypt(int(c)) for c in ours.values] == [v % key.public.n for v in values]
     theirs = tuple(gmpy2.mpz(oracle[0].raw_encrypt(v % KEY.public.n)) for v in values)
-    assert KEY.decrypt(Ciphertexts(KEY.public, theirs)) == values
+    assert CONSERVATIVE.decrypt(Ciphertexts(CONSERVATIVE.public, theirs)) == values
+    for bound in (None, 2**200):  # masks of theirs are outside our subgroup: refused, never decrypted wrongly
+        with pytest.raises(MessageError, match="base"):
+            KEY.decrypt(Ciphertexts(KEY.public, theirs[:1]), bound=bound)
 
 
-def test_python_paillier_decrypts_a_packed_sum_of_ours(oracle):
+@BOTH
+def test_python_paillier_decrypts_a_packed_sum_of_ours(oracle, key):
     packing = SlotPacking.for_key(1024)
     rng = np.random.default_rng(5)
     vectors = rng.integers(-1000, 1001, size=(4, 50))
-    total = add_all(KEY.public.encrypt(packing.pack(vector, terms=4)) for vector in vectors)
+    total = add_all(key.public.encrypt(packing.pack(vector, terms=4)) for vector in vectors)
     raw = [oracle[1].raw_decrypt(int(c)) for c in total.values]
     centred = [m if m <= LIMIT else m - KEY.public.n for m in raw]
     assert packing.unpack(centred, 50).tolist() == vectors.sum(axis=0).tolist()
@@ -83,8 +90,58 @@ def test_ciphertext_is_the_published_formula_whatever_the_window():
     messages = [gmpy2.mpz(value) for value in values]
     for window in (0, 3, 7, 8, 9):  # each builds a wider table than the one before
         assert maker.mask(messages, maker.draw(3, seeded_bytes(7)), window=window) == expected, window
-    assert list(KEY.public.encrypt(values, source=seeded_bytes(7)).values) == expected
+    assert list(CONSERVATIVE.public.encrypt(values, source=seeded_bytes(7)).values) == expected
     assert [Randomiser(gmpy2.mpz(1) << bits).plan(10**4) for bits in (1023, 4095)] == [10, 9]  # as memory allows
+
+
+def test_ciphertext_of_a_subgroup_key_is_the_published_formula_whatever_the_window():
+    n, h = KEY.public.n, KEY.public.h
+    values = [5, -7, LIMIT]
+    expected = [(1 + m % n * n) * pow(h, n * r, n * n) % (n * n) for m, r in zip(values, _exponents(3), strict=True)]
+    messages = [gmpy2.mpz(value) for value in values]
+    maker = Randomiser(gmpy2.mpz(n), gmpy2.mpz(h))
+    for window in (0, 3, 8):
+        assert maker.mask(messages, maker.draw(3, seeded_bytes(7)), window=window) == expected, window
+    assert list(KEY.public.encrypt(values, source=seeded_bytes(7)).values) == expected
+
+
+def test_base_of_a_subgroup_key_is_the_published_formula_and_has_the_order_of_the_subgroup():
+    p, q = _factors(KEY)
+    a, b = map(int, KEY._orders)
+    n, h = KEY.public.n, KEY.public.h
+    digest = hashlib.shake_256(b"blindsight paillier subgroup 1\0" + n.to_bytes(128, "big")).digest(144)
+    assert h == pow(int.from_bytes(digest, "big") % n, (p - 1) * (q - 1) // (2 * a * b), n)
+    assert pow(h, a * b, n) == 1
+    assert gmpy2.gcd(pow(h, a, n) - 1, n) == p  # so a must stay as secret as p
+    assert gmpy2.gcd(pow(h, b, n) - 1, n) == q
+    # Textbook decryption (Paillier 1999, section 6): m = L(c^(a b) mod n^2) / (a b).
+    (c,) = KEY.public.encrypt([-12345]).values
+    assert (pow(int(c), a * b, n * n) - 1) // n * pow(a * b, -1, n) % n == n - 12345
+
+
+@settings(max_examples=20)
+@given(plaintexts, st.integers(2, KEY.public.n - 2))
+def test_a_forged_mask_is_refused_or_decrypted_as_the_textbook_does(message, x):
+    """x is a random unit (outside the subgroup but for one in 2^510), a power of h, or one times a non-member."""
+    n, h, square = KEY.public.n, KEY.public.h, KEY.public.n**2
+    for unit, inside in ((x, False), (-1 % n, False), (pow(h, x, n), True), (pow(h, x, n) * x % n, False)):
+        c = (1 + message % n * n) * pow(unit, n, square) % square
+        forged = Ciphertexts(KEY.public, (*KEY.public.encrypt([1]).values, gmpy2.mpz(c)))
+        assert CONSERVATIVE.decrypt(Ciphertexts(CONSERVATIVE.public, forged.values))[1] == message
+        if inside:
+            assert KEY.decrypt(forged) == [1, message]
+        else:
+            with pytest.raises(MessageError, match="base"):
+                KEY.decrypt(forged)
+
+
+def test_a_forged_mask_hidden_in_a_sum_is_refused():
+    forged = Ciphertexts(KEY.public, (gmpy2.powmod(7, KEY.public.n, KEY.public.n**2),))
+    total = add_all([KEY.public.encrypt([5]), forged, KEY.public.encrypt([6])])
+    for bound in (None, 100):
+        with pytest.raises(MessageError, match="base"):
+            KEY.decrypt(total, bound=bound)
+    assert KEY.decrypt(total + forged * -1, bound=100) == [11]
 
 
 def _exponents(number):
@@ -92,16 +149,28 @@ def _exponents(number):
     return [int.from_bytes(data[i : i + 64], "little") for i in range(0, len(data), 64)]
 
 
-def test_known_answer():
+@pytest.mark.parametrize(
+    ("keys", "fingerprint", "digest"),
+    [
+        (
+            "conservative",
+            "5fc5-7f8b-3c03-4428",
+            "841f5bbe21817f1f62f0b7f78d142b66bf1740d5f902a825f08d8b8e6fe7ffed",
+        ),
+        (
+            "subgroup",
+            "595b-be91-701c-9787",
+            "03132a032d947db520b5bf3e6553a4f8ce12418c6b60995b6be86103c129f047",
+        ),
+    ],
+)
+def test_known_answer(keys, fingerprint, digest):
     """Key generation and encryption from a fixed stream of bytes give what they always gave."""
-    key = generate_keys(1024, insecure=True, source=_stream(b"key"))
+    key = generate_keys(1024, keys=keys, insecure=True, source=_stream(b"key"))
     values = [0, 1, -1, key.public.max_plaintext, -key.public.max_plaintext]
     matrix = key.public.encrypt(values, source=_stream(b"masks")).to_matrix()
-    assert key.public.short_fingerprint == "1af7-5142-9a40-7dda"
-    assert (
-        hashlib.sha256(matrix.tobytes()).hexdigest()
-        == "841f5bbe21817f1f62f0b7f78d142b66bf1740d5f902a825f08d8b8e6fe7ffed"
-    )
+    assert key.public.short_fingerprint == fingerprint
+    assert hashlib.sha256(matrix.tobytes()).hexdigest() == digest
 
 
 def _stream(label):
@@ -111,16 +180,24 @@ def _stream(label):
 
 def test_base_generates_the_jacobi_symbol_one_half():
     # h = -x^2 is a non-residue modulo both primes (they are 3 modulo 4), so its Jacobi symbol is +1.
-    base = int(randomiser(KEY.public.n).base)
+    base = int(randomiser(KEY.public.n).base)  # of the conservative key
     p, q = _factors(KEY)
     assert gmpy2.legendre(base, p) == gmpy2.legendre(base, q) == -1
     assert pow(base, (p - 1) * (q - 1) // 2, KEY.public.n**2) == 1  # an n-th residue of order dividing lambda
 
 
+@pytest.mark.parametrize("keys", ["subgroup", "conservative"])
 @pytest.mark.parametrize("bits", [1024, pytest.param(3072, marks=pytest.mark.slow)])
-def test_a_generated_key_has_the_promised_form_and_works(bits):
-    key = generate_keys(bits, insecure=bits == 1024)
+def test_a_generated_key_has_the_promised_form_and_works(bits, keys):
+    key = generate_keys(bits, keys=keys, insecure=bits == 1024)
     p, q = _factors(key)
+    assert key.public.keys == keys
+    if keys == "subgroup":
+        for prime, order in zip((p, q), key._orders, strict=True):
+            assert order.bit_length() == 256
+            assert gmpy2.is_prime(order, 50)
+            assert (prime - 1) % (2 * order) == 0
+            assert gmpy2.is_prime((prime - 1) // (2 * order), 50)
     assert key.public.bits == bits
     assert p.bit_length() == q.bit_length() == bits // 2
     assert p % 4 == q % 4 == 3
@@ -138,30 +215,33 @@ def test_equal_plaintexts_never_give_equal_ciphertexts():
     assert KEY.decrypt(again) == [0] * 40
 
 
-def test_each_encryption_draws_half_the_key_length_from_the_system():
+@pytest.mark.parametrize("key", [CONSERVATIVE, paillier_key(2048)], ids=["half the length", "twice the subgroup's"])
+def test_each_encryption_draws_512_bits_from_the_system(key):
     drawn = []
 
     def source(size):
         drawn.append(size)
         return seeded_bytes(3)(size)
 
-    KEY.public.encrypt([1, 2, 3], source=source)
+    key.public.encrypt([1, 2, 3], source=source)
     assert sum(drawn) * 8 == 3 * 512
 
 
 # --- homomorphism ---------------------------------------------------------------------------------------------------
 
 
+@BOTH
 @settings(max_examples=20)
-@given(st.lists(plaintexts, max_size=3))
-def test_round_trip(values):
-    assert KEY.decrypt(KEY.public.encrypt(values)) == values
+@given(values=st.lists(plaintexts, max_size=3))
+def test_round_trip(key, values):
+    assert key.decrypt(key.public.encrypt(values)) == values
 
 
+@BOTH
 @settings(max_examples=30)
-@given(plaintexts, plaintexts)
-def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(a, b):
-    total = KEY.decrypt(KEY.public.encrypt([a]) + KEY.public.encrypt([b]))[0]
+@given(a=plaintexts, b=plaintexts)
+def test_sum_is_exact_and_wraps_only_past_the_plaintext_range(key, a, b):
+    total = key.decrypt(key.public.encrypt([a]) + key.public.encrypt([b]))[0]
     assert (total - a - b) % KEY.public.n == 0
     assert abs(total) <= LIMIT
     if abs(a + b) <= LIMIT:
@@ -294,21 +374,23 @@ def test_decryption_does_not_depend_on_threads_and_reports_progress():
 # --- bounded decryption ---------------------------------------------------------------------------------------------
 
 
+@BOTH
 @settings(max_examples=15)
-@given(st.integers(-(2**64), 2**64))
-def test_bounded_decryption_agrees_with_the_full_one(value):
-    ciphertexts = KEY.public.encrypt([value])
-    assert KEY.decrypt(ciphertexts, bound=2**64) == KEY.decrypt(ciphertexts) == [value]
+@given(value=st.integers(-(2**64), 2**64))
+def test_bounded_decryption_agrees_with_the_full_one(key, value):
+    ciphertexts = key.public.encrypt([value])
+    assert key.decrypt(ciphertexts, bound=2**64) == key.decrypt(ciphertexts) == [value]
 
 
-def test_bounded_decryption_never_releases_what_is_beyond_the_bound():
-    p, q = _factors(KEY)
+@BOTH
+def test_bounded_decryption_never_releases_what_is_beyond_the_bound(key):
+    p, q = _factors(key)
     # The last two would reveal a prime as gcd(m - answer, n) if m mod p were released.
     for value in (101, -101, 2**600, p + 101, q * 2**300 + 5):
         for bound in (100, 2**400):
             if abs(value) > bound:
                 with pytest.raises(MessageError, match="bound"):
-                    KEY.decrypt(KEY.public.encrypt([1, value]), bound=bound)
+                    key.decrypt(key.public.encrypt([1, value]), bound=bound)
 
 
 def test_bound_too_close_to_the_prime_takes_the_full_path():
@@ -342,12 +424,34 @@ def test_rows_that_are_no_ciphertexts_are_refused():
             Ciphertexts.from_matrix(KEY.public, shape)
 
 
-def test_public_key_round_trip():
-    data = KEY.public.to_bytes()
+@BOTH
+def test_public_key_round_trip(key):
+    data = key.public.to_bytes()
     again = PublicKey.from_bytes(data, insecure=True)
-    assert again == KEY.public
-    assert hash(again) == hash(KEY.public)
+    assert again == key.public
+    assert again.keys == key.public.keys
+    assert hash(again) == hash(key.public)
     assert again.fingerprint == hashlib.sha256(data).hexdigest()
+
+
+def test_keys_with_another_base_are_other_keys():
+    assert KEY.public.n == CONSERVATIVE.public.n
+    assert KEY.public != CONSERVATIVE.public
+    assert KEY.public.fingerprint != CONSERVATIVE.public.fingerprint
+    with pytest.raises(InputError, match="cannot add"):
+        KEY.public.encrypt([1]) + CONSERVATIVE.public.encrypt([1])
+    with pytest.raises(InputError, match="conservative"):
+        generate_keys(3072, keys="conservativ")
+
+
+def test_bases_that_cannot_be_right_are_refused():
+    p, q = _factors(KEY)
+    n, h = KEY.public.n, KEY.public.h
+    one_mod_p = int(h * q * pow(q, -1, p) % n + p * pow(p, -1, q)) % n  # h modulo p, 1 modulo q
+    non_residue = next(x for x in range(2, 100) if gmpy2.jacobi(x, n) == -1)
+    for base in (-1, 1, n - 1, n + h, p, 5 * q, one_mod_p, h * non_residue % n):
+        with pytest.raises(InputError, match="base"):
+            PublicKey(n, base, insecure=True)
 
 
 @pytest.mark.parametrize("bits", [512, 2047, 8192])
@@ -388,17 +492,23 @@ def test_private_keys_of_the_wrong_form_are_refused():
     for factors in ((p, p), (p, q + 2), (p, one_mod_four), (p, 7)):
         with pytest.raises(InputError, match="prime"):
             PrivateKey(*factors, insecure=True)
+    a, b = map(int, KEY._orders)
+    for orders in ((b, a), (a, 0), (a, -b), (a, 1), (2 * a, b), ((p - 1) // (2 * a), b), OTHER._orders):
+        with pytest.raises(InputError, match="256"):
+            PrivateKey(p, q, orders, insecure=True)
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def test_private_key_file_is_for_its_owner_alone(tmp_path):
+@BOTH
+def test_private_key_file_is_for_its_owner_alone(tmp_path, key):
     path = tmp_path / "keys" / "paillier.key"
-    KEY.save(path)
+    key.save(path)
     assert path.stat().st_mode & 0o777 == 0o600
     again = PrivateKey.load(path, insecure=True)
-    assert again.decrypt(KEY.public.encrypt([-42])) == [-42]
+    assert again.public == key.public
+    assert again.decrypt(key.public.encrypt([-42])) == [-42]
     path.chmod(0o640)
     with pytest.raises(StorageError, match="chmod 600"):
         PrivateKey.load(path, insecure=True)

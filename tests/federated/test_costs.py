@@ -264,9 +264,9 @@ def test_every_owner_makes_its_own_window_table(monkeypatch):
     made = []
 
     class Counted(paillier.Randomiser):
-        def __init__(self, n):
+        def __init__(self, n, h):
             made.append(n)
-            super().__init__(n)
+            super().__init__(n, h)
 
     monkeypatch.setattr(paillier, "Randomiser", Counted)
     play("block-dphe", draw)

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Literal, get_args
 
-from blindsight.crypto.paillier import check_key_bits
+from blindsight.crypto.paillier import Keys, check_key_bits
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.schemes.bfv import LatticeSession
 from blindsight.learn.schemes.masks import MaskSession
@@ -51,6 +51,7 @@ def open_session(
     minimum_per_position: int = 1,
     capacity: int | None = None,
     key_bits: int = 3072,
+    keys: Keys = "subgroup",
     insecure: bool = False,
     pool: Executor | None = None,
     threads: int | None = None,
@@ -64,8 +65,9 @@ def open_session(
     Weights are rounded to multiples of 2^-`fraction_bits`, and sums must fit `slot_bits` bits with their sign. A round
     needs `minimum` contributors. The other parameters are for the two sparse schemes: `capacity` weights per shard (a
     tenth of all by default, as in the paper; an update that changes more takes several shards), `key_bits` of the
-    Paillier key (1024 only with `insecure`), positions (in `block-dphe` whole blocks) that fewer than
-    `minimum_per_position` users changed are withheld, a process `pool` for encryption and `threads` for decryption.
+    Paillier key (1024 only with `insecure`) and the kind of `keys` (`crypto.paillier`), positions (in `block-dphe`
+    whole blocks) that fewer than `minimum_per_position` users changed are withheld, a process `pool` for encryption and
+    `threads` for decryption.
 
     `record` is called with every message a party receives, `transit` with every message on its way (see `session`).
     """
@@ -86,6 +88,7 @@ def open_session(
             blocks=scheme == "block-dphe",
             capacity=-(-dimension // 10) if capacity is None else capacity,
             key_bits=key_bits,
+            keys=keys,
             minimum_per_position=minimum_per_position,
             insecure=insecure,
         )

@@ -9,8 +9,8 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.sealedbox import seal
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode, encode
-from blindsight.errors import InputError, MessageError
-from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User, set_up, statement
 from blindsight.learn.dphe.answers import sign_answer
 from blindsight.learn.dphe.messages import REQUEST_FOR_DECRYPTION, AggregatorSetup, Answer, Contribution, Request, Shard
 from blindsight.learn.dphe.receipts import vouch
@@ -169,6 +169,19 @@ def test_shards_of_one_user_are_one_user(new_run, sparse_update):
     assert "3 shards, of which 2" in missing
 
 
+def test_a_mask_outside_the_subgroup_uses_up_the_round(parties, updates):
+    contribute(parties, updates, "anna", "bert")
+    n = paillier_key().public.n
+    parties.aggregator.receive(
+        signed(parties.users["cleo"], np.arange(6), with_forged(zeros(parties), pow(7, n, n * n)))
+    )
+    request = parties.aggregator.close()
+    for words in ("nothing", "over"):
+        with pytest.raises((MessageError, PrivacyError), match=words):
+            parties.generator.answer(request)
+    assert "base" in parties.generator.log[0]
+
+
 def test_a_plaintext_beyond_all_slots_is_no_sum(parties, updates):
     receipts = receipts_of(parties, updates, *THREE)
     with pytest.raises(MessageError):
@@ -282,3 +295,16 @@ def test_only_users_enrol_and_only_once(make_terms, tmp_path):
         User("mallory", terms)
     with pytest.raises(InputError, match="2048 bits; got 1024"):
         KeyGenerator(make_terms(key_bits=2048), key=paillier_key())
+    with pytest.raises(InputError, match="conservative"):
+        KeyGenerator(make_terms(keys="conservative"), key=paillier_key())
+
+
+def test_both_kinds_of_keys_give_the_same_sum_and_say_what_they_assume(make_terms, updates):
+    for keys in ("subgroup", "conservative"):
+        parties = set_up(make_terms(keys=keys), key=paillier_key(keys=keys))
+        parties.aggregator.open(0)
+        contribute(parties, updates, *THREE)
+        assert finish(parties).tolist() == sum(updates[name] for name in THREE).tolist()
+        assert any("subgroup" in line for line in statement(parties.generator.terms).assumptions) == (
+            keys == "subgroup"
+        )

@@ -29,7 +29,8 @@ class Agreement:
     user_keys: tuple[bytes, ...]
 
     def __post_init__(self) -> None:
-        if self.key.bits != self.terms.key_bits or len(self.user_keys) != len(self.terms.users):
+        key = (self.key.bits, self.key.keys)
+        if key != (self.terms.key_bits, self.terms.keys) or len(self.user_keys) != len(self.terms.users):
             raise InputError("the keys of a set-up do not match its terms.")
 
     @cached_property

@@ -18,7 +18,7 @@ def statement(terms: Terms, *, source: ByteSource = system_bytes) -> PrivacyStat
         randomness=randomness_of(source),
         who_sees=_who_sees(terms),
         not_protected=tuple(_not_protected(terms)),
-        assumptions=_ASSUMPTIONS,
+        assumptions=(*_ASSUMPTIONS, _hardness(terms)),
         claim=Claim("DPHE (Theorem 8)", _THEOREM, _why_it_fails(terms)),
     )
 
@@ -39,9 +39,19 @@ _ASSUMPTIONS = (
     "no collusion: the key generator with anyone who has a contribution reads it; the aggregator with any one user "
     "(who knows phi) reads which blocks every user sent, and the weights of those that nobody else sent; all users but "
     "one read the last one's update",
-    "decisional composite residuosity, with the short exponents of Damgard, Jurik and Nielsen; HKDF-SHA256 and AES-256",
+    "HKDF-SHA256 and AES-256",
     "enrolments and set-up messages travel through authenticated, encrypted channels",
 )
+
+
+def _hardness(terms: Terms) -> str:
+    if terms.keys == "conservative":
+        return "decisional composite residuosity, with the short exponents of Damgard, Jurik and Nielsen"
+    return (
+        "decisional composite residuosity, and the subgroup assumption (Paillier 1999, third scheme; Ma et al. 2021): "
+        "powers of a public base whose order is a product of two secret 256-bit primes cannot be told from random "
+        'squares modulo n; the best known attack takes 2^128 steps. keys="conservative" does without it'
+    )
 
 
 def _mechanism(terms: Terms) -> str:

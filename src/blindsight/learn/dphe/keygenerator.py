@@ -58,9 +58,12 @@ class KeyGenerator(Secret):
         if state is None:
             refuse_to_overwrite(path)
         self._path, self._source, self._record = path, source, record
-        self._key = key or generate_keys(terms.key_bits, insecure=terms.insecure, source=source)
-        if self._key.public.bits != terms.key_bits:
-            raise InputError(f"the terms ask for a key of {terms.key_bits} bits; got {self._key.public.bits}.")
+        self._key = key or generate_keys(terms.key_bits, keys=terms.keys, insecure=terms.insecure, source=source)
+        public = self._key.public
+        if (public.bits, public.keys) != (terms.key_bits, terms.keys):
+            raise InputError(
+                f"the terms ask for a {terms.keys} key of {terms.key_bits} bits; got {public.bits}, {public.keys}."
+            )
         self._keep(state or _new_state(terms, self._key, source))
         self._signing_key = SigningKey(self._state.seed)
 

@@ -26,7 +26,7 @@ REQUEST_FOR_DECRYPTION = b"request for decryption"
 """The purpose for which the aggregator seals a `Request` (`crypto.sealedbox`)."""
 
 
-class TermsMessage(Message, name="dphe/terms.1"):
+class TermsMessage(Message, name="dphe/terms.2"):
     """See `terms.Terms`."""
 
     run: Name
@@ -37,6 +37,7 @@ class TermsMessage(Message, name="dphe/terms.1"):
     slots: int
     slot_bits: int
     key_bits: int
+    keys: Name
     min_users: int
     min_per_block: int
     permutations: Name

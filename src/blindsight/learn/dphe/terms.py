@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
 from blindsight.crypto.encoding import FixedPoint, SlotPacking
-from blindsight.crypto.paillier import check_key_bits
+from blindsight.crypto.paillier import Keys, check_key_bits, check_keys
 from blindsight.crypto.wire import MAX_BYTES, decode, encode
 from blindsight.errors import InputError
 from blindsight.learn.dphe.messages import TermsMessage
@@ -30,10 +30,10 @@ class Terms(FixedPointTerms):
     """The terms of one run.
 
     `min_users` contributions of different users are needed for a sum; a block that fewer than `min_per_block` users
-    changed is withheld from it. ``permutations="single"`` leaves out the users' own permutations (section 2.3 of the
-    paper). ``decrypt="all"`` sends every place to the key generator, as the paper does, instead of the touched ones.
-    `as_published` also brings back what is wrong with it, for audits: permutations reused in every round and a single
-    encryption of zero.
+    changed is withheld from it. `keys` is the kind of Paillier keys (`crypto.paillier`). ``permutations="single"``
+    leaves out the users' own permutations (section 2.3 of the paper). ``decrypt="all"`` sends every place to the key
+    generator, as the paper does, instead of the touched ones. `as_published` also brings back what is wrong with it,
+    for audits: permutations reused in every round and a single encryption of zero.
     """
 
     run: str
@@ -44,6 +44,7 @@ class Terms(FixedPointTerms):
     slots: int = 1
     slot_bits: int = 32
     key_bits: int = 3072
+    keys: Keys = "subgroup"
     min_users: int = 3
     min_per_block: int = 1
     permutations: Permutations = "double"
@@ -55,6 +56,7 @@ class Terms(FixedPointTerms):
         object.__setattr__(self, "users", tuple(self.users))
         self._check_names()
         check_key_bits(self.key_bits, insecure=self.insecure)
+        check_keys(self.keys)
         FixedPoint(self.fraction_bits)
         self._check_sizes()
         if self.permutations not in get_args(Permutations) or self.decrypt not in get_args(Decrypt):

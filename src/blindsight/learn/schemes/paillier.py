@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.paillier import PrivateKey
+from blindsight.crypto.paillier import Keys, PrivateKey
 from blindsight.crypto.wire import decode
 from blindsight.errors import InputError, MessageError
 from blindsight.learn.dphe import Aggregator, KeyGenerator, Terms, User, statement
@@ -20,7 +20,14 @@ from blindsight.statement import PrivacyStatement
 
 
 def sparse_terms(
-    terms: SumTerms, *, blocks: bool, capacity: int, key_bits: int, minimum_per_position: int, insecure: bool
+    terms: SumTerms,
+    *,
+    blocks: bool,
+    capacity: int,
+    key_bits: int,
+    keys: Keys = "subgroup",
+    minimum_per_position: int,
+    insecure: bool,
 ) -> Terms:
     """Return the terms of DPHE, or of block DPHE with as many weights in a block as a plaintext holds.
 
@@ -40,6 +47,7 @@ def sparse_terms(
         slots=slots,
         slot_bits=terms.slot_bits,
         key_bits=key_bits,
+        keys=keys,
         min_users=terms.minimum,
         min_per_block=minimum_per_position,
         insecure=insecure,
