@@ -1,1 +1,41 @@
-"""Exact sums of what several members hold, over any transport."""
+"""Exact sums of what several members hold: one engine, five schemes, any transport.
+
+::
+
+    session = open_session("masks", members=("ann", "bob", "cem"), dimension=2048)
+    result = session.round({"ann": update, "bob": ..., "cem": ...}, 0)
+
+| to find | look in |
+| --- | --- |
+| what a run agrees on, fixed point, who is asked in a round | `terms` |
+| every message and state | `messages` |
+| member, aggregator, key generator | `roles` |
+| the round loop; how bytes travel | `engine`, `transport` |
+| a scheme's mathematics | `plain`, `masks`, `bfv`, `dphe`; `mac` checks what is decrypted |
+| which positions are added in a round; noise | `support`, `noise` |
+| what is protected, from whom | `statements` |
+"""
+
+from blindsight.sums.engine import Engine, Patience, UnansweredError
+from blindsight.sums.roles import Aggregator, KeyGenerator, Member, RefusedError
+from blindsight.sums.session import RoundResult, Session, open_session
+from blindsight.sums.statements import statement
+from blindsight.sums.terms import HIDING_SCHEMES, SCHEMES, SPARSE_SCHEMES, Terms
+
+__all__ = [
+    "HIDING_SCHEMES",
+    "SCHEMES",
+    "SPARSE_SCHEMES",
+    "Aggregator",
+    "Engine",
+    "KeyGenerator",
+    "Member",
+    "Patience",
+    "RefusedError",
+    "RoundResult",
+    "Session",
+    "Terms",
+    "UnansweredError",
+    "open_session",
+    "statement",
+]

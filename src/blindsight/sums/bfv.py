@@ -1,0 +1,127 @@
+"""BFV: dense updates under lattice encryption; a key generator decrypts their checked sum.
+
+A member encrypts its vector and, behind it, its tag (`mac`) in as many slots as it takes. The aggregator adds vectors
+it cannot read, one at a time as they come: memory is for one. The key generator checks every slot of what it decrypts:
+weights and tag by the code, the rest must be zero. It does not release, for instance, what a request with c0 = 0 and
+c1 = floor(q / t) decrypts to: its own secret key.
+"""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.bfv import EncryptedVector, PublicKey, SecretKey, add_all, generate_keys, parameters_for
+from blindsight.errors import MessageError
+from blindsight.sums.mac import TAG_BITS, context_of, matches, tag
+from blindsight.sums.messages import Call, Reply, Roster, Setup
+from blindsight.sums.scheme import Adder, ForgedError, MemberPart, Opened, Opener, Resources, Turn, Vouch
+from blindsight.sums.terms import AGGREGATOR, Integers, Terms, beyond
+
+
+def limb_bits(terms: Terms) -> int:
+    """Return how many bits of a tag one slot takes: those of all members together fit it."""
+    return min(TAG_BITS, terms.max_integer.bit_length() - 1) if terms.max_integer > 1 else 1
+
+
+def limbs(terms: Terms) -> int:
+    """Return how many slots a tag takes."""
+    return -(-TAG_BITS // limb_bits(terms))
+
+
+def length(terms: Terms) -> int:
+    """Return how many slots a vector fills: whole ciphertexts, so that the key generator sees every slot there is."""
+    degree = parameters_for(terms.max_integer * len(terms.members)).degree
+    return -(-(terms.dimension + limbs(terms)) // degree) * degree
+
+
+def read_key(data: bytes, roster: Roster) -> PublicKey:
+    """Return the encryption key of a run, which must be the one in the roster and hold the sums of all members."""
+    if hashlib.sha256(data).digest() != roster.encryption_key:
+        raise MessageError("the encryption key is not the one in the roster.")
+    key = PublicKey.from_bytes(data)
+    if key.max_value(len(roster.terms.members)) < roster.terms.max_integer:
+        raise MessageError("the encryption key is too small for the sums of this run.")
+    return key
+
+
+class LatticeMember(MemberPart):
+    """Encrypts its whole update."""
+
+    def __init__(self, name: str, roster: Roster, setup: Setup, resources: Resources, vouch: Vouch) -> None:
+        super().__init__(name, roster, setup, resources, vouch)
+        self._key = read_key(setup.encryption_key, roster)
+
+    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+        values, terms = self.contribution(integers), self.terms
+        context = context_of(self.roster.digest, call.round)
+        number = tag(values, shared=self.setup.shared, offset=self.setup.offset, context=context)
+        bits = limb_bits(terms)
+        parts = [(number >> (bits * place)) & ((1 << bits) - 1) for place in range(limbs(terms))]
+        whole = np.zeros(length(terms), dtype=np.int64)
+        whole[: terms.dimension] = values
+        whole[terms.dimension : terms.dimension + len(parts)] = parts
+        return self._key.encrypt(whole, terms=len(terms.members)).to_bytes(), b""
+
+
+class LatticeAdder(Adder):
+    """Adds up vectors it cannot read."""
+
+    def __init__(self, roster: Roster, setup: Setup, turn: Turn, resources: Resources) -> None:
+        super().__init__(roster, setup, turn, resources)
+        self._key = read_key(setup.encryption_key, roster)
+        self._sum: EncryptedVector | None = None
+
+    def check(self, step: str, member: str, reply: Reply) -> EncryptedVector:
+        vector = self._key.read_vector(reply.body)
+        if vector.terms != 1 or len(vector) != length(self.terms):
+            raise MessageError(f"the vector of {member!r} has the wrong length, or is a sum already.")
+        return vector if self._sum is None else add_all([self._sum, vector])
+
+    def add(self, step: str, member: str, checked: EncryptedVector) -> None:
+        self._sum = checked
+        self.ciphertexts[member] = len(checked.parts)
+
+    def request(self) -> bytes:
+        if self._sum is None:
+            raise MessageError("there is nothing to decrypt.")
+        self.ciphertexts[AGGREGATOR] = len(self._sum.parts)
+        return self._sum.to_bytes()
+
+
+class LatticeOpener(Opener):
+    """Decrypts checked sums."""
+
+    def __init__(self, terms: Terms, secret: SecretKey | None = None) -> None:
+        self._terms = terms
+        self._secret = secret or generate_keys(max_sum=terms.max_integer * len(terms.members))
+        self.encryption_key = self._secret.public.to_bytes()
+
+    def secret_bytes(self) -> bytes:
+        return self._secret.secret_bytes()
+
+    def open(self, body: bytes, members: tuple[str, ...], round: int, setup: Setup, offsets: list[bytes]) -> Opened:
+        terms = self._terms
+        vector = self._secret.public.read_vector(body)
+        if vector.terms != len(members) or len(vector) != length(terms):
+            raise MessageError("the encrypted sum has another length, or another number of terms than receipts.")
+        try:
+            slots = self._secret.decrypt(vector)
+        except Exception as error:
+            raise ForgedError(f"the sum cannot be decrypted ({type(error).__name__}).") from None
+        sums = slots[: terms.dimension]
+        if not _checked(slots, terms, round, setup, offsets):
+            raise ForgedError("the sum does not match the contributors' tags.")
+        if beyond(sums, len(members) * terms.max_integer):
+            raise MessageError("the sum is not one that these contributors can have: one of them overflowed.")
+        return Opened(members, sums)
+
+
+def _checked(slots: NDArray[np.int64], terms: Terms, round: int, setup: Setup, offsets: list[bytes]) -> bool:
+    """Tell whether the slots hold a sum with its tag, and nothing else."""
+    end = terms.dimension + limbs(terms)
+    bits, parts = limb_bits(terms), slots[terms.dimension : end].tolist()
+    total = sum(part << (bits * place) for place, part in enumerate(parts))
+    context = context_of(hashlib.sha256(setup.roster).digest(), round)
+    right = matches(slots[: terms.dimension], total, shared=setup.shared, offsets=offsets, context=context)
+    return right and not slots[end:].any()

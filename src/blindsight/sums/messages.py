@@ -1,0 +1,272 @@
+"""Every message of a run and every state of a role, as bytes with a schema (`crypto.wire`); one set for all schemes.
+
+::
+
+    party -> key generator     Enrolment     a name and the key that verifies its signatures
+    key generator -> party     Setup         the roster, and the secrets that are for this party
+    aggregator -> member       Call          do this step of a round; signed by the aggregator
+    member -> aggregator       Reply         a signed Receipt, and beside it the body that the receipt has the digest of
+    aggregator -> key gen.     Request       a sum to be opened, and the receipts of what is in it; sealed for it
+    key gen. -> aggregator     Answer        the sum, signed for everybody; or a Refusal; sealed for the aggregator
+
+In schemes without a key generator the aggregator signs the `Answer` itself. Members sign receipts and not bodies: so
+the key generator, who could decrypt a body, checks who contributed without ever receiving one, and nobody hashes
+megabytes twice. The steps of a scheme, and what is in a body, are the scheme's (`masks`, `dphe`, `bfv`, `plain`).
+
+Every signed message is bound to the `Roster` (by digest), the round and the attempt; receipts and calls also to the
+`model` that is learned from. So whoever carries messages can lose them, but not change them, swap them, use them again
+elsewhere, or have two members contribute to one sum from different models.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, TypeVar
+
+from blindsight.crypto.signing import SigningKey, verify
+from blindsight.crypto.wire import MAX_BYTES, Limit, Message, decode, encode
+from blindsight.errors import InputError, MessageError
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Digest, Name, Terms
+
+Key = Annotated[bytes, Limit(32)]
+Names = tuple[str, ...]
+RECEIPT_BYTES = 4096
+
+
+class Enrolment(Message, name="sums/enrolment.1"):
+    """A party agrees to the terms with this digest, and makes known the key that verifies its signatures."""
+
+    party: Name
+    terms: Digest
+    key: Key
+
+
+class RosterMessage(Message, name="sums/roster.1"):
+    """See `Roster`; keys stand in the order of the members, then the aggregator's and the key generator's."""
+
+    terms: bytes
+    keys: tuple[bytes, ...]
+    encryption_key: Digest
+    generation: int
+
+
+class Setup(Message, name="sums/setup.1"):
+    """What a party needs to know; secrets that are not for it are empty.
+
+    `shared` is known to all members and the key generator, `own` to one member and the aggregator (who gets those of
+    all, in the order of the members), `offset` to one member and the key generator, `channel` to the two services.
+    `void` is the last round that was used up by a forged sum, with the key before this one; -1 if none was.
+    """
+
+    roster: bytes
+    encryption_key: bytes
+    shared: Key
+    own: tuple[bytes, ...]
+    offset: Key
+    channel: Key
+    void: int
+
+
+class RoundMessage(Message, name="sums/round-message.1"):
+    """What every signed message of a round begins with: the roster's digest, the round, and the attempt at it."""
+
+    run: Digest
+    round: int
+    attempt: int
+
+
+RoundMessageT = TypeVar("RoundMessageT", bound=RoundMessage)
+
+
+class Call(RoundMessage, name="sums/call.1"):
+    """The aggregator asks a member (all of them, if it names none) for a step of a round.
+
+    `model` is the digest of what travels with the call and is learned from, `body` is the scheme's, and `note` is what
+    the application has to tell this member.
+    """
+
+    member: Name
+    step: Name
+    model: Digest
+    body: bytes
+    note: bytes
+
+
+class Receipt(RoundMessage, name="sums/receipt.1"):
+    """A member vouches for what it answers to a step: the digest of the body."""
+
+    step: Name
+    model: Digest
+    body: Digest
+
+
+class Reply(Message, name="sums/reply.1"):
+    """A signed `Receipt`, and the body that it is about; under a keyed scheme the body is sealed for the aggregator."""
+
+    receipt: Annotated[bytes, Limit(RECEIPT_BYTES)]
+    body: bytes
+
+
+class Request(RoundMessage, name="sums/request.1"):
+    """The aggregator asks for a sum of what these receipts are for."""
+
+    receipts: tuple[bytes, ...]
+    body: bytes
+
+
+class Answer(RoundMessage, name="sums/answer.1"):
+    """The sum (as residues), whose contributions it holds, and which blocks were released (`dphe`), sealed."""
+
+    members: Names
+    sums: bytes
+    released: bytes
+
+
+class Refusal(RoundMessage, name="sums/refusal.1"):
+    """The key generator releases nothing of this round; `renewed` says that there is a new key, with a new set-up."""
+
+    renewed: bool
+    sentence: Annotated[str, Limit(4096)]
+
+
+class MemberState(Message, name="sums/member-state.1"):
+    """What a member must remember between two messages.
+
+    `round`, `attempt`, `step` are the last thing it did, `asked` the digest of what it was asked, `sent` its reply;
+    `proposal` is the digest of this round's update, `secrets` what the scheme keeps for the next step, `answered` the
+    models it has answered, `over` whether this round may not be tried again, `missed` the absences it has seen.
+    """
+
+    terms: bytes
+    member: Name
+    seed: Key
+    setup: bytes
+    round: int
+    attempt: int
+    step: Name
+    asked: Digest
+    sent: bytes
+    proposal: Digest
+    secrets: bytes
+    answered: bytes
+    over: bool
+    missed: int
+
+
+class GeneratorState(Message, name="sums/generator-state.1"):
+    """What the key generator must remember; `round` is the last one it was asked to open, `answer` what it answered.
+
+    A forged sum uses up the key: the next `generation` begins, and `void` is the round that was forged.
+    """
+
+    terms: bytes
+    seed: Key
+    private_key: bytes
+    encryption_key: bytes
+    shared: Key
+    own: tuple[bytes, ...]
+    offsets: tuple[bytes, ...]
+    channel: Key
+    keys: tuple[bytes, ...]
+    generation: int
+    void: int
+    round: int
+    answer: bytes
+    log: tuple[str, ...]
+
+
+class RoundBegun(Message, name="sums/round-begun.1"):
+    """The first record of an aggregator's journal; accepted replies follow as they came."""
+
+    terms: bytes
+    seed: Key
+    setup: bytes
+    round: int
+    attempt: int
+    model: Digest
+
+
+class StepClosed(Message, name="sums/step-closed.1"):
+    """A record of an aggregator's journal: no further reply to this step counts."""
+
+    step: Name
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """Who takes part in a run, and by which signature each is known; `encryption_key` is the digest of the scheme's."""
+
+    terms: Terms
+    keys: Mapping[str, bytes]
+    encryption_key: bytes = b""
+    generation: int = 0
+
+    def __post_init__(self) -> None:
+        expected = {*self.terms.members, AGGREGATOR, *((KEY_GENERATOR,) if self.terms.keyed else ())}
+        if wrong := expected ^ set(self.keys):
+            raise InputError(f"a roster has a key for each party; wrong: {', '.join(sorted(wrong))}.")
+        if any(len(key) != 32 for key in self.keys.values()):
+            raise InputError("the key that verifies a party's signatures has 32 bytes.")
+
+    @cached_property
+    def digest(self) -> bytes:
+        return hashlib.sha256(self.to_bytes()).digest()
+
+    def to_bytes(self) -> bytes:
+        """Return the roster as a message; it holds no secret."""
+        parties = (*self.terms.members, AGGREGATOR, KEY_GENERATOR)
+        keys = tuple(self.keys.get(party, b"") for party in parties)
+        return encode(RosterMessage(self.terms.to_bytes(), keys, self.encryption_key, self.generation))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, expected: Terms) -> "Roster":
+        """Read a roster, which must be on the terms that the reader `expected`."""
+        message = decode(data, RosterMessage)
+        if message.terms != expected.to_bytes():
+            raise MessageError("the set-up is on other terms than were agreed.")
+        parties = (*expected.members, AGGREGATOR, KEY_GENERATOR)
+        try:
+            keys = {party: key for party, key in zip(parties, message.keys, strict=True) if key}
+            return cls(expected, keys, message.encryption_key, message.generation)
+        except ValueError as error:
+            raise MessageError(f"the roster is not one: {error}") from None
+
+    def open(
+        self,
+        envelope: bytes,
+        *kinds: type[RoundMessageT],
+        authors: Collection[str],
+        turn: tuple[int, int] | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> tuple[str, RoundMessageT]:
+        """Return which of `authors` signed a message of these kinds for this (round, attempt), and the message."""
+        author, content = verify(envelope, self.keys, max_bytes=max_bytes)
+        if author not in authors:
+            raise MessageError(f"a message of this kind is not for {author!r} to send.")
+        message = decode(content, *kinds, max_bytes=max_bytes)
+        if message.run != self.digest:
+            raise MessageError(f"{author!r} takes part in another run.")
+        if turn is not None and (message.round, message.attempt) != turn:
+            raise MessageError(f"{author!r} speaks of round {message.round}; this is round {turn[0]}.")
+        return author, message
+
+    def receipt(self, envelope: bytes, *, turn: tuple[int, int], step: str, model: bytes) -> tuple[str, Receipt]:
+        """Return the member who signed a receipt for this step of a round with this model, and the receipt."""
+        author, receipt = self.open(envelope, Receipt, authors=self.terms.members, turn=turn, max_bytes=RECEIPT_BYTES)
+        if receipt.step != step:
+            raise MessageError(f"{author!r} answers to the step {receipt.step!r}; this is {step!r}.")
+        if receipt.model != model:
+            raise MessageError(f"{author!r} contributes to round {turn[0]} with another model.")
+        return author, receipt
+
+    def signed(self, key: SigningKey, author: str, message: RoundMessage) -> bytes:
+        """Return a message in the envelope of its author."""
+        return key.sign(encode(message), author=author)
+
+
+def model_digest(parts: Collection[bytes]) -> bytes:
+    """Return the digest of what a round is learned from; nothing if nothing travels with its calls."""
+    if not parts:
+        return b""
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()

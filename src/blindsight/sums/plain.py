@@ -1,0 +1,35 @@
+"""No protection at all: members send their updates as they are, and the aggregator adds them up. For comparison."""
+
+import numpy as np
+
+from blindsight.errors import MessageError
+from blindsight.sums.messages import Call, Reply, Roster, Setup
+from blindsight.sums.scheme import Adder, MemberPart, Opened, Resources, Turn
+from blindsight.sums.terms import Integers, beyond
+
+
+class PlainMember(MemberPart):
+    """Sends its update."""
+
+    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+        return self.terms.residues(self.contribution(integers)).tobytes(), b""
+
+
+class PlainAdder(Adder):
+    """Adds up what it reads."""
+
+    def __init__(self, roster: Roster, setup: Setup, turn: Turn, resources: Resources) -> None:
+        super().__init__(roster, setup, turn, resources)
+        self._sum = np.zeros(self.terms.dimension, dtype=np.int64)
+
+    def check(self, step: str, member: str, reply: Reply) -> Integers:
+        values = self.terms.read_sums(reply.body, 1)
+        if beyond(values, self.terms.max_integer):
+            raise MessageError(f"the update of {member!r} is out of range.")
+        return values
+
+    def add(self, step: str, member: str, checked: Integers) -> None:
+        self._sum += checked
+
+    def opened(self) -> Opened:
+        return Opened(self.members, self._sum)

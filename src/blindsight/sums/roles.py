@@ -1,0 +1,841 @@
+"""The roles of a run, written once for all schemes: member, aggregator, key generator. They exchange bytes.
+
+*What holds against a hostile server and network*, whatever they lose, forge, repeat, reorder or try again:
+
+- A *member* does what the aggregator signed, each step of an attempt once: asked again in the same words it answers the
+  same, asked in others it refuses. It contributes to a round only if the terms say that it is asked there, one update a
+  round, and from a model that it has not answered before (unless the sum it gave was zero, so that the model did not
+  move). Under a keyed scheme there is one attempt at a round. Under masks it takes part in another attempt, with the
+  same update and new masks, until it has revealed shares; then the round is over for it. It stops when more members
+  have been missing from sums than the terms allow.
+- The *key generator* opens a round at most once, for signed receipts of enough members that name the same model, and
+  only what it can check to be their sum (`mac`). Asked again for that round it gives the recorded answer, whatever
+  comes with the request. What fails uses up the round and gets one sentence, whatever the reason. A forged sum also
+  uses up the key: that it was refused tells something about it. The log says what happened.
+- What the two services say to each other is sealed, refusals too, and so are contributions to them: who is neither can
+  only lose it.
+
+With a `path`, a role's state is on disk before anything that depends on it leaves, readable by its owner alone. A copy
+must never be put back in its place: a role that forgot what it answered could answer again, differently.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.bfv import SecretKey
+from blindsight.crypto.paillier import PrivateKey
+from blindsight.crypto.sealedbox import seal, unseal
+from blindsight.crypto.signing import SigningKey
+from blindsight.crypto.wire import Secret, decode, encode
+from blindsight.errors import BlindsightError, CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
+from blindsight.sums.bfv import LatticeAdder, LatticeMember, LatticeOpener
+from blindsight.sums.dphe import SparseAdder, SparseMember, SparseOpener
+from blindsight.sums.masks import MaskAdder, MaskMember
+from blindsight.sums.messages import (
+    Answer,
+    Call,
+    Enrolment,
+    GeneratorState,
+    MemberState,
+    Receipt,
+    Refusal,
+    Reply,
+    Request,
+    Roster,
+    RoundBegun,
+    Setup,
+    StepClosed,
+)
+from blindsight.sums.plain import PlainAdder, PlainMember
+from blindsight.sums.scheme import CONTRIBUTE, Adder, ForgedError, MemberPart, Opened, Opener, Resources, Turn
+from blindsight.sums.storage import MessageJournal, read_state, refuse_to_overwrite, state_errors, write_state
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, Integers, Terms
+
+Record = Callable[[bytes], object]
+"""Called with each message a role receives, after unsealing: a view holds whatever secrets the role was handed."""
+
+_PARTS: dict[str, tuple[type[MemberPart], type[Adder]]] = {
+    "plain": (PlainMember, PlainAdder),
+    "masks": (MaskMember, MaskAdder),
+    "bfv": (LatticeMember, LatticeAdder),
+    "dphe": (SparseMember, SparseAdder),
+    "block-dphe": (SparseMember, SparseAdder),
+}
+_KEPT_BYTES = 1 << 20  # a member without a path keeps no longer replies: a thousand of them may be in one process
+_MODELS = 1024  # that a member remembers to have answered
+
+
+def forget(message: bytes) -> None:
+    """Keep nothing: the default of every role."""
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """The sum of one round: whose contributions it holds, as exact integers and as the weights they stand for."""
+
+    round: int
+    members: tuple[str, ...]
+    integers: Integers
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome(Total):
+    """A round's sum as one member sees it; `entered` marks the weights at which its own update is part of it."""
+
+    entered: NDArray[np.bool_]
+
+
+class _Role(Secret):
+    """What all roles have in common: terms, a signing key, and after set-up the roster."""
+
+    def __init__(self, name: str, terms: Terms, resources: Resources, record: Record) -> None:
+        self.name, self.terms, self.resources = name, terms, resources
+        self._record = record
+        self._key: SigningKey
+
+    def enrolment(self) -> bytes:
+        """Return the message that tells the key generator which signatures are this party's."""
+        return encode(Enrolment(self.name, self.terms.digest, self._key.public))
+
+    def _read_setup(self, setup: bytes, known: bytes) -> tuple[Setup, Roster]:
+        """Return a set-up that is for this party: the first, the same again, or one with a new key after a forgery."""
+        message = decode(setup, Setup)
+        roster = Roster.from_bytes(message.roster, expected=self.terms)
+        if roster.keys.get(self.name) != self._key.public:
+            raise MessageError(f"the set-up is not for {self.name!r} as it enrolled.")
+        if known and known != setup:
+            before = Roster.from_bytes(decode(known, Setup).roster, expected=self.terms)
+            if roster.generation <= before.generation or roster.keys != before.keys:
+                raise MessageError(f"{self.name!r} was already set up, differently.")
+        return message, roster
+
+
+class Member(_Role):
+    """One member of a run."""
+
+    def __init__(
+        self,
+        name: str,
+        terms: Terms,
+        *,
+        path: AnyPath | None = None,
+        resources: Resources | None = None,
+        record: Record = forget,
+        state: MemberState | None = None,
+    ) -> None:
+        """Make a member with a new signing key; `load` goes on with an old one."""
+        super().__init__(name, terms, resources or Resources(), record)
+        if name not in terms.members:
+            raise InputError(f"{name!r} does not take part in the run {terms.run!r}.")
+        self._path = path
+        if state is None:
+            refuse_to_overwrite(path)
+            seed = SigningKey.generate(self.resources.source).secret_bytes()
+            state = MemberState(terms.to_bytes(), name, seed, b"", -1, 0, "", b"", b"", b"", b"", b"", False, 0)
+            self._keep(state)
+        self._state = state
+        self._key = SigningKey(state.seed)
+
+    @classmethod
+    def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "Member":
+        """Go on where the member that kept its state at `path` stopped, in the middle of a round or not."""
+        state = read_state(path, MemberState)
+        with state_errors(path):
+            terms = Terms.from_bytes(state.terms)
+            return cls(state.member, terms, path=path, resources=resources, record=record, state=state)
+
+    @property
+    def roster(self) -> Roster:
+        return self._part.roster
+
+    def accept(self, setup: bytes) -> None:
+        """Receive the roster and the secrets that are for this member (Algorithm 1 of DPHE, step 2)."""
+        self._record(setup)
+        message, roster = self._read_setup(setup, self._state.setup)
+        if setup == self._state.setup:
+            return
+        self._make_part(message, roster)  # refuses keys that do not fit
+        answered = self._state.answered
+        if self._state.round == message.void:  # nothing of that round was opened
+            answered = answered[:-32]
+        self._keep(replace(self._state, setup=setup, secrets=b"", answered=answered))
+        self.__dict__.pop("_part", None)
+
+    def answer(self, call: bytes, integers: Integers | None = None) -> bytes:
+        """Do a step of a round and return the reply; to contribute, bring the encoded update (`Terms.integers`)."""
+        self._record(call)
+        roster, state = self.roster, self._state
+        _, message = roster.open(call, Call, authors=[AGGREGATOR])
+        turn = message.round, message.attempt
+        if integers is not None:
+            integers = self.terms.checked(integers)
+        proposal = b"" if integers is None else hashlib.sha256(integers.tobytes()).digest()
+        asked = _digest(message.step.encode(), message.model, message.body, proposal)
+        if (*turn, message.step) == (state.round, state.attempt, state.step):
+            if asked != state.asked or not state.sent:
+                raise PrivacyError(
+                    f"{self.name!r} has done this step of round {message.round} already and does so once: "
+                    f"{message.step}."
+                )
+            return state.sent
+        self._check_call(message, proposal)
+        body, secrets = self._part.answer(message, integers, state.secrets)
+        sent = self._vouch(message.step, turn, message.model, body)
+        last = message.step == self._part.steps[-1]
+        state = replace(
+            state,
+            round=message.round,
+            attempt=message.attempt,
+            step=message.step,
+            asked=asked,
+            sent=sent if self._path is not None or len(sent) <= _KEPT_BYTES else b"",
+            secrets=secrets,
+            proposal=proposal or (state.proposal if message.round == state.round else b""),
+            over=last,
+        )
+        if last and message.model:
+            state = replace(state, answered=(state.answered + message.model)[-32 * _MODELS :])
+        self._keep(state)
+        return sent
+
+    def _check_call(self, call: Call, proposal: bytes) -> None:
+        """Refuse a call that is not this member's turn."""
+        state, part, turn = self._state, self._part, (call.round, call.attempt)
+        if call.member not in ("", self.name):
+            raise MessageError(f"the call is for {call.member!r}; this is {self.name!r}.")
+        if call.step not in part.steps or call.round < 0 or call.attempt < 0:
+            raise MessageError(f"members of {self.terms.scheme} are not asked to {call.step!r}.")
+        if self.name not in self.terms.sampled(call.round):
+            raise PrivacyError(f"the terms of the run do not ask {self.name!r} in round {call.round}.")
+        if call.step == CONTRIBUTE and not proposal:
+            raise InputError(f"{self.name!r} is asked to contribute and has no update.")
+        if turn < (state.round, state.attempt):
+            raise MessageError(
+                f"the call to round {call.round} comes too late: {self.name!r} is in round {state.round}."
+            )
+        if call.model and call.model in _split(state.answered):
+            raise PrivacyError(f"{self.name!r} has answered this model before, and learns from a model once.")
+        if turn == (state.round, state.attempt):
+            if part.steps.index(call.step) != part.steps.index(state.step) + 1:
+                raise PrivacyError(f"{self.name!r} does not do {call.step!r} after {state.step!r}: each step once.")
+        elif not part.begins(call.step, turn, state.secrets):
+            raise MessageError(f"{self.name!r} begins a round with {part.steps[0]!r}; got {call.step!r}.")
+        elif call.round == state.round and (state.over or self.terms.keyed):
+            raise PrivacyError(f"round {call.round} is over for {self.name!r}: its sum is opened at most once.")
+        if call.step == CONTRIBUTE and call.round == state.round and state.proposal not in (b"", proposal):
+            raise PrivacyError(f"{self.name!r} contributes one update to round {call.round}, and has another already.")
+        if 0 <= self.terms.absences < state.missed:
+            raise PrivacyError(
+                f"{state.missed} members have been missing from the sums of this run; {self.name!r} takes part while "
+                f"they are at most {self.terms.absences}."
+            )
+
+    def read(self, answer: bytes, round: int) -> Outcome:
+        """Read the signed answer of a round: the sum, and where this member's update is part of it."""
+        self._record(answer)
+        message, sums = read_answer(self.roster, answer, round)
+        released = self._released(message)
+        entered = np.repeat(released, self.terms.slots)[: self.terms.dimension] & (self.name in message.members)
+        return Outcome(round, message.members, sums, self.terms.values(sums), entered)
+
+    def settle(self, answer: bytes, round: int) -> Outcome:
+        """Read the answer of the last round that this member took part in, and take note of who was missing from it.
+
+        A sum of zero leaves the model where it was: the next round may be learned from the same one.
+        """
+        outcome, state = self.read(answer, round), self._state
+        if round != state.round or not state.over or state.asked == b"settled":
+            return outcome
+        missed = state.missed + self.terms.asked - len(outcome.members)
+        answered = state.answered[:-32] if not outcome.integers.any() else state.answered
+        self._keep(replace(state, missed=missed, answered=answered, asked=b"settled", sent=b""))
+        return outcome
+
+    def _released(self, answer: Answer) -> NDArray[np.bool_]:
+        blocks = self.terms.blocks
+        if not self.terms.counting:
+            return np.ones(blocks, dtype=np.bool_)
+        bitmap = unseal(self._part.setup.shared, answer.released, purpose=_released_purpose(answer.round))
+        if len(bitmap) != -(-blocks // 8):
+            raise MessageError("the list of released blocks has the wrong length.")
+        return np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), count=blocks).astype(np.bool_)
+
+    @cached_property
+    def _part(self) -> MemberPart:
+        if not self._state.setup:
+            raise InputError(f"{self.name!r} is not set up yet. Give it the key generator's message first.")
+        setup = decode(self._state.setup, Setup)
+        return self._make_part(setup, Roster.from_bytes(setup.roster, expected=self.terms))
+
+    def _make_part(self, setup: Setup, roster: Roster) -> MemberPart:
+        return _PARTS[self.terms.scheme][0](self.name, roster, setup, self.resources, self._vouch)
+
+    def _vouch(self, step: str, turn: Turn, model: bytes, body: bytes) -> bytes:
+        """Return a reply: a signed receipt, and the body, sealed for the aggregator where it could be decrypted."""
+        roster = self._part.roster
+        receipt = Receipt(roster.digest, *turn, step, model, hashlib.sha256(body).digest())
+        if self.terms.keyed and not self.terms.as_published:
+            body = seal(
+                self._part.setup.own[0], body, purpose=_body_purpose(self.name, turn), source=self.resources.source
+            )
+        return encode(Reply(roster.signed(self._key, self.name, receipt), body))
+
+    def _keep(self, state: MemberState) -> None:
+        """Adopt a new state once it is on disk."""
+        if self._path is not None:
+            write_state(self._path, state)
+        self._state = state
+
+
+class Aggregator(_Role):
+    """The server: adds up contributions that it cannot read.
+
+    A reply that is damaged, forged, late, different from an earlier one, for another round or from a stranger is
+    refused with a sentence and changes nothing. With a `path`, a journal holds each accepted contribution of a keyed
+    scheme before it is acknowledged; an attempt of masks dies with its server, and another is begun.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        path: AnyPath | None = None,
+        resources: Resources | None = None,
+        record: Record = forget,
+        seed: bytes = b"",
+    ) -> None:
+        super().__init__(AGGREGATOR, terms, resources or Resources(), record)
+        refuse_to_overwrite(path)
+        self.refused = 0
+        self._key = SigningKey(seed) if seed else SigningKey.generate(self.resources.source)
+        self._journal = MessageJournal(path) if path else None
+        self._setup: tuple[bytes, Setup, Roster] | None = None
+        self._adder: Adder | None = None
+        self._turn: Turn = (-1, 0)
+        self._model = b""
+        self._step = ""
+        self._expected: tuple[str, ...] = ()
+        self._heard: dict[str, bytes] = {}
+        self._receipts: dict[str, bytes] = {}
+        self._restart_journal()
+
+    @classmethod
+    def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "Aggregator":
+        """Go on where the aggregator that kept its journal at `path` stopped, in the middle of a round or not."""
+        journal = MessageJournal(path)
+        messages = journal.messages()
+        try:
+            begun = decode(next(messages, b""), RoundBegun)
+            aggregator = cls(Terms.from_bytes(begun.terms), resources=resources, seed=begun.seed)
+            if begun.setup:
+                aggregator.accept(begun.setup)
+            if begun.round >= 0 and aggregator.terms.scheme == "masks":
+                aggregator._turn, aggregator._model = (begun.round, begun.attempt), begun.model
+            elif begun.round >= 0:
+                aggregator.open(begun.round, model=begun.model, attempt=begun.attempt)
+            for message in messages:
+                aggregator._replay(message)
+        except (MessageError, InputError) as error:
+            raise CorruptFileError(f"{path} is not an aggregator's journal: {error}") from error
+        aggregator._journal, aggregator._record = journal, record
+        return aggregator
+
+    @property
+    def roster(self) -> Roster:
+        return self._ready[2]
+
+    @property
+    def round(self) -> int:
+        """The number of the round that was opened last; -1 if none was."""
+        return self._turn[0]
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt at it is the last."""
+        return self._turn[1]
+
+    @property
+    def model(self) -> bytes:
+        """The digest of the model of that round."""
+        return self._model
+
+    @property
+    def step(self) -> str:
+        """The step that is being answered; empty before the first and after the last."""
+        return self._step
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Who may answer the present step and has not."""
+        return tuple(name for name in self._expected if name not in self._heard)
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether enough members have answered the present step to end it."""
+        return not self._step or self._begun.suffices(self._step, tuple(sorted(self._heard)))
+
+    @property
+    def contributors(self) -> tuple[str, ...]:
+        """Whose contributions have come in this round."""
+        return tuple(sorted(self._receipts))
+
+    @property
+    def ciphertexts(self) -> Mapping[str, int]:
+        """How many ciphertexts each member sent in this round, and the aggregator asked to decrypt."""
+        return {} if self._adder is None else self._adder.ciphertexts
+
+    def accept(self, setup: bytes) -> None:
+        """Receive the roster and the secrets that are for the aggregator."""
+        self._record(setup)
+        known = self._setup[0] if self._setup else b""
+        message, roster = self._read_setup(setup, known)
+        if setup == known:
+            return
+        if self.terms.keyed and len(message.own) != len(self.terms.members):
+            raise MessageError("the set-up does not have one secret per member.")
+        self._setup, self._adder, self._step = (setup, message, roster), None, ""
+        self._restart_journal()
+
+    @property
+    def _ready(self) -> tuple[bytes, Setup, Roster]:
+        if self._setup is None:
+            raise InputError("the aggregator is not set up yet. Give it the key generator's message first.")
+        return self._setup
+
+    def open(self, round: int, *, model: bytes = b"", attempt: int = 0) -> None:
+        """Begin a round, or another attempt at it; numbers go up, and what is unfinished is given up."""
+        _, setup, roster = self._ready
+        if (round, attempt) <= self._turn or round < 0:
+            raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
+        before, adder = self._adder, _PARTS[self.terms.scheme][1](roster, setup, (round, attempt), self.resources)
+        adder.model = model
+        adder.follow(before)
+        self._turn, self._model, self._adder = (round, attempt), model, adder
+        self._receipts = {}
+        self._restart_journal()
+        self._begin(adder.steps[0], self.terms.sampled(round))
+
+    def _begin(self, step: str, expected: tuple[str, ...]) -> None:
+        self._step, self._expected, self._heard = step, expected, {}
+        if step and self._adder is not None:
+            self._heard = dict.fromkeys(self._adder.already(step), b"")
+
+    def calls(self, notes: Mapping[str, bytes] | None = None, only: Collection[str] | None = None) -> dict[str, bytes]:
+        """Return the signed call of the present step for each member (of `only` these) that has not answered it."""
+        told, notes = self._begun.bodies(self._step, self._expected), notes or {}
+        readers: dict[tuple[bytes, bytes], list[str]] = {}
+        for name in self.awaited if only is None else only:
+            readers.setdefault((told.get(name, b""), notes.get(name, b"")), []).append(name)
+        calls: dict[str, bytes] = {}
+        for (body, note), names in readers.items():  # what is for several members is signed once
+            to = names[0] if len(names) == 1 else ""
+            model = b"" if self._step == "advertise" else self._model
+            call = Call(self.roster.digest, *self._turn, to, self._step, model, body, note)
+            calls |= dict.fromkeys(names, self.roster.signed(self._key, AGGREGATOR, call))
+        return calls
+
+    def receive(self, reply: bytes) -> str:
+        """Take in a member's reply and return its name; what is wrong with one raises and changes nothing."""
+        try:
+            return self._receive(reply)
+        except MessageError:
+            self.refused += 1
+            raise
+
+    def _receive(self, reply: bytes) -> str:
+        message = decode(reply, Reply, max_bytes=self.terms.most_bytes)
+        adder = self._begun
+        member, receipt = self.roster.open(message.receipt, Receipt, authors=self.terms.members, max_bytes=4096)
+        if (receipt.round, receipt.attempt) != self._turn:
+            raise MessageError(f"{member!r} speaks of round {receipt.round}; this is round {self.round}.")
+        if receipt.step not in adder.steps:
+            raise MessageError(f"{member!r} answers to a step that there is not.")
+        digest = hashlib.sha256(message.receipt).digest()
+        if self._heard.get(member) == digest and receipt.step == self._step:
+            return member
+        order = adder.steps.index(receipt.step) - (adder.steps.index(self._step) if self._step else len(adder.steps))
+        if order:
+            raise MessageError(
+                f"{member!r} answers {receipt.step!r} too {'late' if order < 0 else 'early'} in round {self.round}."
+            )
+        if receipt.model != (b"" if receipt.step == "advertise" else self._model):
+            raise MessageError(f"{member!r} contributes to round {self.round} with another model.")
+        if member in self._heard:
+            raise MessageError(f"{member!r} has sent something else in round {self.round} already.")
+        if member not in self._expected:
+            raise MessageError(f"{member!r} is not asked in round {self.round}, or has dropped out of it.")
+        body = self._unsealed(member, message.body)
+        if hashlib.sha256(body).digest() != receipt.body:
+            raise MessageError(f"the receipt of {member!r} is for another body than it came with.")
+        message = Reply(message.receipt, body)
+        if self._record is not forget:
+            self._record(encode(message))
+        checked = adder.check(self._step, member, message)
+        if self.terms.scheme != "masks":
+            self._append(reply)
+        adder.add(self._step, member, checked)
+        self._heard[member] = digest
+        if self._step == CONTRIBUTE:
+            self._receipts[member] = message.receipt
+        return member
+
+    def _unsealed(self, member: str, body: bytes) -> bytes:
+        if not self.terms.keyed or self.terms.as_published:
+            return body
+        secret = self._ready[1].own[self.terms.members.index(member)]
+        return unseal(secret, body, purpose=_body_purpose(member, self._turn))
+
+    def advance(self) -> str:
+        """End the present step and begin the next, whose name is returned; nothing is left after the last.
+
+        With too few members it raises `PrivacyError` and the step stays open: wait for more, or try again.
+        """
+        adder, step = self._begun, self._step
+        if not step:
+            return ""
+        going_on = adder.close(step, tuple(sorted(self._heard)))
+        if self.terms.scheme != "masks":
+            self._append(encode(StepClosed(step)))
+        place = adder.steps.index(step) + 1
+        self._begin(adder.steps[place] if place < len(adder.steps) else "", going_on)
+        return self._step
+
+    def request(self) -> bytes:
+        """Return the sealed request to the key generator; asked again, also after a restart, it is for the same sum."""
+        adder, setup = self._done, self._ready[1]
+        receipts = tuple(self._receipts[member] for member in adder.members)
+        request = encode(Request(self.roster.digest, *self._turn, receipts, adder.request()))
+        if self.terms.as_published:
+            return request
+        return seal(setup.channel, request, purpose=_REQUEST, source=self.resources.source)
+
+    def conclude(self, answer: bytes = b"") -> tuple[bytes, Total]:
+        """Return the signed answer of the round, for all members, and the sum in it.
+
+        `answer` is what the key generator replied to the request. What it refuses raises `PrivacyError`; what did not
+        come from it raises `MessageError`, and it may be asked again.
+        """
+        if not self.terms.keyed:
+            return self._own_answer(self._done.opened())
+        setup = self._ready[1]
+        if not self.terms.as_published:
+            answer = unseal(setup.channel, answer, purpose=_ANSWER)
+        self._record(answer)
+        kinds: tuple[type[Any], ...] = (Answer, Refusal)
+        _, message = self.roster.open(answer, *kinds, authors=[KEY_GENERATOR], turn=self._turn)
+        if isinstance(message, Refusal):
+            raise RefusedError(message.sentence, renewed=message.renewed)
+        if message.members != self._done.members:
+            raise MessageError("the answer names other members than the request did.")
+        sums = self.terms.read_sums(message.sums, len(message.members))
+        return answer, Total(self.round, message.members, sums, self.terms.values(sums))
+
+    def _own_answer(self, opened: Opened) -> tuple[bytes, Total]:
+        sums = self.terms.residues(opened.sums).tobytes()
+        answer = Answer(self.roster.digest, *self._turn, opened.members, sums, b"")
+        total = Total(self.round, opened.members, opened.sums, self.terms.values(opened.sums))
+        return self.roster.signed(self._key, AGGREGATOR, answer), total
+
+    @property
+    def _begun(self) -> Adder:
+        if self._adder is None:
+            raise MessageError("no round has begun.")
+        return self._adder
+
+    @property
+    def _done(self) -> Adder:
+        if self._adder is None or self._step:
+            raise InputError("no sum is due: the round is not closed.")
+        return self._adder
+
+    def _replay(self, message: bytes) -> None:
+        """Do again what a record of the journal stands for."""
+        if isinstance(decode(message, StepClosed, Reply), StepClosed):
+            self.advance()
+        else:
+            self._receive(message)
+
+    def _restart_journal(self) -> None:
+        if self._journal is not None:
+            setup = self._setup[0] if self._setup else b""
+            begun = RoundBegun(self.terms.to_bytes(), self._key.secret_bytes(), setup, *self._turn, self._model)
+            self._journal.restart(begun)
+
+    def _append(self, message: bytes) -> None:
+        if self._journal is not None:
+            self._journal.append(message)
+
+
+class RefusedError(PrivacyError):
+    """The key generator released nothing of the round; `renewed`: there is a new key, and a new set-up for everyone."""
+
+    def __init__(self, sentence: str, *, renewed: bool = False) -> None:
+        super().__init__(sentence)
+        self.renewed = renewed
+
+
+class KeyGenerator(_Role):
+    """Issues keys and secrets, and opens one checked sum a round; for masks and plain sums it only vouches for keys."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        *,
+        key: Any = None,
+        path: AnyPath | None = None,
+        resources: Resources | None = None,
+        record: Record = forget,
+        state: GeneratorState | None = None,
+    ) -> None:
+        """Generate all keys and secrets of a run (Algorithm 1 of DPHE, step 1); an existing key pair may be given."""
+        super().__init__(KEY_GENERATOR, terms, resources or Resources(), record)
+        self._path = path
+        self._opener = self._make_opener(key) if state is None else _kept_opener(terms, state, self.resources)
+        if state is None:
+            refuse_to_overwrite(path)
+            state = self._new_state()
+            self._keep(state)
+        self._state = state
+        self._key = SigningKey(state.seed)
+
+    @classmethod
+    def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "KeyGenerator":
+        """Go on where the key generator that kept its state at `path` stopped."""
+        state = read_state(path, GeneratorState)
+        with state_errors(path):
+            terms = Terms.from_bytes(state.terms)
+            return cls(terms, path=path, resources=resources, record=record, state=state)
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """A sentence for every round that was asked for: what was released, or why nothing."""
+        return self._state.log
+
+    def enrol(self, message: bytes) -> None:
+        """Learn which signatures are a party's; each enrols once, through a channel that proves who it is."""
+        self._record(message)
+        enrolment = decode(message, Enrolment, max_bytes=4096)
+        parties = (*self.terms.members, AGGREGATOR)
+        if enrolment.party not in parties or len(enrolment.key) != 32:
+            raise MessageError("someone who does not take part wants to enrol.")
+        if enrolment.terms != self.terms.digest:
+            raise PrivacyError(f"{enrolment.party!r} agreed to other terms than the key generator was asked for.")
+        keys = dict(zip(parties, self._state.keys, strict=True))
+        if keys[enrolment.party] not in (b"", enrolment.key):
+            raise MessageError(f"{enrolment.party!r} has enrolled with another key already.")
+        keys[enrolment.party] = enrolment.key
+        self._keep(replace(self._state, keys=tuple(keys.values())))
+
+    @property
+    def roster(self) -> Roster:
+        parties, state = (*self.terms.members, AGGREGATOR), self._state
+        if missing := [party for party, key in zip(parties, state.keys, strict=True) if not key]:
+            raise InputError(f"not everyone has enrolled yet: {', '.join(missing)}.")
+        keys = dict(zip(parties, state.keys, strict=True))
+        if self.terms.keyed:
+            keys[KEY_GENERATOR] = self._key.public
+        digest = hashlib.sha256(state.encryption_key).digest() if state.encryption_key else b""
+        return Roster(self.terms, keys, digest, state.generation)
+
+    def setup(self) -> dict[str, bytes]:
+        """Return the set-up of every member and of the aggregator (Algorithm 1 of DPHE, step 2).
+
+        They carry secrets: send each through an encrypted channel to the one it is for. Asked again, it is the same.
+        """
+        state, whole = self._state, self._whole()
+        if not self.terms.keyed:
+            bare = encode(replace(whole, shared=b"", own=(), offset=b"", channel=b""))
+            return dict.fromkeys((*self.terms.members, AGGREGATOR), bare)
+        setups = {
+            member: encode(replace(whole, own=(own,), offset=offset, channel=b""))
+            for member, own, offset in zip(self.terms.members, state.own, state.offsets, strict=True)
+        }
+        setups[AGGREGATOR] = encode(replace(whole, shared=b""))
+        return setups
+
+    def _whole(self) -> Setup:
+        state = self._state
+        return Setup(
+            self.roster.to_bytes(), state.encryption_key, state.shared, state.own, b"", state.channel, state.void
+        )
+
+    def answer(self, request: bytes) -> bytes:
+        """Decrypt the sum that the aggregator asks for (Algorithm 1 of DPHE, step 6), or refuse to.
+
+        The reply is sealed for the aggregator. Only what is not the aggregator's request raises.
+        """
+        if self._opener is None:
+            raise MessageError(f"nothing is decrypted in a run of {self.terms.scheme}.")
+        if not self.terms.as_published:
+            request = unseal(self._state.channel, request, purpose=_REQUEST)
+        self._record(request)
+        message, state = decode(request, Request), self._state
+        if message.round < 0 or message.attempt:
+            raise MessageError("the request is not one of this run.")
+        if message.round == state.round:
+            return state.answer
+        outdated = message.run != self.roster.digest
+        if message.round < state.round or outdated:
+            sentence = f"round {message.round} is over: a round is opened once, and the last was round {state.round}."
+            return self._sealed(self._refusal(message, sentence, renewed=outdated))
+        try:
+            members = self._contributors(message)
+            offsets = dict(zip(self.terms.members, state.offsets, strict=True))
+            opened = self._opener.open(
+                message.body, members, message.round, self._whole(), [offsets[member] for member in members]
+            )
+        except Exception as error:
+            return self._refused(message, error)
+        entry = f"round {message.round}: the sum of {', '.join(members)} was released."
+        if opened.forged:
+            entry += f" Of its blocks, {opened.forged} were withheld: one of these members forged a number in them."
+        answer = self._sealed(self._answered(message, opened))
+        self._keep(replace(state, round=message.round, answer=answer, log=(*state.log, entry)))
+        return answer
+
+    def _contributors(self, request: Request) -> tuple[str, ...]:
+        """Return the members who signed the receipts, each once, for one model; raise if they are too few."""
+        members: list[str] = []
+        model: bytes | None = None
+        asked = self.terms.sampled(request.round)
+        for envelope in request.receipts:
+            member, receipt = self.roster.open(
+                envelope, Receipt, authors=asked, turn=(request.round, 0), max_bytes=4096
+            )
+            if receipt.step != CONTRIBUTE or (model is not None and receipt.model != model):
+                raise MessageError(f"the receipt of {member!r} is for another step or model.")
+            members.append(member)
+            model = receipt.model
+        if len(set(members)) != len(members) or members != sorted(members):
+            raise MessageError("a member is named twice in a request, or out of order.")
+        if len(members) < self.terms.minimum:
+            raise PrivacyError(f"a sum needs {self.terms.minimum} members; got {len(members)}.")
+        return tuple(members)
+
+    def _answered(self, request: Request, opened: Opened) -> bytes:
+        released = b""
+        if self.terms.counting and opened.released is not None:
+            released = seal(
+                self._state.shared,
+                np.packbits(opened.released).tobytes(),
+                purpose=_released_purpose(request.round),
+                source=self.resources.source,
+            )
+        sums = self.terms.residues(opened.sums).tobytes()
+        turn = request.round, request.attempt
+        answer = Answer(self.roster.digest, *turn, opened.members, sums, released)
+        return self.roster.signed(self._key, KEY_GENERATOR, answer)
+
+    def _refused(self, request: Request, reason: Exception) -> bytes:
+        """Use up the round, and the key if a sum was forged; the sentence is the same whatever the reason.
+
+        An answer that tells why is an oracle about what was decrypted.
+        """
+        why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
+        entry, forged = f"round {request.round}: nothing was released, because {why}", isinstance(reason, ForgedError)
+        sentence = (
+            f"nothing of round {request.round} is released, and it is over: this is not the sum of enough contributors "
+            "of this round, or a part of it overflowed or was forged. Begin a new round."
+        )
+        answer = self._sealed(self._refusal(request, sentence, renewed=forged))
+        state = replace(self._state, round=request.round, answer=answer)
+        if forged:
+            entry += " The key is used up, and there is a new one."
+            opener = self._make_opener(None)
+            state = replace(
+                state,
+                private_key=opener.secret_bytes() if opener else b"",
+                encryption_key=opener.encryption_key if opener else b"",
+                generation=state.generation + 1,
+                void=request.round,
+            )
+            self._opener = opener
+        self._keep(replace(state, log=(*state.log, entry)))
+        return answer
+
+    def _refusal(self, request: Request, sentence: str, *, renewed: bool = False) -> bytes:
+        refusal = Refusal(request.run, request.round, request.attempt, renewed, sentence)
+        return self.roster.signed(self._key, KEY_GENERATOR, refusal)
+
+    def _sealed(self, answer: bytes) -> bytes:
+        if self.terms.as_published:
+            return answer
+        return seal(self._state.channel, answer, purpose=_ANSWER, source=self.resources.source)
+
+    def _make_opener(self, key: Any) -> Opener | None:
+        if self.terms.sparse:
+            return SparseOpener(self.terms, key, self.resources)
+        return LatticeOpener(self.terms, key) if self.terms.scheme == "bfv" else None
+
+    def _new_state(self) -> GeneratorState:
+        terms, source, opener = self.terms, self.resources.source, self._opener
+        keyed = opener is not None
+        own = tuple(source(32) if keyed else b"" for _ in terms.members)
+        offsets = tuple(source(32) if keyed else b"" for _ in terms.members)
+        return GeneratorState(
+            terms=terms.to_bytes(),
+            seed=SigningKey.generate(source).secret_bytes(),
+            private_key=opener.secret_bytes() if opener else b"",
+            encryption_key=opener.encryption_key if opener else b"",
+            shared=source(32) if keyed else b"",
+            own=own,
+            offsets=offsets,
+            channel=source(32) if keyed else b"",
+            keys=(b"",) * (len(terms.members) + 1),
+            generation=0,
+            void=-1,
+            round=-1,
+            answer=b"",
+            log=(),
+        )
+
+    def _keep(self, state: GeneratorState) -> None:
+        if self._path is not None:
+            write_state(self._path, state)
+        self._state = state
+
+
+def read_answer(roster: Roster, answer: bytes, round: int) -> tuple[Answer, Integers]:
+    """Return the answer of a round that the key generator signed (without one, the aggregator), and the sums in it."""
+    author = KEY_GENERATOR if roster.terms.keyed else AGGREGATOR
+    _, message = roster.open(answer, Answer, authors=[author])
+    if message.round != round:
+        raise MessageError(f"the answer is not for round {round} of this run.")
+    if not set(message.members) <= set(roster.terms.members):
+        raise MessageError("the answer names members that do not take part.")
+    return message, roster.terms.read_sums(message.sums, len(message.members))
+
+
+def _kept_opener(terms: Terms, state: GeneratorState, resources: Resources) -> Opener | None:
+    if terms.sparse:
+        return SparseOpener(terms, PrivateKey.from_secret_bytes(state.private_key, insecure=terms.insecure), resources)
+    if terms.scheme == "bfv":
+        return LatticeOpener(terms, SecretKey.from_secret_bytes(state.private_key))
+    return None
+
+
+def _digest(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
+def _split(answered: bytes) -> list[bytes]:
+    return [answered[i : i + 32] for i in range(0, len(answered), 32)]
+
+
+def _body_purpose(member: str, turn: Turn) -> bytes:
+    return b"contribution of round %d by " % turn[0] + member.encode()
+
+
+def _released_purpose(round: int) -> bytes:
+    return b"released blocks of round %d" % round
+
+
+_REQUEST, _ANSWER = b"request for decryption", b"answer to a request"

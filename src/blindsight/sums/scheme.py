@@ -1,0 +1,150 @@
+"""What a scheme is: a member's part, the aggregator's part of one round, and the key generator's (`roles` call them).
+
+The parts compute and know nothing of signatures, disks or networks. A part that raises `MessageError` has changed
+nothing.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.progress import Progress, silent
+from blindsight.rng import ByteSource, system_bytes
+from blindsight.sums.messages import Call, Reply, Roster, Setup
+from blindsight.sums.terms import Integers
+
+Turn = tuple[int, int]
+"""A round, and the attempt at it."""
+
+Vouch = Callable[[str, Turn, bytes, bytes], bytes]
+"""Return the signed reply to a step of a turn, with this model and body."""
+
+CONTRIBUTE = "contribute"
+
+
+def _unsigned(step: str, turn: Turn, model: bytes, body: bytes) -> bytes:
+    raise InputError("this member signs nothing.")
+
+
+class ForgedError(MessageError):
+    """What was decrypted is not the sum of the named contributions: the key is used up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resources:
+    """Where secrets come from, and what computes: a process `pool` encrypts, `threads` decrypt."""
+
+    source: ByteSource = system_bytes
+    pool: Executor | None = None
+    threads: int | None = None
+    progress: Progress = silent
+
+
+class MemberPart(ABC):
+    """A member of a run."""
+
+    steps: ClassVar[tuple[str, ...]] = (CONTRIBUTE,)
+
+    def __init__(self, name: str, roster: Roster, setup: Setup, resources: Resources, vouch: Vouch = _unsigned) -> None:
+        """Know everybody; `vouch` signs a body as this member's reply to a step."""
+        self.name, self.roster, self.terms = name, roster, roster.terms
+        self.setup, self.resources, self.vouch = setup, resources, vouch
+
+    def begins(self, step: str, turn: Turn, secrets: bytes) -> bool:
+        """Tell whether an attempt at a round may begin with this step."""
+        return step == self.steps[0]
+
+    @abstractmethod
+    def answer(self, call: Call, integers: Integers | None, secrets: bytes) -> tuple[bytes, bytes]:
+        """Return the body of the reply to a call, and what the scheme keeps secret for the next step."""
+
+    def contribution(self, integers: Integers | None) -> Integers:
+        if integers is None:
+            raise InputError(f"{self.name!r} is asked to contribute and has no update.")
+        return integers
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A sum: whose, in integers; and for a sparse scheme which blocks were released and how many were forged."""
+
+    members: tuple[str, ...]
+    sums: Integers
+    released: NDArray[np.bool_] | None = None
+    forged: int = 0
+
+
+class Adder(ABC):
+    """The aggregator's part of one attempt at a round."""
+
+    steps: ClassVar[tuple[str, ...]] = (CONTRIBUTE,)
+
+    def __init__(self, roster: Roster, setup: Setup, turn: Turn, resources: Resources) -> None:
+        self.roster, self.terms, self.setup, self.turn = roster, roster.terms, setup, turn
+        self.resources, self.model = resources, b""
+        self.members: tuple[str, ...] = ()  # whose contributions are in the sum
+        self.ciphertexts: dict[str, int] = {}  # how many each sent, and how many are to be decrypted
+
+    def follow(self, before: "Adder | None") -> None:
+        """Take over what the round before has left for this one: by default nothing."""
+        return
+
+    def already(self, step: str) -> tuple[str, ...]:
+        """Return the members whose answer to a step is there before they are asked."""
+        return ()
+
+    def bodies(self, step: str, members: tuple[str, ...]) -> Mapping[str, bytes]:
+        """Return the body of the call for each member."""
+        return dict.fromkeys(members, b"")
+
+    @abstractmethod
+    def check(self, step: str, member: str, reply: Reply) -> Any:
+        """Return what is to be added of a reply whose receipt is in order; raise if it does not fit."""
+
+    @abstractmethod
+    def add(self, step: str, member: str, checked: Any) -> None:
+        """Add what was just checked."""
+
+    def close(self, step: str, heard: tuple[str, ...]) -> tuple[str, ...]:
+        """End a step: return the members that go on; `PrivacyError` if they are too few."""
+        self.require(len(heard), self.terms.minimum)
+        self.members = heard
+        return heard
+
+    def suffices(self, step: str, heard: tuple[str, ...]) -> bool:
+        """Tell whether a step could be ended with these members."""
+        return len(heard) >= self.terms.minimum
+
+    def require(self, there: int, needed: int) -> None:
+        if there < needed:
+            raise PrivacyError(
+                f"round {self.turn[0]} has contributions of {there} members; a sum needs {needed}. Wait for more, or "
+                "begin a new round."
+            )
+
+    def request(self) -> bytes:
+        """Return the body of the request to the key generator."""
+        raise InputError(f"nothing is decrypted in a run of {self.terms.scheme}.")
+
+    def opened(self) -> Opened:
+        """Return the sum, in schemes without a key generator."""
+        raise InputError(f"a run of {self.terms.scheme} has a key generator.")
+
+
+class Opener(ABC):
+    """The key generator's part: `encryption_key` is public, `secret_bytes` are not."""
+
+    encryption_key: bytes
+
+    @abstractmethod
+    def secret_bytes(self) -> bytes: ...
+
+    @abstractmethod
+    def open(self, body: bytes, members: tuple[str, ...], round: int, setup: Setup, offsets: list[bytes]) -> Opened:
+        """Decrypt a request; `ForgedError` if it is not the sum of these members, whose offsets are given."""
