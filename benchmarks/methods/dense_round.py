@@ -3,13 +3,13 @@
 import numpy as np
 
 from benchmarks.methods.rounds import FRACTION_BITS, Measured, Round, RoundAnswer
-from blindsight.learn.aggregation import open_session
 from blindsight.learn.comparison import compare
+from blindsight.sums import open_session
 
 
 def run(given: Round, *, seed: int, scheme: str, rounds: int) -> RoundAnswer:
     """Play so many rounds with the same updates and take the mean cost; the seed has no say in keys and masks."""
-    session = open_session(scheme, users=given.users, dimension=given.weights, fraction_bits=FRACTION_BITS)
+    session = open_session(scheme, members=given.users, dimension=given.weights, fraction_bits=FRACTION_BITS)
     updates = {user: given.update(user) for user in given.users}
     results = [session.round(updates, number) for number in range(rounds)]
     costs = [row for result in results for row in compare({scheme: result.cost})]

@@ -40,7 +40,7 @@ def run(given: Round, *, seed: int, scheme: Scheme) -> ScaleAnswer:
 def _run(given: Round, scheme: Scheme) -> ScaleAnswer:
     with measured() as memory:
         crowd = _play(given, scheme)
-    owners, figures = crowd.cost.users, measure(crowd)[1]
+    owners, figures = crowd.cost.members, measure(crowd)[1]
     return ScaleAnswer(
         total=np.ldexp(crowd.integers.astype(np.float64), -FRACTION_BITS),
         measured=figures,

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from blindsight.errors import UnknownNameError
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.comparison import compare
 from blindsight.learn.contest import contest, round_costs
-from blindsight.learn.costs import Cost, Meter, Transfer, Work
 from blindsight.learn.study import Study
+from blindsight.sums import SCHEMES
+from blindsight.sums.costs import Cost, Meter, Transfer, Work
 
 
 def burn(seconds):
@@ -49,9 +49,9 @@ def test_work_that_fails_is_counted_too():
 
 def test_messages_are_counted_by_link_and_step():
     meter = Meter(("ann",))
-    meter.carried("ann", "aggregator", "encrypt", b"12345", 2)
-    meter.carried("ann", "aggregator", "encrypt", b"123", 1)
-    meter.carried("aggregator", "ann", "aggregate", b"1")
+    meter.carried("ann", "aggregator", "encrypt", 5, 2)
+    meter.carried("ann", "aggregator", "encrypt", 3, 1)
+    meter.carried("aggregator", "ann", "aggregate", 1)
     assert meter.cost().transfers == (
         Transfer("ann", "aggregator", "encrypt", 8, 3),
         Transfer("aggregator", "ann", "aggregate", 1, 0),
@@ -60,7 +60,7 @@ def test_messages_are_counted_by_link_and_step():
 
 def test_a_worked_example():
     cost = Cost(
-        users=("ann", "bob", "cem"),  # cem dropped out
+        members=("ann", "bob", "cem"),  # cem dropped out
         work=(
             Work("ann", "share", 0.25),
             Work("ann", "encrypt", 1.0),

@@ -7,12 +7,12 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from blindsight.errors import DataError, InputError, PrivacyError
-from blindsight.learn.aggregation import SCHEMES, open_session
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.federation import ClippedWarning, Federation, FederationState, Memory, Proposal, fraction_bits
 from blindsight.learn.linear import LinearTraining, local_update, train
 from blindsight.learn.linearmodel import Standardiser, class_signs
 from blindsight.learn.rounds import EarlyStopping, RoundReport
+from blindsight.sums import SCHEMES, open_session
 
 CLASSES, DIMENSIONS = 5, 24
 FAST = {"key_bits": 1024, "insecure": True, "rounds": 2, "sparsity": 0.6}
@@ -97,7 +97,7 @@ def test_the_history_tells_what_each_round_took():
     assert ("round 1: training", 0, 4) in told
     for report in classifier.history_:
         assert report.sparsity >= 0.5  # two of five blocks were sent, and the last is shorter
-        assert set(report.seconds) == {"training", "users", "aggregator", "key generator"}
+        assert set(report.seconds) == {"training", "members", "aggregator", "key generator"}
         assert min(report.seconds.values()) > 0
         assert min(report.sent.values()) > 0
         assert (report.withheld, report.clipped, report.absent) == (0, 0, {})
@@ -132,7 +132,7 @@ NAMES = ("ann", "bob", "cem", "dee")
 
 def play(learned, rounds=1, half=False, **options):
     options = {"scheme": "plain", "fraction_bits": 10} | options
-    session = open_session(options.pop("scheme"), users=NAMES, dimension=6, **options)
+    session = open_session(options.pop("scheme"), members=NAMES, dimension=6, **options)
     federation = Federation(session=session, owners=NAMES, learner=Constant(learned, half), rounds=rounds)
     state = FederationState(np.zeros((2, 3)), {name: Memory(None, None) for name in NAMES}, (), 0, None)
     return federation.run(state, keep=lambda state: None)
@@ -168,7 +168,7 @@ def test_what_is_withheld_is_sent_later():
 
 def test_an_owner_whose_message_is_lost_keeps_everything():
     learned = {name: np.full(6, place + 1.0) for place, name in enumerate(NAMES)}
-    lost = lambda sender, receiver, message: [] if sender == "bob" else [message]  # noqa: E731
+    lost = lambda sender, receiver, kind, parts: [] if sender == "bob" else [parts]  # noqa: E731
     state = play(learned, transit=lost)
     assert state.history[0].contributors == ("ann", "cem", "dee")
     assert (state.memories["bob"].held == 2.0).all()
@@ -214,7 +214,7 @@ def test_an_owner_that_fails_is_left_out_and_the_others_go_on():
 def test_with_fewer_than_three_left_a_run_ends():
     people = owners(3)
     people[0] = failing_from(2, people[0])
-    with pytest.raises(PrivacyError, match="2 users") as caught:
+    with pytest.raises(PrivacyError, match="2 members") as caught:
         FederatedClassifier("plain").fit(people, public=PUBLIC)
     assert any("owner 1" in note for note in caught.value.__notes__)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.clustering import inertia
 from blindsight.learn.clustermodel import ClusterModel
 from blindsight.learn.kmeans import FederatedKMeans
+from blindsight.sums import SCHEMES
 
 CLUSTERS, D = 4, 16
 

@@ -223,11 +223,11 @@ def test_a_sum_stands_for_its_values():
 
 
 def test_the_statement_names_epsilon_colluders_and_drop_outs():
-    from blindsight.learn.aggregation import open_session
+    from blindsight.sums import open_session
 
     users = ("ann", "bob", "cem", "dan", "eva")
     plan = NoisePlan.calibrated(**TERMS)
-    said = noised(open_session("masks", users=users, dimension=200).statement(), plan, delta=1e-6, hidden=True)
+    said = noised(open_session("masks", members=users, dimension=200).statement(), plan, delta=1e-6, hidden=True)
     assert said.guarantee == "differential privacy"
     assert (said.unit, said.neighbours, said.delta) == ("record", "add/remove", 1e-6)
     assert said.epsilon == plan.epsilon(1e-6)
@@ -239,9 +239,9 @@ def test_the_statement_names_epsilon_colluders_and_drop_outs():
 
 
 def test_without_hiding_the_statement_says_what_the_aggregator_sees():
-    from blindsight.learn.aggregation import open_session
+    from blindsight.sums import open_session
 
-    said = open_session("plain", users=("ann", "bob", "cem", "dan", "eva"), dimension=200).statement()
+    said = open_session("plain", members=("ann", "bob", "cem", "dan", "eva"), dimension=200).statement()
     plain = noised(said, NoisePlan.calibrated(**TERMS), delta=1e-6, hidden=False)
     assert "aggregator" in plain.not_protected[0]
 

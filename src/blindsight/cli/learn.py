@@ -325,7 +325,7 @@ def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
 
 def _check_options(scheme: str, key_bits: int, sparsity: float) -> None:
     from blindsight.crypto.paillier import check_key_bits
-    from blindsight.learn.aggregation import SCHEMES
+    from blindsight.sums import SCHEMES
 
     if scheme not in SCHEMES:
         raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
@@ -362,8 +362,8 @@ def _cells(report: "RoundReport") -> tuple[str, ...]:
         str(report.round),
         "-" if report.score is None else f"{report.score:.3f}",
         f"{report.sparsity:.1%}",
-        f"{report.sent['users'] / max(len(report.contributors), 1) / 1e3:.1f}",
-        *(f"{report.seconds[role]:.2f}" for role in ("training", "users", "aggregator", "key generator")),
+        f"{report.sent['members'] / max(len(report.contributors), 1) / 1e3:.1f}",
+        *(f"{report.seconds[role]:.2f}" for role in ("training", "members", "aggregator", "key generator")),
     )
 
 

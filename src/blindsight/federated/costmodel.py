@@ -150,7 +150,7 @@ def calibrate(setting: Setting, *, weights: int = 200_000, repeats: int = 3) -> 
 
 def measure(crowd: CrowdRound) -> tuple[Size, dict[str, float]]:
     """Return the size of a round that was played, and its figures as `CostModel.predict` would name them."""
-    cost, setup, owners = crowd.cost, crowd.setup, crowd.cost.users
+    cost, setup, owners = crowd.cost, crowd.setup, crowd.cost.members
     size = Size(len(owners), crowd.integers.size, crowd.ciphertexts, crowd.opened)
     return size, {
         "encrypt": statistics.median(cost.seconds("encrypt", party=owner) for owner in owners),

@@ -110,7 +110,7 @@ def lattice_round(terms: SumTerms, update: Update, *, key: SecretKey | None = No
     aggregator = LatticeAggregator(roster, identities[AGGREGATOR])
     setup.carry(message, (KEY_GENERATOR, AGGREGATOR), _SETTING_UP, aggregator.accept)
     for name in terms.users:
-        setup.meter.carried(KEY_GENERATOR, name, "set up", message)
+        setup.meter.carried(KEY_GENERATOR, name, "set up", len(message))
 
     def contribute(name: str, values: NDArray[np.float64]) -> list[bytes]:
         user = LatticeUser(name, roster, identities[name])
@@ -166,5 +166,5 @@ def _finished(
     integers: NDArray[np.int64], posts: tuple[Post, Post], readers: tuple[str, ...], closing: float
 ) -> CrowdRound:
     setup, cost = (post.meter.cost() for post in posts)
-    sent, opened = cost.ciphertexts(cost.users[0]), cost.ciphertexts(AGGREGATOR)
+    sent, opened = cost.ciphertexts(cost.members[0]), cost.ciphertexts(AGGREGATOR)
     return CrowdRound(integers, setup, cost, readers, sent, opened, closing)

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blindsight.learn.aggregation import open_session
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.clustermodel import ClusterModel
     from blindsight.learn.comparison import compare
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from blindsight.learn.model import LinearModel
     from blindsight.learn.rounds import RoundReport
     from blindsight.learn.study import Study
+    from blindsight.sums import open_session
 
 __all__ = [
     "ClusterModel",
@@ -32,7 +32,7 @@ _HOMES = {
     "RoundReport": "blindsight.learn.rounds",
     "Study": "blindsight.learn.study",
     "compare": "blindsight.learn.comparison",
-    "open_session": "blindsight.learn.aggregation",
+    "open_session": "blindsight.sums",
 }
 
 

@@ -10,8 +10,8 @@ from blindsight.learn.clustering import ClusterTraining, assign, initial_centroi
 from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.linearmodel import Array, Floats, Standardiser
 from blindsight.learn.owners import Load
-from blindsight.learn.session import RoundResult
 from blindsight.metrics import adjusted_mutual_information
+from blindsight.sums import RoundResult
 from blindsight.validation import check_features
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from blindsight.errors import UnknownNameError
-from blindsight.learn.costs import Cost, Step
-from blindsight.learn.dphe.terms import AGGREGATOR
+from blindsight.sums.costs import Cost, Step
+from blindsight.sums.terms import AGGREGATOR
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _row(scheme: str, cost: Cost) -> ComparisonRow:
     if scheme not in _WHO_LEARNS:
         raise UnknownNameError("aggregation scheme", scheme, _WHO_LEARNS)
     making: tuple[Step, ...] = ("share", "encrypt")
-    users = [user for user in cost.users if cost.sent(user)]
+    users = [member for member in cost.members if cost.sent(member)]
     count = max(len(users), 1)
     return ComparisonRow(
         scheme=scheme,

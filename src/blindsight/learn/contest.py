@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from blindsight.learn import baselines
-from blindsight.learn.aggregation import SCHEMES, open_session
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.costs import Cost
 from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.linearmodel import Standardiser
@@ -20,6 +18,8 @@ from blindsight.learn.study import Study
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
+from blindsight.sums import SCHEMES, open_session
+from blindsight.sums.costs import Cost
 
 BASELINES = ("pooled", "local", "prr10", "ra12")
 
@@ -100,7 +100,7 @@ class _Contest:
         begun = process_time()
         learner.fit(self.study.owners, public=self.study.public)
         seconds = process_time() - begun
-        sent = sum(report.sent["users"] for report in learner.history_) / len(self.study.owners) / 1e6
+        sent = sum(report.sent["members"] for report in learner.history_) / len(self.study.owners) / 1e6
         statement = None if name == "plain" else learner.statement_
         return ContestRow(name, learner.model_.quality(*self.study.test), seconds, sent, statement)
 
@@ -165,7 +165,7 @@ def round_costs(
         progress("costs of every scheme", done, len(schemes))
         if scheme == "dphe" and (1 - sparsity) * dimension * owners > 20_000:
             continue
-        session = open_session(scheme, users=users, dimension=dimension, key_bits=key_bits)
+        session = open_session(scheme, members=users, dimension=dimension, key_bits=key_bits)
         blocks = -(-dimension // session.block)
         kept = max(1, round((1 - sparsity) * blocks))
         updates = {}

@@ -25,9 +25,9 @@ from blindsight.errors import BlindsightError, InputError, MessageError, Privacy
 from blindsight.learn.linearmodel import Array
 from blindsight.learn.roleviews import Witness, listening
 from blindsight.learn.rounds import EarlyStopping, RoundReport, bytes_by_role, seconds_by_role
-from blindsight.learn.session import RoundResult, Session
 from blindsight.learn.sparsity import sparsity
 from blindsight.progress import Progress, silent
+from blindsight.sums import RoundResult, Session
 
 SLOT_BITS = 32
 

@@ -12,8 +12,8 @@ from blindsight.learn.labels import Labels
 from blindsight.learn.linear import LinearTraining, local_update, train
 from blindsight.learn.linearmodel import Array, Floats, Signs, Standardiser, decision_function
 from blindsight.learn.owners import Load, check_pair
-from blindsight.learn.session import RoundResult
 from blindsight.learn.sparsity import Residual
+from blindsight.sums import RoundResult
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, get_args
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.costs import Cost
-from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.sums.costs import Cost
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 Criterion = Literal["score", "step"]
 """Stop when the validation score no longer rises, or when the model no longer moves."""
@@ -18,7 +18,7 @@ class RoundReport:
 
     `score` is the accuracy averaged over classes (attributes; for clusters the adjusted mutual information) on the
     validation data, None without any. `sparsity` is the mean share of zeros in what owners sent, `step` how far the
-    model moved relative to its length. `seconds` of CPU and `sent` bytes are by role: "users" together, "aggregator",
+    model moved relative to its length. `seconds` of CPU and `sent` bytes are by role: "members" together, "aggregator",
     "key generator"; `seconds` also has "training", all owners' local learning. `absent` says why an owner sent nothing
     and `refused` why what it sent did not count. `withheld` weights were not revealed, `clipped` ones were out of
     range of the fixed point.
@@ -47,14 +47,14 @@ class RoundReport:
 
 
 def seconds_by_role(cost: Cost) -> dict[str, float]:
-    """Return the CPU seconds of all users together and of each service."""
-    users = sum(cost.seconds(party=user) for user in cost.users)
-    return {"users": users} | {service: cost.seconds(party=service) for service in (AGGREGATOR, KEY_GENERATOR)}
+    """Return the CPU seconds of all members together and of each service."""
+    members = sum(cost.seconds(party=member) for member in cost.members)
+    return {"members": members} | {service: cost.seconds(party=service) for service in (AGGREGATOR, KEY_GENERATOR)}
 
 
 def bytes_by_role(cost: Cost) -> dict[str, int]:
-    """Return the bytes sent by all users together and by each service."""
-    return {"users": sum(map(cost.sent, cost.users))} | {
+    """Return the bytes sent by all members together and by each service."""
+    return {"members": sum(map(cost.sent, cost.members))} | {
         service: cost.sent(service) for service in (AGGREGATOR, KEY_GENERATOR)
     }
 

@@ -16,16 +16,15 @@ import numpy as np
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError
 from blindsight.files import AnyPath, as_path
-from blindsight.learn.aggregation import open_session
 from blindsight.learn.checkpoint import Checkpoint
 from blindsight.learn.federation import SLOT_BITS, Federation, FederationState, Learner, Memory, fraction_bits
 from blindsight.learn.recording import RecordedRound
 from blindsight.learn.roleviews import RoleView, Witness
 from blindsight.learn.rounds import Criterion, EarlyStopping, RoundReport
-from blindsight.learn.session import Session
 from blindsight.progress import Progress
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
+from blindsight.sums import Session, open_session
 
 Selection = Literal["auto", "topk", "blocks", "strength", "none"]
 Seed = int | np.random.Generator | None
@@ -154,7 +153,7 @@ def _check(task: Task[L], settings: RunSettings) -> None:
 def _open(task: Task[L], settings: RunSettings, witness: Witness | None) -> Session:
     return open_session(
         settings.scheme,
-        users=task.owners,
+        members=task.owners,
         dimension=task.dimension,
         fraction_bits=fraction_bits(len(task.owners), task.largest),
         slot_bits=SLOT_BITS,

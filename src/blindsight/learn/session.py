@@ -18,6 +18,7 @@ from blindsight.learn.costs import Cost, Meter, Step
 from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.sumterms import SumTerms
 from blindsight.statement import PrivacyStatement
+from blindsight.sums.session import RoundResult as RoundResult
 
 Recorder = Callable[[str, bytes], object]
 """Called with a party's name and the bytes of each message it received (unsealed, where a seal was on it)."""
@@ -29,30 +30,6 @@ Encoded = Mapping[str, Callable[[], NDArray[np.int64]]]
 """The checked updates of a round by user, each encoded when it is called for: one at a time is in memory."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class RoundResult:
-    """The sum of one round.
-
-    `total` is the exact sum of the contributors' encoded updates, `values` the real weights it stands for. `withheld`
-    are the positions whose sum was not revealed, because fewer users changed them than `minimum_per_position` (where it
-    is more than one, that includes those nobody changed); `total` is zero there. `refused` tells, by sender, why a
-    message of the round was not accepted.
-    """
-
-    round: int
-    contributors: tuple[str, ...]
-    total: NDArray[np.int64]
-    values: NDArray[np.float64]
-    withheld: NDArray[np.int64]
-    refused: Mapping[str, str]
-    cost: Cost
-
-    @property
-    def average(self) -> NDArray[np.float64]:
-        """The mean of the contributors' updates."""
-        return self.values / len(self.contributors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +66,7 @@ class Post:
         received. A message that the receiver refuses is noted under its sender.
         """
         sender, receiver = route
-        self.meter.carried(sender, receiver, steps[0], message, ciphertexts)
+        self.meter.carried(sender, receiver, steps[0], len(message), ciphertexts)
         results = []
         for arrived in [message] if self._transit is None else self._transit(sender, receiver, message):
             try:

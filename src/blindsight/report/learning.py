@@ -18,7 +18,6 @@ from PIL import Image
 from blindsight.data import contact_sheet
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import ComparisonRow, compare
-from blindsight.learn.costs import Cost
 from blindsight.learn.roleviews import RoleView
 from blindsight.learn.rounds import RoundReport
 from blindsight.learn.selective.accounting import SharingCost, figure
@@ -40,6 +39,7 @@ from blindsight.report.page import (
     to_svg,
 )
 from blindsight.statement import PrivacyStatement
+from blindsight.sums.costs import Cost
 
 _SIDE = 220  # pixels of one view
 _STYLES, _MARKERS = ("-", "--", ":"), "osD"
@@ -127,8 +127,8 @@ def _rounds_table(result: LearningResult) -> Table:
             str(report.round),
             f"{report.score:.3f}",
             f"{report.sparsity:.1%}",
-            f"{report.sent['users'] / len(report.contributors) / 1e3:.1f} kB",
-            *(f"{report.seconds[role]:.2f} s" for role in ("training", "users", "aggregator", "key generator")),
+            f"{report.sent['members'] / len(report.contributors) / 1e3:.1f} kB",
+            *(f"{report.seconds[role]:.2f} s" for role in ("training", "members", "aggregator", "key generator")),
         )
         for report in result.history
     )

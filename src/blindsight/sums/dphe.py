@@ -51,7 +51,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.crypto.paillier import Ciphertexts, EncryptedSum, PrivateKey, PublicKey, generate_keys
+from blindsight.crypto.paillier import Ciphertexts, EncryptedSum, Keys, PrivateKey, PublicKey, generate_keys
 from blindsight.crypto.permutation import SecretPermutation, derive_permutation
 from blindsight.crypto.wire import Integers, Message, Octets, decode, encode
 from blindsight.errors import InputError, MessageError
@@ -117,8 +117,8 @@ def read_key(data: bytes, roster: Roster) -> PublicKey:
     if hashlib.sha256(data).digest() != roster.encryption_key:
         raise MessageError("the encryption key is not the one in the roster.")
     key = PublicKey.from_bytes(data, insecure=roster.terms.insecure)
-    if key.bits != roster.terms.key_bits:
-        raise MessageError(f"the encryption key has {key.bits} bits; the terms say {roster.terms.key_bits}.")
+    if (key.bits, key.keys) != (roster.terms.key_bits, roster.terms.keys):
+        raise MessageError(f"the encryption key has {key.bits} bits ({key.keys}); the terms say otherwise.")
     return key
 
 
@@ -342,9 +342,15 @@ class SparseOpener(Opener):
 
     def __init__(self, terms: Terms, secret: PrivateKey | None = None, resources: Resources | None = None) -> None:
         self._terms, self._resources = terms, resources or Resources()
-        self._secret = secret or generate_keys(terms.key_bits, insecure=terms.insecure, source=self._resources.source)
-        if self._secret.public.bits != terms.key_bits:
-            raise InputError(f"the terms ask for a key of {terms.key_bits} bits; got {self._secret.public.bits}.")
+        kind: Keys = "conservative" if terms.keys == "conservative" else "subgroup"
+        self._secret = secret or generate_keys(
+            terms.key_bits, keys=kind, insecure=terms.insecure, source=self._resources.source
+        )
+        public = self._secret.public
+        if (public.bits, public.keys) != (terms.key_bits, terms.keys):
+            raise InputError(
+                f"the terms ask for a {terms.keys} key of {terms.key_bits} bits; got {public.bits}, {public.keys}."
+            )
         self.encryption_key = self._secret.public.to_bytes()
 
     def secret_bytes(self) -> bytes:

@@ -162,8 +162,9 @@ def _sparse_assumptions(terms: Terms) -> tuple[str, ...]:
     hardness = "decisional composite residuosity, with the short exponents of Damgard, Jurik and Nielsen"
     if terms.keys == "subgroup":
         hardness = (
-            "decisional composite residuosity in a subgroup of secret order (a 256-bit prime divides each of p - 1 and "
-            'q - 1; keys="conservative" does without)'
+            "decisional composite residuosity, and the subgroup assumption (Paillier 1999, third scheme; Ma et al. "
+            "2021): powers of a public base whose order is a product of two secret 256-bit primes cannot be told from "
+            'random squares modulo n; the best known attack takes 2^128 steps. keys="conservative" does without it'
         )
     return (
         *trust,

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.bfv import parameters_for
 from blindsight.crypto.encoding import FixedPoint, SlotPacking
-from blindsight.crypto.paillier import check_key_bits
+from blindsight.crypto.paillier import check_key_bits, check_keys
 from blindsight.crypto.permutation import derive_permutation
 from blindsight.crypto.wire import MAX_BYTES, Limit, Message, decode, encode
 from blindsight.errors import InputError, MessageError, UnknownNameError
@@ -142,8 +142,7 @@ class Terms(Message, name="sums/terms.1"):
 
     def _check_sparse(self) -> None:
         check_key_bits(self.key_bits, insecure=self.insecure)
-        if self.keys not in ("subgroup", "conservative"):
-            raise UnknownNameError("kind of Paillier keys", self.keys, ("subgroup", "conservative"))
+        check_keys(self.keys)
         if self.permutations not in ("double", "single") or self.decrypt not in ("touched", "all"):
             raise InputError('permutations are "double" or "single", and "touched" or "all" places are decrypted.')
         if not 1 <= self.minimum_per_position <= len(self.members):

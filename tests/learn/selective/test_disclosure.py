@@ -5,19 +5,19 @@ import math
 import pytest
 
 from blindsight.errors import InputError
-from blindsight.learn.aggregation import open_session
 from blindsight.learn.selective.accounting import compose_sharing
 from blindsight.learn.selective.disclosure import sharing_statement
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing
 from blindsight.rng import seeded_bytes
 from blindsight.statement import PrivacyStatement
+from blindsight.sums import open_session
 
 SHARED = Sharing(0.1, select="random", noise=ParticipantGaussian(1.0, 5.0, among=10))
 
 
 def session(scheme):
-    return open_session(scheme, users=tuple("abcdefghij"), dimension=5124)
+    return open_session(scheme, members=tuple("abcdefghij"), dimension=5124)
 
 
 def statement(sharing, **others):
@@ -110,8 +110,8 @@ def test_the_session_says_what_it_assumes_and_leaves_open():
         assert f"under masks: {line}" in told.assumptions
     for line in under.statement().not_protected:
         assert f"by masks alone: {line}" in told.not_protected
-    assert any("one user alone changed a weight" in line for line in told.not_protected)
-    assert any("fewer users than the threshold collude" in line for line in told.assumptions)
+    assert any("one member alone changed a weight" in line for line in told.not_protected)
+    assert any("collude with an aggregator that follows" in line for line in told.assumptions)
     assert statement(Sharing(0.1), session=under, source=seeded_bytes(1)).void  # its keys could be repeated
 
 

@@ -8,12 +8,12 @@ import pytest
 from blindsight.crypto.wire import decode
 from blindsight.dp import Ledger
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
-from blindsight.learn.aggregation import SCHEMES, open_session
 from blindsight.learn.selective import EncryptedTurns, Sharing
 from blindsight.learn.selective.encrypted import TooFewError
 from blindsight.learn.selective.messages import Request, Total
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.rng import seeded_bytes
+from blindsight.sums import SCHEMES, open_session
 
 NAMES = ("ann", "bob", "cem", "dia")
 SIZE, BITS = 78, 20
@@ -23,7 +23,14 @@ HIDING = [scheme for scheme in SCHEMES if scheme != "plain"]
 def opened(scheme, **options):
     if scheme == "bfv":
         pytest.importorskip("tenseal")
-    settings = {"users": NAMES, "dimension": SIZE, "fraction_bits": BITS, "key_bits": 1024, "insecure": True}
+    settings = {
+        "members": NAMES,
+        "dimension": SIZE,
+        "fraction_bits": BITS,
+        "key_bits": 1024,
+        "insecure": True,
+        "minimum_per_position": 1,
+    }
     return open_session(scheme, **(settings | options))
 
 
@@ -156,7 +163,7 @@ def test_if_too_few_contributions_arrive_nothing_is_opened(begin):
     lost = {"ann"}
     sharing = shared(residual=True)
     session = opened(
-        "masks", minimum=4, fraction_bits=22, transit=lambda sender, _, blob: [] if sender in lost else [blob]
+        "masks", minimum=4, fraction_bits=22, transit=lambda sender, _, kind, parts: [] if sender in lost else [parts]
     )
     server, participants, turns = begin(sharing=sharing, together=4, session=session, source=seeded_bytes(1))
     start = server.parameters
@@ -263,7 +270,7 @@ def test_a_sum_that_could_not_be_stored_is_withdrawn(begin, monkeypatch):
 
 def test_sessions_and_participants_of_other_runs_are_refused(begin, make_server, make_terms):
     server, participants, _ = begin()
-    for wrong in (opened("plain", dimension=SIZE + 1), opened("plain", users=("eve", *NAMES[1:]))):
+    for wrong in (opened("plain", dimension=SIZE + 1), opened("plain", members=("eve", *NAMES[1:]))):
         with pytest.raises(InputError, match="dimension"):
             EncryptedTurns(server, participants, wrong)
     other = make_server(terms=make_terms(participants=NAMES, together=3, run="other"))

@@ -339,7 +339,7 @@ def test_encrypted_turns_add_up_what_would_have_been_uploaded():
     np.testing.assert_allclose(course.parameters_for("ann"), expected, atol=1e-5)
     assert expected.any()
     assert "masks" in course.statement().who_sees["server"]
-    assert any("one user alone changed a weight" in line for line in course.statement().not_protected)
+    assert any("one member alone changed a weight" in line for line in course.statement().not_protected)
     assert course.traffic.bytes_down > 0
 
 

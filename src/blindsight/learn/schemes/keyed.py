@@ -54,6 +54,6 @@ def play_round(
     answers = post.carry(request, route, ("aggregate", "decrypt"), answer)
     if not answers:
         raise MessageError("the request for decryption was lost or refused. Begin a new round.")
-    post.meter.carried(*route, "aggregate", b"", requested())
+    post.meter.carried(*route, "aggregate", 0, requested())
     post.carry(answers[0], (KEY_GENERATOR, AGGREGATOR), ("decrypt", "read"), aggregator.read)
     return post.spread(answers[0], KEY_GENERATOR, ("decrypt", "read"), read)

@@ -6,9 +6,9 @@ from blindsight.learn.selective.accounting import SharingCost, figure, neighbour
 from blindsight.learn.selective.encrypted import check_hiding
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.selective.protection import Sharing
-from blindsight.learn.session import Session
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import Claim, PrivacyStatement, randomness_of
+from blindsight.sums import Session
 
 _PAPER = "PPDL"
 _LARGE_EPSILON = 20.0  # a guess of one in a million becomes all but certain at e^20
@@ -19,7 +19,7 @@ def sharing_statement(
 ) -> PrivacyStatement:
     """Return the privacy statement of a run that costs `cost`.
 
-    `session` is what adds the uploads of a turn up before anybody can read one (`blindsight.learn.aggregation`); None
+    `session` is what adds the uploads of a turn up before anybody can read one (`blindsight.sums`); None
     if the server opens every upload. What it assumes and leaves open is then said too. `source` is where the noise and
     the session's keys came from.
     """

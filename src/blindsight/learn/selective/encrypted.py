@@ -1,6 +1,6 @@
 """Turns in which the server is given the sum of what several participants share, and sees no single upload.
 
-*The guarantee.* What participants share goes into a session of `learn.aggregation` and nowhere else; the server is
+*The guarantee.* What participants share goes into a session of `blindsight.sums` and nowhere else; the server is
 given the opened sum, one vector. What the session hides, from whom, is in its statement. Neither PPDL nor DPHE has this
 combination: PPDL's server reads every upload, DPHE's owners add no noise. It also allows *shared* noise: each of n
 participants adds a part, and only the sum of at least n uploads, the one thing that is opened, carries all of it, also
@@ -20,7 +20,6 @@ import numpy as np
 
 from blindsight.crypto.wire import encode
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
-from blindsight.learn.aggregation import HIDING_SCHEMES, SCHEMES
 from blindsight.learn.selective.messages import Total
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.learn.selective.participant import Participant
@@ -28,7 +27,7 @@ from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.selective.server import ParameterServer
 from blindsight.learn.selective.sparsecodec import encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate, Vector
-from blindsight.learn.session import RoundResult, Session
+from blindsight.sums import HIDING_SCHEMES, SCHEMES, RoundResult, Session
 
 
 class TooFewError(PrivacyError):
@@ -57,7 +56,7 @@ class EncryptedTurns:
         if any(participant.terms != terms for participant in participants):
             raise InputError("all participants must be of the server's run.")
         names = {participant.name for participant in participants}
-        if not names <= set(session.terms.users) or session.terms.dimension != terms.dimension:
+        if not names <= set(session.terms.members) or session.terms.dimension != terms.dimension:
             raise InputError("the session must add vectors of the run's dimension, for all its participants.")
         if terms.together < 2 or session.terms.minimum < terms.together:
             raise PrivacyError(

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, read_arrays, storage_errors, write_arrays
-from blindsight.learn.dphe.storage import refuse_to_overwrite
 from blindsight.learn.selective.participantstate import ParticipantState, UnderWay
 from blindsight.learn.selective.sparseupdate import SparseUpdate
 from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.sums.storage import refuse_to_overwrite
 
 _KIND = "blindsight/participant.1"
 _GENERATOR = "PCG64"  # numpy's default, whose position is a few whole numbers

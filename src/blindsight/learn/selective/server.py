@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import AnyPath
-from blindsight.learn.dphe.views import Record, forget
 from blindsight.learn.selective.messages import Answer, Receipt, Request, Total, Upload
 from blindsight.learn.selective.serverstate import NO_UPLOAD, LastUpload, ServerState
 from blindsight.learn.selective.sparsecodec import NotFiniteError, decode_sparse, encode_sparse
 from blindsight.learn.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate, Vector
 from blindsight.learn.selective.storage import ServerStore
 from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.sums.roles import Record, forget
 
 Reason = Literal["damaged", "oversized", "stranger", "duplicate", "late", "alone", "not finite"]
 """Why an upload was refused; "alone" is a single one, or a sum of too few, where the terms ask for more together."""

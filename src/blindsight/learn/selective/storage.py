@@ -1,6 +1,6 @@
 """The server's state in a folder: an upload that was acknowledged is there after any crash, once.
 
-Two files. The *journal* (`dphe.storage.MessageJournal`) holds every upload as it came: it is appended to and synced
+Two files. The *journal* (`sums.storage.MessageJournal`) holds every upload as it came: it is appended to and synced
 before the upload is acknowledged, so receiving one costs a write of its own bytes. The *snapshot* holds the parameters,
 counters and version after some uploads; now and then a new one replaces it, and then the journal begins anew. Whatever
 moment the server is killed at, the folder holds a whole snapshot and a journal that begins at it or before:
@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, read_arrays, storage_errors, write_arrays
-from blindsight.learn.dphe.storage import MessageJournal, refuse_to_overwrite
 from blindsight.learn.selective.messages import JournalBegun
 from blindsight.learn.selective.serverstate import LastUpload, ServerState
 from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.sums.storage import MessageJournal, refuse_to_overwrite
 
 _KIND = "blindsight/parameter-server.1"
 _LEAST_JOURNAL = 1 << 20  # bytes; a shorter journal is not worth a snapshot

@@ -17,7 +17,6 @@ import numpy as np
 from blindsight.crypto.wire import encode
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.aggregation import open_session
 from blindsight.learn.selective.accounting import compose_sharing, neighbouring, protected_unit
 from blindsight.learn.selective.disclosure import sharing_statement
 from blindsight.learn.selective.encrypted import EncryptedTurns, TooFewError, check_hiding
@@ -32,9 +31,9 @@ from blindsight.learn.selective.sparsecodec import most_bytes
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.learn.selective.terms import SelectiveTerms
 from blindsight.learn.selective.trainer import Trainer
-from blindsight.learn.session import Session
 from blindsight.learn.timeline.line import Against, Photos, Setting, Traffic
 from blindsight.statement import PrivacyStatement
+from blindsight.sums import Session, open_session
 
 OrderName = Literal["round-robin", "random", "asynchronous"]
 
@@ -50,7 +49,7 @@ class SelectiveLine:
     """Participants upload as `sharing` says.
 
     They come in `order`; asynchronously the fastest is `speed_ratio` times as fast as the slowest, and uploads that are
-    more than `max_staleness` uploads late are refused. With `encrypted`, a scheme of `learn.aggregation`, the server is
+    more than `max_staleness` uploads late are refused. With `encrypted`, a scheme of `blindsight.sums`, the server is
     given only the sum of what all who are ready share in a turn. With a `budget`, an epsilon, nobody makes an upload
     that would make it spend more.
     """
@@ -166,7 +165,7 @@ class _SelectiveCourse:
             bits = round(-math.log2(noise.grid(sharing.count(dimension)).step))
         return open_session(
             scheme,
-            users=self._terms.participants,
+            members=self._terms.participants,
             dimension=dimension,
             fraction_bits=bits,
             minimum=self._terms.together,

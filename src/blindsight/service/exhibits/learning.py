@@ -47,7 +47,7 @@ class SeenRound:
             "round": report.round,
             "score": report.score,
             "kept_back": report.sparsity,
-            "kilobytes": report.sent["users"] / max(1, len(report.contributors)) / 1e3,
+            "kilobytes": report.sent["members"] / max(1, len(report.contributors)) / 1e3,
             "seconds": dict(report.seconds),
             "views": [view | {"picture": picture_name(report.round, i)} for i, view in enumerate(views)],
         }

@@ -53,7 +53,7 @@ function addRow(body, seen) {
   const { seconds } = seen;
   const cells = [
     `${(100 * seen.score).toFixed(1)}%`, seen.kilobytes.toFixed(1),
-    ...["users", "aggregator", "key generator"].map((role) => (1000 * seconds[role]).toFixed(0)),
+    ...["members", "aggregator", "key generator"].map((role) => (1000 * seconds[role]).toFixed(0)),
   ];
   const row = body.insertRow();
   row.append(Object.assign(document.createElement("th"), { scope: "row", textContent: seen.round }));
