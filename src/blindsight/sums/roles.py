@@ -68,7 +68,7 @@ _PARTS: dict[str, tuple[type[MemberPart], type[Adder]]] = {
     "dphe": (SparseMember, SparseAdder),
     "block-dphe": (SparseMember, SparseAdder),
 }
-_KEPT_BYTES = 1 << 20  # a member without a path keeps no longer replies: a thousand of them may be in one process
+_KEPT_BYTES = 1 << 17  # a member without a path keeps no longer replies: a thousand of them may be in one process
 _MODELS = 1024  # that a member remembers to have answered
 
 
