@@ -78,8 +78,8 @@ class Engine:
     ) -> dict[str, bytes]:
         """Begin a round, or go on with it; return the signed call to contribute for each member that is there.
 
-        The payload goes with every call: members refuse the call with any other. `notes` are the application's, by
-        member.
+        The payload goes with every call to contribute: members refuse the call with any other. `notes` are the
+        application's: asked for by member with each call up to that one.
         """
         role, model = self.aggregator, model_digest(payload)
         self.refused = {}
@@ -87,10 +87,10 @@ class Engine:
             role.open(round, model=model)
         elif role.model != model:
             raise MessageError(f"round {round} has begun with another model.")
-        elif role.terms.scheme == "masks" and role.step != UNMASK:
+        elif role.terms.scheme == "masks" and role.step not in (UNMASK, ""):
             role.open(round, model=model, attempt=role.attempt + 1)
         while role.step not in (CONTRIBUTE, UNMASK, ""):
-            self._play_step()
+            self._play_step(notes)
             role.advance()
         if role.step != CONTRIBUTE:
             return {}
@@ -107,6 +107,8 @@ class Engine:
             with self._working("aggregate"):
                 author = self.aggregator.receive(response.parts[0])
             self.refused.pop(author, None)
+            if author != member:
+                self.refused[member] = f"it sent what {author!r} had signed."
         except (MessageError, PrivacyError) as error:
             self.refused[member] = str(error)
 
@@ -155,11 +157,11 @@ class Engine:
         there = [name for name in self.aggregator.awaited if name in present]
         return list(self._ready(there)) if self._ready else there
 
-    def _play_step(self) -> None:
+    def _play_step(self, notes: Callable[[str], bytes] | None = None) -> None:
         """Let members answer the present step."""
         there = self._there()
         with self._working("aggregate"):
-            calls = self.aggregator.calls(only=there)
+            calls = self.aggregator.calls({name: notes(name) for name in there} if notes else None, there)
         self._collect(self.aggregator.step, calls, self.patience.step)
 
     def _insist(self) -> None:

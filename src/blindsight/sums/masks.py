@@ -374,8 +374,7 @@ class MaskAdder(Adder):
     """Passes on what members sealed for each other, adds up what it cannot read, unmasks the sum.
 
     Whoever does not answer a step has dropped out; a group that falls below its threshold is left out of the sum.
-    Uploads are added up as they come: memory is for one vector a group. All of it is worthless after the attempt, so a
-    killed server begins a new one.
+    Uploads are added up as they come: memory is for one vector a group.
     """
 
     steps: ClassVar[Names] = STEPS
@@ -386,13 +385,10 @@ class MaskAdder(Adder):
         self._groups = [_Group(names, zeros.copy()) for names in self.terms.groups(turn[0])]
         self._of = {name: group for group in self._groups for name in group.names}
         self._advertised: dict[str, bytes] = {}
-        self.ahead: dict[str, bytes] = {}
 
-    def follow(self, before: Adder | None) -> None:
+    def follow(self, ahead: Mapping[str, bytes]) -> None:
         """Take over the keys that came ahead in the round before."""
-        if isinstance(before, MaskAdder) and (before.turn[0] + 1, 0) == self.turn:
-            known = {name for group in self._groups for name in group.names}
-            self._advertised = {name: reply for name, reply in before.ahead.items() if name in known}
+        self._advertised = {name: reply for name, reply in ahead.items() if name in self._of}
 
     def already(self, step: str) -> Names:
         """Return who has advertised ahead."""

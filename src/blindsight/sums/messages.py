@@ -177,7 +177,10 @@ class GeneratorState(Message, name="sums/generator-state.1"):
 
 
 class RoundBegun(Message, name="sums/round-begun.1"):
-    """The first record of an aggregator's journal; accepted replies follow as they came."""
+    """The first record of an aggregator's journal; accepted replies follow as they came.
+
+    `early` members had sent `ahead`, in the round before, what this one begins with (`masks`).
+    """
 
     terms: bytes
     seed: Key
@@ -185,6 +188,8 @@ class RoundBegun(Message, name="sums/round-begun.1"):
     round: int
     attempt: int
     model: Digest
+    early: Names
+    ahead: tuple[bytes, ...]
 
 
 class StepClosed(Message, name="sums/step-closed.1"):

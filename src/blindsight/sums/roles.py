@@ -186,7 +186,9 @@ class Member(_Role):
                     f"{message.step}."
                 )
             return state.sent
-        self._check_call(message, proposal)
+        self._check_call(message)
+        if message.step == CONTRIBUTE:
+            self._check_proposal(message, proposal)
         body, secrets = self._part.answer(message, integers, state.secrets)
         sent = self._vouch(message.step, turn, message.model, body)
         last = message.step == self._part.steps[-1]
@@ -206,7 +208,23 @@ class Member(_Role):
         self._keep(state)
         return sent
 
-    def _check_call(self, call: Call, proposal: bytes) -> None:
+    def read_call(self, call: bytes) -> Call:
+        """Return a call of the aggregator's that this member would answer: ask before you learn for it.
+
+        What it would refuse raises; whether an update is the first of its round, `answer` finds out.
+        """
+        state, (_, message) = self._state, self.roster.open(call, Call, authors=[AGGREGATOR])
+        if (message.round, message.attempt, message.step) != (state.round, state.attempt, state.step):
+            self._check_call(message)
+        return message
+
+    def _check_proposal(self, call: Call, proposal: bytes) -> None:
+        if not proposal:
+            raise InputError(f"{self.name!r} is asked to contribute and has no update.")
+        if call.round == self._state.round and self._state.proposal not in (b"", proposal):
+            raise PrivacyError(f"{self.name!r} contributes one update to round {call.round}, and has another already.")
+
+    def _check_call(self, call: Call) -> None:
         """Refuse a call that is not this member's turn."""
         state, part, turn = self._state, self._part, (call.round, call.attempt)
         if call.member not in ("", self.name):
@@ -215,8 +233,6 @@ class Member(_Role):
             raise MessageError(f"members of {self.terms.scheme} are not asked to {call.step!r}.")
         if self.name not in self.terms.sampled(call.round):
             raise PrivacyError(f"the terms of the run do not ask {self.name!r} in round {call.round}.")
-        if call.step == CONTRIBUTE and not proposal:
-            raise InputError(f"{self.name!r} is asked to contribute and has no update.")
         if turn < (state.round, state.attempt):
             raise MessageError(
                 f"the call to round {call.round} comes too late: {self.name!r} is in round {state.round}."
@@ -230,8 +246,6 @@ class Member(_Role):
             raise MessageError(f"{self.name!r} begins a round with {part.steps[0]!r}; got {call.step!r}.")
         elif call.round == state.round and (state.over or self.terms.keyed):
             raise PrivacyError(f"round {call.round} is over for {self.name!r}: its sum is opened at most once.")
-        if call.step == CONTRIBUTE and call.round == state.round and state.proposal not in (b"", proposal):
-            raise PrivacyError(f"{self.name!r} contributes one update to round {call.round}, and has another already.")
         if 0 <= self.terms.absences < state.missed:
             raise PrivacyError(
                 f"{state.missed} members have been missing from the sums of this run; {self.name!r} takes part while "
@@ -299,8 +313,8 @@ class Aggregator(_Role):
     """The server: adds up contributions that it cannot read.
 
     A reply that is damaged, forged, late, different from an earlier one, for another round or from a stranger is
-    refused with a sentence and changes nothing. With a `path`, a journal holds each accepted contribution of a keyed
-    scheme before it is acknowledged; an attempt of masks dies with its server, and another is begun.
+    refused with a sentence and changes nothing. With a `path`, a journal holds each accepted reply before it is
+    acknowledged: an aggregator that was killed goes on where it was, also between the shares that unmask a sum.
     """
 
     def __init__(
@@ -337,13 +351,12 @@ class Aggregator(_Role):
             aggregator = cls(Terms.from_bytes(begun.terms), resources=resources, seed=begun.seed)
             if begun.setup:
                 aggregator.accept(begun.setup)
-            if begun.round >= 0 and aggregator.terms.scheme == "masks":
-                aggregator._turn, aggregator._model = (begun.round, begun.attempt), begun.model
-            elif begun.round >= 0:
-                aggregator.open(begun.round, model=begun.model, attempt=begun.attempt)
+            if begun.round >= 0:
+                ahead = dict(zip(begun.early, begun.ahead, strict=True))
+                aggregator._open((begun.round, begun.attempt), begun.model, ahead)
             for message in messages:
                 aggregator._replay(message)
-        except (MessageError, InputError) as error:
+        except (MessageError, PrivacyError, ValueError) as error:
             raise CorruptFileError(f"{path} is not an aggregator's journal: {error}") from error
         aggregator._journal, aggregator._record = journal, record
         return aggregator
@@ -412,16 +425,21 @@ class Aggregator(_Role):
 
     def open(self, round: int, *, model: bytes = b"", attempt: int = 0) -> None:
         """Begin a round, or another attempt at it; numbers go up, and what is unfinished is given up."""
-        _, setup, roster = self._ready
         if (round, attempt) <= self._turn or round < 0:
             raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
-        before, adder = self._adder, _PARTS[self.terms.scheme][1](roster, setup, (round, attempt), self.resources)
+        before = self._adder
+        follows = before is not None and (before.turn[0] + 1, 0) == (round, attempt)
+        self._open((round, attempt), model, before.ahead if before is not None and follows else {})
+
+    def _open(self, turn: Turn, model: bytes, ahead: Mapping[str, bytes]) -> None:
+        _, setup, roster = self._ready
+        adder = _PARTS[self.terms.scheme][1](roster, setup, turn, self.resources)
         adder.model = model
-        adder.follow(before)
-        self._turn, self._model, self._adder = (round, attempt), model, adder
+        adder.follow(ahead)
+        self._turn, self._model, self._adder = turn, model, adder
         self._receipts = {}
-        self._restart_journal()
-        self._begin(adder.steps[0], self.terms.sampled(round))
+        self._restart_journal(ahead)
+        self._begin(adder.steps[0], self.terms.sampled(turn[0]))
 
     def _begin(self, step: str, expected: tuple[str, ...]) -> None:
         self._step, self._expected, self._heard = step, expected, {}
@@ -479,8 +497,7 @@ class Aggregator(_Role):
         if self._record is not forget:
             self._record(encode(message))
         checked = adder.check(self._step, member, message)
-        if self.terms.scheme != "masks":
-            self._append(reply)
+        self._append(reply)
         adder.add(self._step, member, checked)
         self._heard[member] = digest
         if self._step == CONTRIBUTE:
@@ -502,8 +519,7 @@ class Aggregator(_Role):
         if not step:
             return ""
         going_on = adder.close(step, tuple(sorted(self._heard)))
-        if self.terms.scheme != "masks":
-            self._append(encode(StepClosed(step)))
+        self._append(encode(StepClosed(step)))
         place = adder.steps.index(step) + 1
         self._begin(adder.steps[place] if place < len(adder.steps) else "", going_on)
         return self._step
@@ -563,11 +579,11 @@ class Aggregator(_Role):
         else:
             self._receive(message)
 
-    def _restart_journal(self) -> None:
+    def _restart_journal(self, ahead: Mapping[str, bytes] | None = None) -> None:
         if self._journal is not None:
-            setup = self._setup[0] if self._setup else b""
-            begun = RoundBegun(self.terms.to_bytes(), self._key.secret_bytes(), setup, *self._turn, self._model)
-            self._journal.restart(begun)
+            terms, setup, early = self.terms.to_bytes(), self._setup[0] if self._setup else b"", ahead or {}
+            seed, came = self._key.secret_bytes(), (tuple(early), tuple(early.values()))
+            self._journal.restart(RoundBegun(terms, seed, setup, *self._turn, self._model, *came))
 
     def _append(self, message: bytes) -> None:
         if self._journal is not None:

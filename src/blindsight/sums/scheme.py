@@ -90,9 +90,10 @@ class Adder(ABC):
         self.resources, self.model = resources, b""
         self.members: tuple[str, ...] = ()  # whose contributions are in the sum
         self.ciphertexts: dict[str, int] = {}  # how many each sent, and how many are to be decrypted
+        self.ahead: dict[str, bytes] = {}  # what members have sent for the next round
 
-    def follow(self, before: "Adder | None") -> None:
-        """Take over what the round before has left for this one: by default nothing."""
+    def follow(self, ahead: Mapping[str, bytes]) -> None:
+        """Take over what members sent for this round in the one before: by default nothing."""
         return
 
     def already(self, step: str) -> tuple[str, ...]:
