@@ -9,32 +9,36 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.linear_model import LogisticRegression
 
-from blindsight.audit.collusion import lattice, masked, permuted
-from blindsight.audit.collusion.coalitions import attack_round, findings
-from blindsight.audit.collusion.masked import stripped_upload, with_users
-from blindsight.audit.collusion.played import play
-from blindsight.audit.collusion.recovery import Recovery, from_sum, gain
+from blindsight.audit.collusion import coalitions
+from blindsight.audit.collusion.coalitions import (
+    attack_round,
+    findings,
+    lattice_with_the_key,
+    masked_with_members,
+    sparse_with_a_member,
+    sparse_with_the_key,
+    stripped_upload,
+)
+from blindsight.audit.collusion.played import Recovery, from_sum, gain, play
 from blindsight.audit.collusion.sifts import average_frames, frames_findings, pool_sifts, pooled_finding
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.aggregation import SCHEMES
-from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.learn.masks import keys
-from blindsight.learn.masks.keys import threshold
-from blindsight.learn.residues import to_integers
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
+from blindsight.sums import masks as masks_module
+from blindsight.sums.masks import threshold
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES
 
-USERS = ("ann", "bob", "cem", "dia", "eve")
+MEMBERS = ("ann", "bob", "cem", "dia", "eve")
 SIZE, BLOCK = 400, 31  # a plaintext under a 1024-bit key holds 31 weights of 32 bits
 
 
 def sparse_updates(seed, share=0.08, block=1):
     """Changes at random positions, or in random blocks, of which there are a tenth as many."""
     rng, positions = np.random.default_rng(seed), SIZE if block == 1 else SIZE // 10
-    changed = {user: np.repeat(rng.random(positions) < share, block) for user in USERS}
-    return {user: np.where(changed[user], rng.normal(size=positions * block), 0) for user in USERS}
+    changed = {member: np.repeat(rng.random(positions) < share, block) for member in MEMBERS}
+    return {member: np.where(changed[member], rng.normal(size=positions * block), 0) for member in MEMBERS}
 
 
 def played(scheme, updates, **options):
@@ -53,16 +57,16 @@ def results(rounds):
 
 
 EXACT = [
-    *((scheme, "all users but one") for scheme in SCHEMES),
+    *((scheme, "all members but one") for scheme in SCHEMES),
     *((scheme, "aggregator and key generator") for scheme in ("dphe", "block-dphe", "bfv")),
-    ("masks", "aggregator and as many users as the threshold"),
+    ("masks", "aggregator and as many members as the threshold"),
 ]
 
 
 @pytest.mark.parametrize(("scheme", "kind"), EXACT)
 def test_coalitions_that_can_read_everything_do(results, scheme, kind):
     gains = results[scheme][kind].gains
-    assert [one.victim for one in gains] == list(USERS)
+    assert [one.victim for one in gains] == list(MEMBERS)
     for one in gains:
         assert (one.read, one.named, one.right, one.wrong) == (one.changed, one.changed, one.changed, 0)
         assert one.changed > 0
@@ -71,19 +75,23 @@ def test_coalitions_that_can_read_everything_do(results, scheme, kind):
 
 
 def test_a_decrypted_update_is_the_one_that_was_sent(rounds):
-    for scheme, attack in (("dphe", permuted), ("block-dphe", permuted), ("bfv", lattice)):
+    for scheme, attack in (
+        ("dphe", sparse_with_the_key),
+        ("block-dphe", sparse_with_the_key),
+        ("bfv", lattice_with_the_key),
+    ):
         coalition = rounds[scheme].pool([AGGREGATOR, KEY_GENERATOR])
-        found = attack.with_the_key(coalition, "dia")
+        found = attack(coalition, "dia")
         np.testing.assert_array_equal(found.update, rounds[scheme].updates["dia"])
 
 
-def test_the_aggregator_and_a_user_read_places_and_lonely_weights(results):
+def test_the_aggregator_and_a_member_read_places_and_lonely_weights(results):
     """Never a wrong word: all that was changed is named, all that is said to be known is so."""
     for scheme, capacity in (("dphe", 80), ("block-dphe", 4)):
-        for one in results[scheme]["aggregator and one user"].gains:
+        for one in results[scheme]["aggregator and one member"].gains:
             assert one.wrong == 0
             assert one.right == one.changed <= one.named <= capacity * max(1, -(-one.changed // capacity))
-    gains = results["dphe"]["aggregator and one user"].gains
+    gains = results["dphe"]["aggregator and one member"].gains
     cosine, alone, overlap, chance, read, changed = (
         sum(getattr(one, name) for one in gains)
         for name in ("cosine", "alone", "overlap", "chance_overlap", "read", "changed")
@@ -97,16 +105,16 @@ def test_the_aggregator_and_a_user_read_places_and_lonely_weights(results):
 
 def test_without_padding_the_named_places_are_the_changed_ones():
     rng = np.random.default_rng(3)
-    updates = {user: (rng.permutation(SIZE) < 30).astype(float) for user in USERS}  # as many as fit
+    updates = {member: (rng.permutation(SIZE) < 30).astype(float) for member in MEMBERS}  # as many as fit
     full = played("dphe", updates, capacity=30)
-    found = gain(full, permuted.with_a_user(full.pool([AGGREGATOR, "ann"]), "eve"))
+    found = gain(full, sparse_with_a_member(full.pool([AGGREGATOR, "ann"]), "eve"))
     assert (found.named, found.right, found.changed) == (30, 30, 30)
 
 
 def test_members_beside_the_aggregator_add_what_they_know(rounds):
-    """With more users fewer senders are unknown: with all others nothing is."""
+    """With more members fewer senders are unknown: with all others nothing is."""
     gains = [
-        gain(rounds["dphe"], permuted.with_a_user(rounds["dphe"].pool([AGGREGATOR, *USERS[:count]]), "eve"))
+        gain(rounds["dphe"], sparse_with_a_member(rounds["dphe"].pool([AGGREGATOR, *MEMBERS[:count]]), "eve"))
         for count in (1, 2, 3, 4)
     ]
     read = [one.read for one in gains]
@@ -119,9 +127,9 @@ def test_withheld_positions_stay_withheld():
     counted = played("dphe", sparse_updates(4, share=0.15), minimum_per_position=3)
     found = {one.kind: one for one in attack_round(counted)}
     assert {one.wrong for result in found.values() for one in result.gains} == {0}
-    assert all(one.read == 0 for one in found["aggregator and one user"].gains)
-    for one in found["all users but one"].gains:
-        others = sum((counted.updates[user] != 0).astype(int) for user in USERS if user != one.victim)
+    assert all(one.read == 0 for one in found["aggregator and one member"].gains)
+    for one in found["all members but one"].gains:
+        others = sum((counted.updates[member] != 0).astype(int) for member in MEMBERS if member != one.victim)
         truth = counted.updates[one.victim] != 0
         assert one.read == (truth & (others >= 2)).sum() < one.changed
         # Where two others changed a position and it was withheld, the victim did not; with fewer, nobody can tell.
@@ -129,7 +137,7 @@ def test_withheld_positions_stay_withheld():
     assert all(one.read == one.changed for one in found["aggregator and key generator"].gains)
 
 
-HELD = [("bfv", "aggregator and one user"), ("masks", "aggregator and one user fewer than the threshold")]
+HELD = [("bfv", "aggregator and one member"), ("masks", "aggregator and one member fewer than the threshold")]
 
 
 @pytest.mark.parametrize(("scheme", "kind"), HELD)
@@ -138,40 +146,43 @@ def test_what_a_coalition_cannot_read_tells_it_nothing(results, rounds, scheme, 
     found = [results[scheme][kind]]
     while len(found) < 3 and not all(test.at_chance for test in found[-1].tests):
         found.append({one.kind: one for one in attack_round(played(scheme, sparse_updates(1)))}[kind])
-    assert len(found[-1].tests) == len(USERS)
+    assert len(found[-1].tests) == len(MEMBERS)
     assert not found[-1].gains
     (row,) = findings([found[-1]])
     assert (row.verdict, row.measured.value < 0.5) == ("at chance", True)
 
 
-def test_forgotten_masks_between_users_are_found(monkeypatch):
-    forgotten = keys.pair_mask
-    for module in (keys, masked):
-        monkeypatch.setattr(module, "pair_mask", lambda *given: 0 * forgotten(*given))
+def test_forgotten_masks_between_members_are_found(monkeypatch):
+    add = masks_module.add_masks
+
+    def forgetful(vector, masks):
+        add(vector, [mask for mask in masks if not mask[1].startswith(b"pair")])
+
+    monkeypatch.setattr(masks_module, "add_masks", forgetful)
     done = {one.kind: one for one in attack_round(played("masks", sparse_updates(1)), random_state=0)}
-    (row,) = findings([done["aggregator and one user fewer than the threshold"]])
+    (row,) = findings([done["aggregator and one member fewer than the threshold"]])
     assert (row.verdict, row.measured.value > 0.999) == ("refuted", True)
 
 
 def test_an_update_among_ciphertexts_is_found(rounds, monkeypatch):
     """Planted: the victims' integers lie where their ciphertexts are said to be, behind a header of another length."""
     truth = rounds["bfv"].updates
-    plain = {user: {"vector": [bytes(300) + update.astype("<i4").tobytes()]} for user, update in truth.items()}
-    monkeypatch.setattr(lattice, "owner_payloads", lambda received, user: plain[user])
+    plain = {member: {"vector": [bytes(300) + update.astype("<i4").tobytes()]} for member, update in truth.items()}
+    monkeypatch.setattr(coalitions, "owner_payloads", lambda received, member: plain[member])
     done = {one.kind: one for one in attack_round(rounds["bfv"], random_state=0)}
-    (row,) = findings([done["aggregator and one user"]])
+    (row,) = findings([done["aggregator and one member"]])
     assert (row.verdict, row.measured.value > 0.999) == ("refuted", True)
 
 
-def test_users_without_an_update_are_no_test():
+def test_members_without_an_update_are_no_test():
     """Nobody can be told anything about zeros; the others are tested."""
     some = sparse_updates(1) | {"eve": np.zeros(SIZE)}
     done = {one.kind: one for one in attack_round(played("masks", some), random_state=0)}
-    assert len(done["aggregator and one user fewer than the threshold"].tests) == len(USERS) - 1
+    assert len(done["aggregator and one member fewer than the threshold"].tests) == len(MEMBERS) - 1
 
 
 def test_places_named_at_random_are_no_finding(results):
-    result = results["dphe"]["aggregator and one user"]
+    result = results["dphe"]["aggregator and one member"]
     blind = [replace(one, named=one.positions, right=one.changed) for one in result.gains]  # names every place
     *_, row = findings([replace(result, gains=tuple(blind))])
     assert "where its update is not zero" in row.claim
@@ -179,44 +190,46 @@ def test_places_named_at_random_are_no_finding(results):
 
 
 def test_one_member_fewer_than_the_threshold_leaves_an_upload_masked(rounds):
-    masks, needed = rounds["masks"], threshold(len(USERS))
+    masks, needed = rounds["masks"], threshold(len(MEMBERS))
     assert needed == 4
-    coalition = masks.pool([AGGREGATOR, *USERS[: needed - 1]])
+    coalition = masks.pool([AGGREGATOR, *MEMBERS[: needed - 1]])
     stripped = stripped_upload(coalition, "eve")
     assert stripped.worn == ("dia",)
-    left, truth = to_integers(stripped.residues).astype(float), masks.updates["eve"].astype(float)
+    left, truth = stripped.integers.astype(float), masks.updates["eve"].astype(float)
     # Uniform residues: a cosine c with a fixed vector has probability below 2 exp(-400 c^2 / 2), at .3 it is 3e-8.
     assert abs(left @ truth) < 0.3 * np.linalg.norm(left) * np.linalg.norm(truth)
-    with pytest.raises(InputError, match=r"3 users.*'eve'"):
-        with_users(coalition, "eve")
-    enough = masks.pool([AGGREGATOR, *USERS[:needed]])
+    with pytest.raises(InputError, match=r"3 members.*'eve'"):
+        masked_with_members(coalition, "eve")
+    enough = masks.pool([AGGREGATOR, *MEMBERS[:needed]])
     assert stripped_upload(enough, "eve").worn == ()
-    np.testing.assert_array_equal(with_users(enough, "eve").update, masks.updates["eve"])
+    np.testing.assert_array_equal(masked_with_members(enough, "eve").update, masks.updates["eve"])
 
 
-def test_all_other_users_and_the_aggregator_strip_an_upload_without_its_key():
-    """Three users: each of the two members knows its own mask with the third."""
-    few = played("masks", {user: update for user, update in sparse_updates(5).items() if user in USERS[:3]})
-    for victim in USERS[:3]:
-        members = [user for user in USERS[:3] if user != victim]
-        np.testing.assert_array_equal(with_users(few.pool([AGGREGATOR, *members]), victim).update, few.updates[victim])
+def test_all_other_members_and_the_aggregator_strip_an_upload_without_its_key():
+    """Three members: each of the two members knows its own mask with the third."""
+    few = played("masks", {member: update for member, update in sparse_updates(5).items() if member in MEMBERS[:3]})
+    for victim in MEMBERS[:3]:
+        members = [member for member in MEMBERS[:3] if member != victim]
+        np.testing.assert_array_equal(
+            masked_with_members(few.pool([AGGREGATOR, *members]), victim).update, few.updates[victim]
+        )
         assert stripped_upload(few.pool([AGGREGATOR, members[0]]), victim).worn == (members[1],)
 
 
 def test_a_coalition_holds_what_its_members_hold(rounds):
     dphe, masks, plain = rounds["dphe"], rounds["masks"], rounds["plain"]
-    assert set(masks.pool([AGGREGATOR, "ann"]).round_keys) == {"ann"}
+    assert set(masks.pool([AGGREGATOR, "ann"]).secrets) == {"ann"}
     assert dphe.pool([AGGREGATOR, "ann"]).updates.keys() == {"ann"}
     few = {"ann": [1.0], "bob": [1.0]}
     for error, call, word in [
-        (InputError, lambda: permuted.with_a_user(dphe.pool([AGGREGATOR]), "eve"), "permutation"),
-        (InputError, lambda: permuted.with_the_key(dphe.pool(["ann", KEY_GENERATOR]), "eve"), "'aggregator'"),
-        (InputError, lambda: permuted.with_the_key(dphe.pool([AGGREGATOR, "ann"]), "eve"), "decrypt"),
-        (InputError, lambda: lattice.with_the_key(rounds["bfv"].pool([AGGREGATOR, "ann"]), "eve"), "decrypt"),
-        (InputError, lambda: with_users(masks.pool([AGGREGATOR]), "eve"), "no user"),
+        (InputError, lambda: sparse_with_a_member(dphe.pool([AGGREGATOR]), "eve"), "permutation"),
+        (InputError, lambda: sparse_with_the_key(dphe.pool(["ann", KEY_GENERATOR]), "eve"), "'aggregator'"),
+        (InputError, lambda: sparse_with_the_key(dphe.pool([AGGREGATOR, "ann"]), "eve"), "decrypt"),
+        (InputError, lambda: lattice_with_the_key(rounds["bfv"].pool([AGGREGATOR, "ann"]), "eve"), "decrypt"),
+        (InputError, lambda: masked_with_members(masks.pool([AGGREGATOR]), "eve"), "no member"),
         (UnknownNameError, lambda: plain.pool(["zoe"]), "'zoe'"),
         (InputError, lambda: from_sum(plain.pool(["ann"]), "ann"), "'ann'"),
-        (InputError, lambda: permuted.with_a_user(plain.pool(["ann"]), "eve"), "dphe"),
+        (InputError, lambda: sparse_with_a_member(plain.pool(["ann"]), "eve"), "dphe"),
         (InputError, lambda: stripped_upload(plain.pool(["ann"]), "eve"), "masks"),
         (UnknownNameError, lambda: play("mask", {}), "'masks'"),
         (InputError, lambda: play("plain", sparse_updates(1), minimum_per_position=2), "plain"),
@@ -230,14 +243,14 @@ def test_verdicts_follow_the_statements(results):
     for scheme in SCHEMES:
         for row in findings([one for one in results[scheme].values() if not one.tests]):
             assert row.verdict == "as stated", (scheme, row.attack)
-    (row,) = findings([results["masks"]["aggregator and as many users as the threshold"]])
-    assert "fewer users than the threshold collude" in row.proven
+    (row,) = findings([results["masks"]["aggregator and as many members as the threshold"]])
+    assert "fewer than t = 4 members" in row.proven
     assert row.measured.value == 1 > row.measured.low > 0.9
     assert row.to_dict()["details"]["victims"] == 5
 
 
 def test_a_statement_that_is_silent_is_refuted(results):
-    result = replace(results["dphe"]["aggregator and one user"], admitted=None)
+    result = replace(results["dphe"]["aggregator and one member"], admitted=None)
     assert [row.verdict for row in findings([result])] == ["refuted", "refuted"]
 
 
@@ -255,16 +268,16 @@ def test_a_guess_at_random_gains_nothing(rounds):
 
 @settings(max_examples=30)
 @given(arrays(np.int64, (4, 7), elements=st.integers(-1000, 1000)), st.integers(0, 3))
-def test_all_users_but_one_subtract(updates, victim):
-    given = {name: row / 2**20 for name, row in zip(USERS, updates, strict=False)}
+def test_all_members_but_one_subtract(updates, victim):
+    given = {name: row / 2**20 for name, row in zip(MEMBERS, updates, strict=False)}
     done = play("plain", given)
-    members = [name for name in given if name != USERS[victim]]
-    found = from_sum(done.pool(members), USERS[victim])
+    members = [name for name in given if name != MEMBERS[victim]]
+    found = from_sum(done.pool(members), MEMBERS[victim])
     np.testing.assert_array_equal(found.update, updates[victim])
     assert found.known.all()
-    fewer = from_sum(done.pool(members[:-1]), USERS[victim])
+    fewer = from_sum(done.pool(members[:-1]), MEMBERS[victim])
     assert not fewer.known.any()
-    np.testing.assert_array_equal(2 * fewer.update, updates[victim] + updates[USERS.index(members[-1])])
+    np.testing.assert_array_equal(2 * fewer.update, updates[victim] + updates[MEMBERS.index(members[-1])])
 
 
 LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))])

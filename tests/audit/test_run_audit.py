@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from blindsight.audit.artefacts import audit_artefact
-from blindsight.audit.leakage.views import author
-from blindsight.audit.ofrun import plan_run
-from blindsight.audit.recordedview import attack_view, view_finding
+from blindsight.audit.leakage.views import attack_view, author, view_finding
+from blindsight.audit.run_audit import plan_run
 from blindsight.data import load, pipeline
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.aggregation import open_session
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.recording import RecordedRound
 from blindsight.learn.study import Study, divide
+from blindsight.sums.session import open_session
 
 ABOUT = {
     "schema": "blindsight/run",
@@ -85,7 +84,7 @@ def test_plain_run_leaks(learn):
     assert view.details["owners at chance"] == 0
     singles = by_attack(audit, "reading the sum")[0]
     assert (singles.verdict, singles.measured.value) == ("leaks", 1.0)
-    assert by_attack(audit, "all users but one")[0].verdict == "as stated"
+    assert by_attack(audit, "all members but one")[0].verdict == "as stated"
     assert any("pictures" in note and "11x11" in note for note in audit.notes)  # too small to be drawn
 
 
@@ -101,9 +100,9 @@ def test_sound_run_tells_no_more_than_its_statement(learn, scheme):
     wrong = {row.source for row in certain if row.verdict == "refuted"}
     assert wrong == ({"Yonetani et al. 2017, Theorem 8"} if scheme == "block-dphe" else set())
     read = {row.attack: row.measured.value for row in others if "knows its update" in row.claim}
-    assert read["all users but one"] == 1.0
+    assert read["all members but one"] == 1.0
     if scheme == "masks":
-        assert read["aggregator and one user fewer than the threshold"] < 0.75
+        assert read["aggregator and one member fewer than the threshold"] < 0.75
 
 
 def test_attributes_and_pictures(tmp_path):
@@ -159,7 +158,7 @@ def recorded(scheme, updates):
     """Return what an aggregator receives in a round."""
     received = []
     note = lambda party, message: received.append(message) if party == "aggregator" else None  # noqa: E731
-    terms = {"users": tuple(updates), "dimension": next(iter(updates.values())).size}
+    terms = {"members": tuple(updates), "dimension": next(iter(updates.values())).size}
     open_session(scheme, **terms, key_bits=1024, insecure=True, record=note).round(updates, 0)
     return tuple(received)
 

@@ -2,8 +2,8 @@
 
 from blindsight.audit.checks import Audit, run_checks
 from blindsight.audit.ofindex import plan_index
-from blindsight.audit.ofrun import plan_run
 from blindsight.audit.ofsift import plan_sift
+from blindsight.audit.run_audit import plan_run
 from blindsight.audit.targets import Plan, Target, recognise
 from blindsight.data.dataset import Dataset
 from blindsight.files import AnyPath

@@ -27,8 +27,8 @@ from blindsight.audit.fits import code_fit, hash_trainer
 from blindsight.audit.indexmechanisms import central_sums, local_mechanism
 from blindsight.audit.linkage import link_recaptured, linkage_finding, uniqueness_finding
 from blindsight.audit.membership import Game
-from blindsight.audit.ofrun import shadows_for, usable_fprs
 from blindsight.audit.rates import rate
+from blindsight.audit.run_audit import shadows_for, usable_fprs
 from blindsight.audit.shadow import likelihood_ratio
 from blindsight.audit.storedreleases import anchors_finding, truth_finding
 from blindsight.audit.subject import Subject

@@ -290,10 +290,10 @@ class MaskMember(MemberPart):
         self._check_enough([*sealed, self.name], peers.group)
         held = {self.name: (kept.mask_key_shares[0], kept.seed_shares[0])}
         held |= {sender: self._unsealed(box, sender, kept, peers) for sender, box in sealed.items()}
-        masks = [(kept.seed, _context(b"self", self.roster, peers.turn), True)]
+        masks = [(kept.seed, mask_context(b"self", self.roster, peers.turn), True)]
         for name in sealed:
             secret = agree(kept.mask, peers.keys[name].mask_key)
-            masks.append((secret, _context(b"pair", self.roster, peers.turn), self.name < name))
+            masks.append((secret, mask_context(b"pair", self.roster, peers.turn), self.name < name))
         masked = self.terms.residues(integers)
         add_masks(masked, masks)
         owners = tuple(sorted(held))
@@ -524,12 +524,12 @@ class MaskAdder(Adder):
             advertised = peers.keys[owner]
             if owner in group.survivors:
                 _check(owner, hashlib.sha256(secret).digest(), advertised.commitment)
-                masks.append((secret, _context(b"self", self.roster, self.turn), False))
+                masks.append((secret, mask_context(b"self", self.roster, self.turn), False))
                 continue
             _check(owner, public_half(secret), advertised.mask_key)
             for survivor in group.survivors:  # the other way round than the survivor did when it masked its update
                 pair = agree(secret, peers.keys[survivor].mask_key)
-                masks.append((pair, _context(b"pair", self.roster, self.turn), survivor > owner))
+                masks.append((pair, mask_context(b"pair", self.roster, self.turn), survivor > owner))
         return masks
 
     def _delivery(self, group: _Group, receiver: str) -> bytes:
@@ -592,7 +592,8 @@ def agree(private: bytes, public: bytes) -> bytes:
         raise MessageError("a public key is not one that a secret can be agreed with.") from None
 
 
-def _context(purpose: bytes, roster: Roster, turn: Turn) -> bytes:
+def mask_context(purpose: bytes, roster: Roster, turn: Turn) -> bytes:
+    """Return what a mask is derived for: the "self" mask of a member or that of a "pair", in one attempt."""
     return b"%s of attempt %d at round %d of " % (purpose, turn[1], turn[0]) + roster.digest
 
 

@@ -13,10 +13,7 @@ from blindsight.audit.leakage.views import Recorder, guesses_from_view
 from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.wire import decode
 from blindsight.errors import InputError
-from blindsight.learn.aggregation import SCHEMES, open_session
-from blindsight.learn.dphe.agreement import Agreement
 from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.masks import keys
 from blindsight.learn.selective.messages import Upload
 from blindsight.learn.selective.noise import (
     ParticipantGaussian,
@@ -31,6 +28,10 @@ from blindsight.learn.selective.sparsecodec import decode_sparse
 from blindsight.learn.selective.terms import SelectiveTerms
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.rng import science, seeded_bytes
+from blindsight.sums import masks
+from blindsight.sums.dphe import Permutations
+from blindsight.sums.session import open_session
+from blindsight.sums.terms import SCHEMES
 
 PROTECTED = [scheme for scheme in SCHEMES if scheme != "plain"]
 FALSE_ALARM = 0.05
@@ -112,8 +113,7 @@ def test_a_plain_update_is_judged_by_the_sample_it_gives_away(cases, leaks):
 
 
 def test_forgotten_masks_are_found(monkeypatch, cases):
-    expand = keys.expand
-    monkeypatch.setattr(keys, "expand", lambda secret, terms, *, context: 0 * expand(secret, terms, context=context))
+    monkeypatch.setattr(masks, "add_masks", lambda vector, masks: None)
     (leak,) = attack_schemes(cases[:1], schemes=["masks"], random_state=0, source=seeded_bytes(0), **SMALL)
     assert leak.recovered
     assert leak.sample_cosine > 0.999
@@ -123,10 +123,15 @@ def test_forgotten_masks_are_found(monkeypatch, cases):
 
 def test_masks_that_are_too_short_are_found(monkeypatch, cases):
     """Masks about as long as the weights, which are some 2^13 units of the fixed point, and not as the modulus."""
-    expand = keys.expand
-    monkeypatch.setattr(
-        keys, "expand", lambda secret, terms, *, context: expand(secret, terms, context=context) % (1 << 13)
-    )
+    add = masks.add_masks
+
+    def short(vector, worn):
+        for secret, context, plus in worn:
+            mask = np.zeros_like(vector)
+            add(mask, [(secret, context, True)])
+            vector += mask % (1 << 13) if plus else -(mask % (1 << 13))
+
+    monkeypatch.setattr(masks, "add_masks", short)
     (leak,) = attack_schemes(cases[:1], schemes=["masks"], random_state=0, source=seeded_bytes(0), **SMALL)
     assert not leak.at_chance
 
@@ -134,9 +139,9 @@ def test_masks_that_are_too_short_are_found(monkeypatch, cases):
 def test_places_in_the_order_of_the_model_are_found(monkeypatch, digits):
     sparse = [case for case in leaky_cases(digits.private, random_state=5) if case.name == "sparse hinge"]
     monkeypatch.setattr(
-        Agreement,
-        "shared_permutation",
-        lambda agreement, secret, round: SecretPermutation(np.arange(agreement.terms.blocks)),
+        Permutations,
+        "shared",
+        lambda self, secret, round: SecretPermutation(np.arange(self.roster.terms.blocks)),
     )
     (leak,) = attack_schemes(sparse, schemes=["dphe"], random_state=0, source=seeded_bytes(0), **SMALL)
     assert leak.places is not None
@@ -150,32 +155,32 @@ def test_places_in_the_order_of_the_model_are_found(monkeypatch, digits):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_aggregators_view_is_read_owner_by_owner(scheme):
-    recorder, users, generator = Recorder(), ("ann", "bob", "cem"), science(1)
-    session = open_session(scheme, users=users, dimension=50, record=recorder, **SMALL)
-    updates = {user: generator.normal(size=50) for user in users}
+    recorder, members, generator = Recorder(), ("ann", "bob", "cem"), science(1)
+    session = open_session(scheme, members=members, dimension=50, record=recorder, **SMALL)
+    updates = {member: generator.normal(size=50) for member in members}
     session.round(updates, 0)
-    for user in users:
-        guesses = guesses_from_view(recorder.received, user, 50)
+    for member in members:
+        guesses = guesses_from_view(recorder.received, member, 50)
         assert guesses.rows.shape[1] == 50
         near = {
             owner: np.abs(guesses.rows @ update / np.linalg.norm(guesses.rows, axis=1)).max() / np.linalg.norm(update)
             for owner, update in updates.items()
         }
-        assert (near[user] > 0.999) == (scheme == "plain")
-        assert all(near[owner] < 0.95 for owner in users if owner != user)  # nor is the sum among the guesses
+        assert (near[member] > 0.999) == (scheme == "plain")
+        assert all(near[owner] < 0.95 for owner in members if owner != member)  # nor is the sum among the guesses
         assert "hidden" in repr(guesses)
     with pytest.raises(InputError, match="'dia'"):
         guesses_from_view(recorder.received, "dia", 50)
 
 
 def test_rounds_are_told_apart():
-    recorder, users = Recorder(), ("ann", "bob", "cem")
-    session = open_session("dphe", users=users, dimension=20, record=recorder, **SMALL)
-    session.round({user: np.ones(20) for user in users}, 0)
+    recorder, members = Recorder(), ("ann", "bob", "cem")
+    session = open_session("dphe", members=members, dimension=20, record=recorder, **SMALL)
+    session.round({member: np.ones(20) for member in members}, 0)
     held = len(recorder.received)
     recorder.forget_rounds()
     assert 0 < len(recorder.received) < held
-    session.round({user: np.eye(20)[0] for user in users}, 1)
+    session.round({member: np.eye(20)[0] for member in members}, 1)
     guesses = guesses_from_view(recorder.received, "ann", 20)
     assert guesses.places is not None
     assert guesses.places.size == 2  # one shard of the second round, and none of the first

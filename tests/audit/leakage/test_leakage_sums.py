@@ -10,8 +10,8 @@ from blindsight.audit.leakage.averages import attack_averages, average_findings,
 from blindsight.audit.leakage.chance import Disguise, needed_trials, places_test, values_test
 from blindsight.audit.leakage.singles import attack_singles, single_findings
 from blindsight.errors import InputError
-from blindsight.learn.aggregation import open_session
 from blindsight.rng import science, seeded_bytes
+from blindsight.sums.session import open_session
 
 
 def structured_guesses(generator):
@@ -106,7 +106,7 @@ def test_updates_that_have_nothing_in_common():
     """Brute force for orthogonal updates: the cosine is 1 / sqrt(N - 1), and the sum is what a round gives."""
     users = ("ann", "bob", "cem")
     updates = dict(zip(users, 3 * np.eye(3), strict=True))
-    average = open_session("plain", users=users, dimension=3).round(updates, 0).average
+    average = open_session("plain", members=users, dimension=3).round(updates, 0).average
     rest = others_sum(average, updates["cem"], 3)
     assert rest.tolist() == pytest.approx([3, 3, 0])
 
@@ -141,7 +141,7 @@ def test_unrelated_updates_give_no_gain():
 
 
 def attacked(minimum, **options):
-    options = {"dimension": 600, "sparsity": 0.9, "users": 4} | options
+    options = {"dimension": 600, "sparsity": 0.9, "members": 4} | options
     return attack_singles(
         minimum_per_position=minimum, key_bits=1024, insecure=True, random_state=7, source=seeded_bytes(7), **options
     )
@@ -212,7 +212,7 @@ def test_bad_input_gets_a_sentence(digits):
         *((lambda rate=rate: needed_trials(rate), "false-alarm rate") for rate in (0.0, 1e-9, 1.0)),
         (lambda: attack_averages(digits.private, victims=1), "two victims"),
         (lambda: others_sum([1.0], [1.0], 1), "if there are any"),
-        (lambda: open_session("plain", users=("ann", "bob"), dimension=3), "three"),
+        (lambda: open_session("plain", members=("ann", "bob"), dimension=3), "three"),
         (lambda: attack_singles(scheme="bfv"), "'bfv'"),
         (lambda: attack_singles(sparsity=1.0), "sparsity"),
     ]:

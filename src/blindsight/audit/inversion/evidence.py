@@ -18,10 +18,10 @@ from blindsight.audit.inversion.decoder import Floats, check_rows
 from blindsight.audit.leakage.linear import recover_from_hinge_step
 from blindsight.audit.leakage.steps import gradient_step
 from blindsight.audit.leakage.views import Recorder, guesses_from_view
-from blindsight.learn.aggregation import open_session
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.sift import Sift
+from blindsight.sums.session import open_session
 
 _LEARNING_RATE = 0.1
 _OWNERS = ("ann", "bob", "cem")
@@ -57,7 +57,7 @@ def aggregator_samples(
     recorder, dimension = Recorder(), updates.shape[1]
     session = open_session(
         scheme,
-        users=_OWNERS,
+        members=_OWNERS,
         dimension=dimension,
         key_bits=key_bits,
         insecure=insecure,

@@ -21,10 +21,10 @@ from blindsight.audit.leakage.chance import ChanceTest, Disguise, needed_trials,
 from blindsight.audit.leakage.recovery import RECOVERED, Recovery, Vector
 from blindsight.audit.leakage.views import OwnerGuesses, Recorder, guesses_from_view
 from blindsight.errors import InputError
-from blindsight.learn.aggregation import SCHEMES, open_session
-from blindsight.learn.session import Session
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.sums.session import Session, open_session
+from blindsight.sums.terms import SCHEMES
 
 _CHANCE_SAMPLES = 49
 
@@ -91,7 +91,7 @@ def attack_schemes(
             alike, recorder = [case for case in cases if case.dimension == dimension], Recorder()
             session = open_session(
                 scheme,
-                users=tuple(alike[0].updates),
+                members=tuple(alike[0].updates),
                 dimension=dimension,
                 key_bits=key_bits,
                 insecure=insecure,

@@ -5,12 +5,12 @@ that a single one changed is
 
     N q (1 - q)^(N - 1) / (1 - (1 - q)^N)
 
-(`learn.dphe.claims.single_contributor_share`), 91% at the sparsity of 95.6% and N = 5 that Yonetani et al. (2017)
+(`sums.statements.single_contributor_share`), 91% at the sparsity of 95.6% and N = 5 that Yonetani et al. (2017)
 report: DPHE hides *whose* these weights are, and publishes what they are. `open_session(..., minimum_per_position=m)`
 withholds weights that fewer than m owners changed.
 
 That protects against whoever sees only the sum. An owner subtracts its own update first, so for it every count is one
-less: with m = 2 it still reads the other's weight wherever the two of them were alone. m = 3 is needed against users.
+less: with m = 2 it still reads the other's weight wherever the two of them were alone. m = 3 is needed against members.
 
 In block DPHE the rule counts who changed the *block*. Owners that send whole blocks, as `learn.sparsity.top_blocks`
 makes them, are protected alike; a weight that one owner alone changed in a block of several is shown.
@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from blindsight.audit.finding import Finding, Verdict
 from blindsight.audit.rates import rate
 from blindsight.errors import InputError
-from blindsight.learn.aggregation import SPARSE_SCHEMES, open_session
-from blindsight.learn.dphe.claims import single_contributor_share
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.sums.session import open_session
+from blindsight.sums.statements import single_contributor_share
+from blindsight.sums.terms import SPARSE_SCHEMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class SinglesLeak:
     """
 
     scheme: str
-    users: int
+    members: int
     sparsity: float
     minimum: int
     scattered: bool
@@ -55,7 +56,7 @@ class SinglesLeak:
     @property
     def expected_share(self) -> float:
         """The share of singles that independent supports would have."""
-        return single_contributor_share(self.users, 1 - self.sparsity)
+        return single_contributor_share(self.members, 1 - self.sparsity)
 
     @property
     def share(self) -> float:
@@ -70,7 +71,7 @@ class SinglesLeak:
 
 def attack_singles(
     *,
-    users: int = 5,
+    members: int = 5,
     dimension: int = 1000,
     sparsity: float = 0.956,
     minimum_per_position: int = 1,
@@ -90,10 +91,10 @@ def attack_singles(
         raise InputError(f"singles are those of a sparse scheme, {' or '.join(SPARSE_SCHEMES)}; got {scheme!r}.")
     if not 0 < sparsity < 1:
         raise InputError(f"sparsity must be in (0, 1); got {sparsity}.")
-    names = tuple(f"owner {number}" for number in range(users))
+    names = tuple(f"owner {number}" for number in range(members))
     session = open_session(
         scheme,
-        users=names,
+        members=names,
         dimension=dimension,
         minimum_per_position=minimum_per_position,
         key_bits=key_bits,
@@ -101,14 +102,14 @@ def attack_singles(
         source=source,
     )
     block = session.block if whole_blocks else 1
-    updates = _independent_updates((users, dimension), block, sparsity, science(random_state))
+    updates = _independent_updates((members, dimension), block, sparsity, science(random_state))
     progress("a round of sparse updates", 0, 1)
     total = session.round(dict(zip(names, updates, strict=True)), 0).total
     progress("a round of sparse updates", 1, 1)
     counts = count_singles(np.array([session.terms.integers(update) for update in updates]), total)
     return SinglesLeak(
         scheme=scheme,
-        users=users,
+        members=members,
         sparsity=sparsity,
         minimum=minimum_per_position,
         scattered=block < session.block,
@@ -120,8 +121,8 @@ def _independent_updates(
     shape: tuple[int, int], block: int, sparsity: float, generator: np.random.Generator
 ) -> NDArray[np.float64]:
     """Return one row per owner, who changes each block of so many weights independently."""
-    users, dimension = shape
-    changed = generator.random((users, -(-dimension // block))) >= sparsity
+    members, dimension = shape
+    changed = generator.random((members, -(-dimension // block))) >= sparsity
     return np.where(np.repeat(changed, block, axis=1)[:, :dimension], generator.normal(size=shape), 0.0)
 
 
@@ -170,7 +171,7 @@ def _verdict(leak: SinglesLeak, hits: int, *, insider: bool) -> Verdict:
 def _finding(leak: SinglesLeak, *, insider: bool) -> Finding:
     hits, of = (leak.subtracted, leak.pairs) if insider else (leak.exposed, leak.singles)
     enough = leak.minimum >= (3 if insider else 2) and not leak.scattered
-    who = "a user cannot read a weight that one other" if insider else "nobody reads from the sum a weight that one"
+    who = "a member cannot read a weight that one other" if insider else "nobody reads from the sum a weight that one"
     return Finding(
         claim=f"{who} owner changed ({leak.scheme}, minimum_per_position = {leak.minimum})",
         source="Yonetani et al. 2017, Theorem 8" if leak.minimum == 1 else "the rule of minimum contributors",
@@ -178,9 +179,9 @@ def _finding(leak: SinglesLeak, *, insider: bool) -> Finding:
         measure=f"share of {of} such weights that the sum shows exactly",
         measured=rate(hits, of),
         verdict=_verdict(leak, hits, insider=insider),
-        attack="a user subtracts its own update" if insider else "reading the sum",
+        attack="a member subtracts its own update" if insider else "reading the sum",
         details={
-            "users": leak.users,
+            "members": leak.members,
             "minimum": leak.minimum,
             "scattered": leak.scattered,
             "single_share": leak.share,

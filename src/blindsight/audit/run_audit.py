@@ -1,12 +1,17 @@
-"""The audit of a run: its aggregator's view, the sum that everybody got, coalitions, members of the final model.
+"""The audit of a run: its aggregator's view, the sum that everybody got, coalitions, hostile servers, the final model.
 
 Attacks are made on the round that was recorded, with the truth beside it. What no recording holds (keys, permutations)
-is drawn anew by parties made for the audit, who play the round of the same updates again.
+is drawn again by parties made for the audit, who play the round of the same updates once more.
+
+A run's own updates are made from many pictures at once, and no decoder draws a single one from them. So for pictures
+each owner sends one step on one of its own, through the scheme of the run. The sift beside it, which a run does not
+have, is made from public rows: one number that tells the first answer of the classifier and hides the second.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +22,39 @@ from blindsight.audit.collusion import coalitions
 from blindsight.audit.collusion.played import PlayedRound, play
 from blindsight.audit.finding import Verdict
 from blindsight.audit.fits import linear_trainer, margin_fit
+from blindsight.audit.inversion import aggregator_samples, four_pictures
+from blindsight.audit.inversion.study import seconds_to_learn
 from blindsight.audit.leakage.cases import Case
 from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
 from blindsight.audit.leakage.schemes import attack_schemes, scheme_findings
 from blindsight.audit.leakage.singles import SinglesLeak, count_singles, single_findings
-from blindsight.audit.rebuiltrun import EncodedRound, PaillierSize, RebuiltRun
-from blindsight.audit.recordedview import attack_view, view_finding
+from blindsight.audit.leakage.views import attack_view, view_finding
+from blindsight.audit.membership import Game
 from blindsight.audit.roc import LOW_FPRS, fewest_others
-from blindsight.audit.rundrawings import draw_owners, seconds_to_draw
 from blindsight.audit.shadow import FEWEST_SHADOWS, likelihood_ratio
-from blindsight.audit.targets import Plan
+from blindsight.audit.targets import Plan, read_run
 from blindsight.crypto.encoding import SlotPacking
+from blindsight.crypto.wire import decode
+from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
-from blindsight.errors import BlindsightError
-from blindsight.learn.aggregation import SPARSE_SCHEMES
-from blindsight.learn.dphe.terms import AGGREGATOR
+from blindsight.data.features import extract
+from blindsight.data.pixels import PixelFeatures
+from blindsight.errors import BlindsightError, DataError, InputError, MessageError
+from blindsight.files import cache_folder
+from blindsight.learn.federation import fraction_bits
+from blindsight.learn.labels import Classes
+from blindsight.learn.linear import LARGEST_WEIGHT
+from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import LinearModel
 from blindsight.learn.recording import RecordedRound
+from blindsight.learn.study import Division, Study, divide
 from blindsight.progress import Progress, silent
+from blindsight.rng import science
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.sift import LinearSift
+from blindsight.sums.dphe import Shards
+from blindsight.sums.messages import Reply
+from blindsight.sums.terms import AGGREGATOR, SPARSE_SCHEMES, Terms
 
 _SHADOWS = 16
 _FALSE_ALARM = 0.01
@@ -42,6 +63,127 @@ HOW_TO_RECORD = (
     "this run has no recorded round, so its updates cannot be attacked: learn again with `blindsight learn encrypted "
     "--record`."
 )
+
+RECORDING = "recorded-round.npz"
+_PROBES, _SHOWN = 24, 3
+
+
+@dataclass(frozen=True, eq=False)
+class RebuiltRun:
+    """What `learn encrypted` wrote: the model, and a recorded round if there is one; data are read when asked for."""
+
+    about: dict[str, Any]
+    model: LinearModel
+    recorded: RecordedRound | None
+    given: Dataset | None = None
+    progress: Progress = field(default=silent, repr=False)
+
+    @classmethod
+    def load(cls, folder: Path, *, data: Dataset | None = None, progress: Progress = silent) -> Self:
+        """Read a run; `data` stand for its collection where that cannot be read from where it was."""
+        recording = folder / RECORDING
+        recorded = RecordedRound.load(recording) if recording.exists() else None
+        return cls(read_run(folder), LinearModel.load(folder / "model.npz"), recorded, data, progress)
+
+    @property
+    def name(self) -> str:
+        """The run in a few words."""
+        by = "" if self.recorded is None else f" by {self.recorded.scheme}"
+        return f"the run of {self.about['owners']} owners of {self.about['data']}{by}"
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The collection, as the run read it."""
+        if self.given is not None:
+            return self.given
+        about = self.about
+        path = None if about["path"] is None else Path(about["path"])
+        return load(about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress)
+
+    @cached_property
+    def division(self) -> Division:
+        """Whose rows were whose."""
+        about = self.about
+        asked = [name.strip() for name in about["attributes"].split(",") if name.strip()]
+        return divide(
+            self.dataset,
+            owners=about["owners"],
+            attributes=asked,
+            sharing=about["sharing"],
+            random_state=about["seed"],
+        )
+
+    @cached_property
+    def features(self) -> FeaturePipeline:
+        """The pipeline of the run; once `study` was made it is fitted."""
+        return pipeline(self.about["features"], components=self.about["components"], random_state=self.about["seed"])
+
+    @cached_property
+    def study(self) -> Study:
+        """Everybody's features, checked to be those that the model was standardised by."""
+        study = Study.prepare(self.dataset, self.division, self.features, cache=cache_folder(), progress=self.progress)
+        mine, theirs = Standardiser.fit(study.public[0]), self.model.standardiser
+        if mine.scale.shape != theirs.scale.shape or not np.allclose(mine.scale, theirs.scale, rtol=1e-3):
+            raise DataError(f"{self.dataset.name} is not what this run was learned from: its public part has changed.")
+        return study
+
+    @property
+    def classifier(self) -> LinearModel:
+        """The part of the model that members are looked for in: all of it, or the first of its attributes."""
+        if isinstance(self.model.labels, Classes):
+            return self.model
+        return LinearModel(self.model.weights[:1], self.model.standardiser, Classes(np.array([0, 1])))
+
+    @property
+    def game(self) -> Game:
+        """Owners' rows are members; test rows are not. Rows of which the answer is unknown are left out."""
+        pairs = [*self.study.owners.values(), self.study.test]
+        X, y = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+        answers = y[:, 0] if self.study.multilabel else y
+        member, known = np.arange(len(X)) < len(X) - len(self.study.test[0]), answers >= 0
+        return Game(X[known], answers[known], member[known])
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRound:
+    """The owners' updates of a recorded round, (owners, weights), and its sum, as the integers that were added up."""
+
+    updates: NDArray[np.int64]
+    total: NDArray[np.int64]
+    terms: Terms
+
+    @classmethod
+    def of(cls, recorded: RecordedRound) -> Self:
+        """Encode again what was sent, at the fixed point of classifiers."""
+        members = tuple(recorded.sent)
+        terms = Terms(
+            scheme="plain",
+            run="audit",
+            members=members,
+            dimension=recorded.total.size,
+            fraction_bits=fraction_bits(len(members), LARGEST_WEIGHT),
+        )
+        updates = np.array([terms.integers(update) for update in recorded.sent.values()])
+        return cls(updates, np.rint(recorded.total * 2.0**terms.fraction_bits).astype(np.int64), terms)
+
+
+@dataclass(frozen=True)
+class PaillierSize:
+    """What the messages of a DPHE round show to everybody: the length of its key, and ciphertexts in a shard."""
+
+    key_bits: int
+    ciphertexts: int
+
+    @classmethod
+    def of(cls, recorded: RecordedRound) -> Self | None:
+        """Read it off the first contribution; None where there is none."""
+        for message in recorded.messages.get(AGGREGATOR, ()):
+            try:
+                shards = decode(decode(message, Reply).body, Shards)
+            except MessageError:
+                continue  # of another kind
+            return cls(shards.ciphertexts.shape[-1] * 4, shards.places.shape[-1])  # twice as long as the key
+        return None
 
 
 def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
@@ -122,7 +264,7 @@ class _RoundAttack:
         recorded, encoded = self._recorded, EncodedRound.of(self._recorded)
         leak = SinglesLeak(
             scheme=recorded.scheme,
-            users=len(recorded.sent),
+            members=len(recorded.sent),
             sparsity=float(np.mean(encoded.updates == 0)),
             minimum=recorded.minimum_per_position,
             scattered=recorded.scheme == "block-dphe" and _scattered(encoded.updates, self._block),
@@ -221,3 +363,45 @@ def usable_fprs(others: int) -> tuple[float, ...]:
 def shadows_for(effort: float) -> int:
     """Return how many shadow models to train: an even number that grows with the effort."""
     return max(FEWEST_SHADOWS, 2 * round(_SHADOWS * effort / 2))
+
+
+def draw_owners(run: RebuiltRun, random_state: int) -> Evidence:
+    """Draw some of the owners' pictures, with decoders trained on the public ones."""
+    if run.recorded is None or run.dataset.images is None:
+        raise InputError(f"{run.dataset.name} has no pictures, only features: nothing can be drawn.")
+    study, generator = run.study, science(random_state)
+    private = np.concatenate(run.division.owners)
+    probes = run.dataset.take(generator.permutation(private)[:_PROBES])
+    public, scheme = run.dataset.take(run.division.public), run.recorded.scheme
+    sift = _sift(study, scale=not isinstance(run.features, PixelFeatures))
+    read = aggregator_samples(
+        extract(probes, run.features), study.public[0], scheme=scheme, random_state=generator, progress=run.progress
+    )
+    drawn = four_pictures(
+        probes,
+        public,
+        pipeline=run.features,
+        sift=sift,
+        aggregator=read,
+        random_state=generator,
+        progress=run.progress,
+    )
+    rows = drawn.findings()
+    if scheme == "plain":  # which promises nothing
+        rows = tuple(replace(row, verdict="leaks") if row.verdict == "refuted" else row for row in rows)
+    return Evidence(rows, tuple(drawn.row(index) for index in range(min(_SHOWN, len(probes)))))
+
+
+def seconds_to_draw(run: RebuiltRun) -> float:
+    """Return about what drawing takes."""
+    return 4 + seconds_to_learn(run.features)
+
+
+def _sift(study: Study, *, scale: bool) -> LinearSift:
+    """Return a number that tells the first answer and hides the second."""
+    features, answers = study.public
+    columns = answers if study.multilabel else np.eye(len(study.answers), dtype=np.int64)[answers]
+    if columns.shape[1] < 2:
+        raise InputError("a sift tells one attribute and hides another; this run learned a single one.")
+    sift: LinearSift = PPLS(1, scale=scale).fit(features, columns[:, 0], columns[:, 1]).sift_
+    return sift
