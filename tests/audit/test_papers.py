@@ -103,8 +103,8 @@ def test_coalitions_learn_what_the_statements_admit_and_the_same_for_the_same_se
     assert {finding.claim.partition(":")[0] for finding in evidence.findings} == {"dphe", "bfv", "masks"}
     held = [finding for finding in evidence.findings if finding.measure.startswith("|cosine|")]
     assert [(finding.claim.partition(":")[0], finding.attack) for finding in held] == [
-        ("bfv", "aggregator and one user"),
-        ("masks", "aggregator and one user fewer than the threshold"),
+        ("bfv", "aggregator and one member"),
+        ("masks", "aggregator and one member fewer than the threshold"),
     ]
     assert all(finding.measured.value < 0.75 for finding in held)  # 100 weights: beyond it less than once in 10^12
     read = [finding for finding in evidence.findings if finding not in held]

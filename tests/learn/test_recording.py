@@ -7,10 +7,10 @@ import pytest
 
 from blindsight.errors import CorruptFileError
 from blindsight.learn import FederatedClassifier
-from blindsight.learn.costs import Cost
 from blindsight.learn.recording import RecordedRound
 from blindsight.learn.roleviews import Witness, listening
-from blindsight.learn.session import RoundResult
+from blindsight.sums.costs import Cost
+from blindsight.sums.session import RoundResult
 
 
 def _recorded(scheme="plain"):

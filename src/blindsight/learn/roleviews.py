@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.learn.linearmodel import Array
 from blindsight.learn.recording import RecordedRound
-from blindsight.learn.session import RoundResult
+from blindsight.sums.session import RoundResult
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 
 @dataclass(frozen=True, eq=False)
