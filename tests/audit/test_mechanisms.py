@@ -14,7 +14,15 @@ from blindsight.audit import localreleases, noisyvalues, publishedhashing, share
 from blindsight.audit.canaries import CanarySubject
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.indexmechanisms import central_sums
-from blindsight.audit.mechanisms import RUNS, noise, private_search, published_hashing, selective_sharing, self_test
+from blindsight.audit.mechanisms import (
+    RUNS,
+    noise,
+    private_search,
+    published_hashing,
+    selective_sharing,
+    self_test,
+    sums,
+)
 from blindsight.audit.subject import audit_subjects, findings
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import InputError
@@ -37,6 +45,7 @@ FALSE = {
     "PITQ in one run": (lambda: publishedhashing.pitq_run(1.0, iterations=5), 5.0),
     "published Laplace noise": (lambda: sharedupdates.published_parameter(1.0), 6.0),
     "Laplace noise for a participant": (lambda: sharedupdates.laplace_participant(1.0), 3.0),
+    "a quarter of the noise inside sums": (lambda: noisyvalues.summed_noise(4.0, 1e-12, noise_share=0.25), 4.0),
     "half the noise": (lambda: noisyvalues.laplace(1.0, noise_share=0.5), 1.8),  # exactly 2
 }
 
@@ -52,6 +61,8 @@ PROVEN = {
     "Laplace": (lambda: noisyvalues.laplace(1.0), 0.8),
     "Gaussian": (lambda: noisyvalues.gaussian(4.0, 1e-6), 1.0),
     "Gaussian in one run": (lambda: noisyvalues.gaussian_run(4.0, 1e-10), 0.5),
+    "noise inside sums": (lambda: noisyvalues.summed_noise(1.0, 1e-12), 0.0),
+    "noise inside sums at 4": (lambda: noisyvalues.summed_noise(4.0, 1e-12), 0.5),
     "central mode": (lambda: central_sums(CentralHasher(1.0, 1e-6, clip=1.0), "x"), 0.05),
     "Laplace for a parameter": (lambda: sharedupdates.laplace_parameter(1.0), 0.8),
     "Gaussian for a participant": (lambda: sharedupdates.participant_gaussian(2.0, 1e-6), 0.0),
@@ -145,7 +156,7 @@ def test_an_audit_without_power_says_so():
 @pytest.mark.slow
 def test_the_whole_list_with_the_default_effort():
     """Twenty-odd claims that hold: one is refuted with probability below 3e-6."""
-    every = (*published_hashing(), *private_search(), *noise(), *selective_sharing())
+    every = (*published_hashing(), *private_search(), *noise(), *sums(), *selective_sharing())
     audits = audit_subjects(every, runs=RUNS, confidence=SURE)
     ours = [audit for audit in audits if audit.claim.source == "Blindsight"]
     assert not any(audit.refuted for audit in ours)
@@ -171,7 +182,7 @@ def test_expensive_mechanisms_run_less_often_but_often_enough():
 
 
 SHARE = 4  # a quarter of the noise
-LISTS = (published_hashing, private_search, noise, selective_sharing)
+LISTS = (published_hashing, private_search, noise, sums, selective_sharing)
 CHEAP = 2  # expense up to which a test is fast
 
 
@@ -213,6 +224,8 @@ def quarter(monkeypatch):
     monkeypatch.setattr(localreleases, "record_beta", lambda epsilon, bits: response(SHARE * epsilon, bits))
     laplace = noisyvalues.laplace
     monkeypatch.setattr(noisyvalues, "laplace", lambda epsilon: laplace(epsilon, noise_share=1 / SHARE))
+    summed = noisyvalues.summed_noise
+    monkeypatch.setattr(noisyvalues, "summed_noise", lambda *given: summed(*given, noise_share=1 / SHARE))
     calibrated = GaussianMechanism.calibrated
     monkeypatch.setattr(GaussianMechanism, "calibrated", lambda **named: _weaker(calibrated(**named)))
     plan = CentralHasher.plan

@@ -51,6 +51,11 @@ def noise() -> tuple[OnTrial, ...]:
     return (noisyvalues.laplace(1.0), noisyvalues.gaussian(1.0, 1e-6), noisyvalues.gaussian_run(1.0, 1e-10))
 
 
+def sums() -> tuple[OnTrial, ...]:
+    """Return noise that owners add in shares to sums which nobody may open one by one."""
+    return (noisyvalues.summed_noise(4.0, 1e-12),)
+
+
 def selective_sharing() -> tuple[OnTrial, ...]:
     """Return what a participant uploads of a network, as published and as proven."""
     return (

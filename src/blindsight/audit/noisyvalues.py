@@ -1,7 +1,9 @@
-"""Laplace and Gaussian noise on trial: the proven epsilon must stand.
+"""Laplace and Gaussian noise on trial, also in shares inside a sum: the proven epsilon must stand.
 
 Neighbours are as far apart as the stated sensitivity allows.
 """
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from blindsight.audit.scores import known
 from blindsight.audit.subject import Claim, Draw, Subject
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
 from blindsight.rng import ByteSource
+from blindsight.sums.noise import NoisePlan
 
 
 def laplace(epsilon: float, *, noise_share: float = 1.0) -> Subject:
@@ -56,6 +59,52 @@ def gaussian_run(epsilon: float, delta: float) -> CanarySubject:
         return mechanism.release(coins.astype(np.float64), source) - 0.5
 
     return CanarySubject(claim=_claim("Gaussian noise, one vector", epsilon, delta, "unit"), run=run, share=0.2)
+
+
+def summed_noise(epsilon: float, delta: float, *, noise_share: float = 1.0) -> CanarySubject:
+    """Return four sums by five owners, one of whom drops out and one of whom tells its shares; each canary a record."""
+    plan = NoisePlan.calibrated(
+        epsilon=epsilon,
+        delta=delta,
+        unit="record",
+        clip=1.0,
+        members=5,
+        drop_outs=1,
+        colluders=1,
+        dimension=10_000,
+        rounds=4,
+        largest=2**28,
+        reach=100.0,
+    )
+    return planned_noise(plan, delta, noise_share=noise_share)
+
+
+def planned_noise(plan: NoisePlan, delta: float, *, noise_share: float = 1.0) -> CanarySubject:
+    """Return the sums of a run with noise: each canary is one unit, as long as may be, at a place of its own.
+
+    Only the shares that the plan counts on are in the sums: the server has taken off what colluders told it. It looks
+    at the mean of all rounds. With a `noise_share` below 1 shares are smaller than they should be.
+    """
+    planted = "" if noise_share == 1 else f" with {noise_share:g} of the noise that it takes"
+    less = replace(plan, sigma=max(1, round(plan.sigma * noise_share)))
+
+    def run(coins: NDArray[np.bool_], source: ByteSource) -> NDArray[np.float64]:
+        sums, units = replace(less, dimension=coins.size), plan.clip * coins.astype(np.float64)
+        total = sum(
+            (
+                sums.contribution([units] if member == 0 else [], source)
+                for _ in range(plan.rounds)
+                for member in range(plan.honest)
+            ),
+            np.zeros(coins.size, dtype=np.int64),
+        )
+        return sums.values(total) / (plan.clip * plan.rounds) - 0.5
+
+    return CanarySubject(
+        claim=_claim(f"noise inside {plan.rounds} sums{planted}", plan.epsilon(delta), delta, plan.unit),
+        run=run,
+        share=0.1,
+    )
 
 
 def _claim(name: str, epsilon: float, delta: float, unit: str, loss: float | None = None) -> Claim:

@@ -17,7 +17,7 @@ from blindsight.audit.collusion.played import play
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.leakage.batches import attack_batches, batch_findings
 from blindsight.audit.leakage.study import study_leakage
-from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test
+from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test, sums
 from blindsight.audit.portraits import cached_photographs, portraits
 from blindsight.audit.siftclaims import cheat_findings, published_sift_findings
 from blindsight.audit.subject import OnTrial, audit_subjects, findings
@@ -66,6 +66,7 @@ def thorough(faces: Dataset, random_state: int = 0, progress: Progress = silent)
         Check("coalitions", 0, partial(_coalitions, random_state), fixed=5),
         Check("selective sharing", 20, partial(_epsilons, selective_sharing())),
         Check("private search, ours", 4, partial(_epsilons, (*private_search(), *noise()))),
+        Check("noise inside the sum, ours", 1, partial(_epsilons, sums())),
         Check("sifts as published", 0, partial(_sifts, faces, random_state, progress), fixed=15),
     )
 

@@ -123,7 +123,7 @@ class PrivateLearner:
     def step(self) -> float:
         """The length of a round's step, from public numbers alone."""
         noise = self.plan.deviation / self.plan.clip / math.sqrt(self.plan.rounds)
-        time = _TRUST * float((self.records + len(self._public[0])) / noise) ** 1.5
+        time = _TRUST * math.pow((self.records + len(self._public[0])) / noise, 1.5)
         return min(time / self.plan.rounds, 1 / self._curvature)
 
     @cached_property
