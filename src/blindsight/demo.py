@@ -166,11 +166,12 @@ def _take_census(dataset: Dataset, ledger: Ledger) -> tuple[Census, dict[str, fl
 def _learn_together(
     dataset: Dataset, size: DemoSize, random_state: int, cache: Path | None, progress: Progress
 ) -> LearningResult:
-    """Let five owners learn all attributes under encryption, each person's pictures with one owner."""
+    """Let five owners learn all attributes by the paper's protocol, each person's pictures with one owner."""
     division = divide(dataset, owners=5, random_state=random_state)
     pipeline = PixelFeatures(max_components=LEARNED_COMPONENTS, random_state=random_state)
     study = Study.prepare(dataset, division, pipeline, cache=cache, progress=progress)
     learner = FederatedClassifier(
+        "block-dphe",
         rounds=size.rounds,
         sparsity=0.7,
         key_bits=size.key_bits,

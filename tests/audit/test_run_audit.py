@@ -78,7 +78,7 @@ def by_attack(audit, attack):
 
 
 def test_plain_run_leaks(learn):
-    audit = audited(learn("plain", sparsity=0.5))
+    audit = audited(learn("plain", sparsity=0.5, selection="topk"))
     (view,) = by_attack(audit, "recorded view")
     assert (view.verdict, view.measured.value > 0.999) == ("leaks", True)
     assert view.details["owners at chance"] == 0
@@ -90,7 +90,7 @@ def test_plain_run_leaks(learn):
 
 @pytest.mark.parametrize("scheme", ["masks", "block-dphe"])
 def test_sound_run_tells_no_more_than_its_statement(learn, scheme):
-    audit = audited(learn(scheme, sparsity=0.5))
+    audit = audited(learn(scheme, sparsity=0.5, minimum_per_position=1))
     # Of 160 weights a guess that knows nothing of them has a cosine beyond .75 less than once in 10^15.
     views = [row for row in audit.findings if "view" in row.attack]
     assert len(views) == (2 if scheme == "block-dphe" else 1)  # with the set-up, which is played again
@@ -105,11 +105,21 @@ def test_sound_run_tells_no_more_than_its_statement(learn, scheme):
         assert read["aggregator and one member fewer than the threshold"] < 0.75
 
 
+def test_of_a_public_schedule_no_weight_is_one_owners_own(learn):
+    """The aggregator of a plain run reads the updates at the positions that it knows; the sum tells of nobody alone."""
+    audit = audited(learn("plain"))
+    (view,) = by_attack(audit, "recorded view")
+    assert (view.verdict, view.measured.value > 0.999) == ("leaks", True)
+    assert not [row for row in audit.findings if "reading the sum" in row.attack]
+    assert any("alone" in note for note in audit.notes)
+
+
 def test_attributes_and_pictures(tmp_path):
     study = studied(load("faces", count=400, random_state=0), attributes=["smiling", "male"])
     about = ABOUT | {"data": "faces", "count": 400, "attributes": "smiling, male"}
     audit = audited(written(tmp_path, about, study, "masks", sparsity=0.5))
-    assert not audit.notes
+    assert len(audit.notes) == 1
+    assert "alone" in audit.notes[0]
     assert len(audit.pictures) == 3
     assert any(row.claim.startswith("the model of smiling") for row in by_attack(audit, "likelihood ratio"))
     views = {row.details["view"]: row for row in by_attack(audit, "decoder")}

@@ -13,7 +13,8 @@ QUICK = ["-n", 300, "--components", 15, "--owners", 3, "--rounds", 2, "--key-bit
 
 
 def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsight):
-    said = blindsight("learn", "encrypted", *QUICK, "--sparsity", 0.5, "--out", tmp_path / "run", "--json")
+    asked = ["learn", "encrypted", *QUICK, "--scheme", "block-dphe", "--sparsity", 0.5, "--compare", "--json"]
+    said = blindsight(*asked, "--out", tmp_path / "run")
     found = said.document
     assert "key generator s" in said.err  # the live table leaves standard output to the document
     assert found["score"] > found["public_score"] > 0.2
@@ -25,6 +26,16 @@ def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsig
     for part in ("Learning together, unseen", "Who sees what", "block-dphe", "masks"):
         assert part in report.read_text()
     assert report.stat().st_mode & 0o077 == 0  # it shows an owner's update
+
+
+def test_a_run_says_why_its_scheme_and_plays_no_other(tmp_path, blindsight, monkeypatch):
+    monkeypatch.delattr("blindsight.learn.contest.round_costs")
+    said = blindsight("learn", "encrypted", *QUICK, "--out", tmp_path).out.splitlines()
+    (scheme,) = [line for line in said if line.startswith("Scheme ")]
+    assert scheme.startswith("Scheme masks: ")
+    page = (tmp_path / "report.html").read_text()
+    assert "schedule" in page
+    assert "block-dphe" not in page
 
 
 def test_a_run_can_be_watched_and_asked_for_again(tmp_path, blindsight, monkeypatch):

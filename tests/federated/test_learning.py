@@ -67,8 +67,14 @@ def owners(**kind):
     return {name: pictures(number, **kind) for number, name in enumerate(USERS, start=1)}
 
 
+def chosen(scheme):
+    """How owners across machines choose what they send."""
+    return "blocks" if scheme == "block-dphe" else "topk"
+
+
 def classifier(scheme, public, validation, data, **others):
-    estimator = FederatedClassifier(scheme, rounds=ROUNDS, ridge=0.1, random_state=0, **COMMON, **others)
+    settings = COMMON | {"minimum_per_position": 1, "selection": chosen(scheme)} | others
+    estimator = FederatedClassifier(scheme, rounds=ROUNDS, ridge=0.1, random_state=0, **settings)
     return estimator.fit(data, public=public, validation=validation)
 
 
@@ -105,7 +111,8 @@ def test_withheld_weights_are_kept_as_in_a_single_process(tmp_path):
 def test_clusters_are_those_of_a_single_process(tmp_path, scheme):
     public, validation = pictures(10)[0], pictures(11)
     data = {name: X for name, (X, _) in owners().items()}
-    estimator = FederatedKMeans(3, scheme=scheme, rounds=ROUNDS, random_state=0, **COMMON)
+    settings = COMMON | {"minimum_per_position": 1, "selection": chosen(scheme)}
+    estimator = FederatedKMeans(3, scheme=scheme, rounds=ROUNDS, random_state=0, **settings)
     expected = estimator.fit(data, public=public, validation=validation)
     samples = len(public) + sum(map(len, data.values()))
     course = cluster_course(

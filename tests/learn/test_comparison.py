@@ -6,11 +6,11 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
-from blindsight.errors import UnknownNameError
-from blindsight.learn.comparison import compare
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare
 from blindsight.learn.contest import contest, round_costs
 from blindsight.learn.study import Study
-from blindsight.sums import SCHEMES
+from blindsight.sums import SCHEMES, open_session
 from blindsight.sums.costs import Cost, Meter, Transfer, Work
 
 
@@ -147,3 +147,33 @@ def test_a_scheme_that_is_not_installed_is_left_out(monkeypatch):
 
 def test_unpacked_encryption_of_a_large_model_is_left_out():
     assert "dphe" not in round_costs(7_000, 3, sparsity=0.0, key_bits=2048)
+
+
+def test_masks_are_chosen_unless_a_member_may_not_be_asked_as_often():
+    assert choose_scheme().scheme == choose_scheme(waves=MASK_WAVES).scheme == "masks"
+    assert choose_scheme(waves=MASK_WAVES - 1).scheme == "bfv"
+    for scheme in SCHEMES:
+        assert choose_scheme(scheme, waves=1).scheme == scheme
+        assert scheme in str(choose_scheme(scheme))
+    with pytest.raises(UnknownNameError, match="masks"):
+        choose_scheme("mask")
+    with pytest.raises(InputError, match="0"):
+        choose_scheme(waves=0)
+
+
+MEMBERS = ("ann", "bob", "cem")
+
+
+@pytest.mark.parametrize(("scheme", "waves"), [("masks", MASK_WAVES), ("bfv", 1)])
+def test_members_are_asked_as_often_as_the_choice_says(scheme, waves):
+    asked = dict.fromkeys(MEMBERS, 0)
+
+    def count(sender, receiver, kind, parts):
+        if receiver in asked:
+            asked[receiver] += 1
+        return [parts]
+
+    session = open_session(scheme, members=MEMBERS, dimension=20, transit=count)
+    asked.update(dict.fromkeys(MEMBERS, 0))  # without the set-up
+    session.round(dict.fromkeys(MEMBERS, np.ones(20)), 0)
+    assert set(asked.values()) == {waves}

@@ -1,6 +1,7 @@
 """Rounds of learning together: the same model whatever the scheme, and nothing an owner learned is ever lost."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from blindsight.learn.linear import LinearTraining, local_update, train
 from blindsight.learn.linearmodel import Standardiser, class_signs
 from blindsight.learn.rounds import EarlyStopping, RoundReport
 from blindsight.sums import SCHEMES, open_session
+from blindsight.sums.support import Schedule
 
 CLASSES, DIMENSIONS = 5, 24
-FAST = {"key_bits": 1024, "insecure": True, "rounds": 2, "sparsity": 0.6}
+FAST = {"key_bits": 1024, "insecure": True, "rounds": 2, "sparsity": 0.6, "minimum_per_position": 1}
 
 
 def pictures(n=40, seed=0):
@@ -32,7 +34,7 @@ def owners(count=4, n=40):
 PUBLIC, TEST = pictures(15, 50), pictures(600, 51)
 
 
-@pytest.mark.parametrize("selection", ["blocks", "topk"])
+@pytest.mark.parametrize("selection", ["schedule", "blocks", "topk"])
 def test_every_scheme_gives_the_same_model_bit_for_bit(selection):
     found = {}
     for scheme in SCHEMES:
@@ -61,7 +63,7 @@ def test_one_dense_round_is_the_mean_of_what_owners_learn_by_themselves():
     np.testing.assert_allclose(np.column_stack([classifier.coef_, classifier.intercept_]), wanted, atol=2**-21)
 
 
-@pytest.mark.parametrize("selection", ["blocks", "topk", "strength"])
+@pytest.mark.parametrize("selection", ["schedule", "blocks", "topk", "strength"])
 def test_learning_together_comes_near_all_data_in_one_place(selection):
     classifier = FederatedClassifier("plain", rounds=15, sparsity=0.7, selection=selection, ridge=0.1, key_bits=2048)
     classifier.fit(owners(5), public=PUBLIC, validation=TEST)
@@ -72,6 +74,38 @@ def test_learning_together_comes_near_all_data_in_one_place(selection):
     assert together >= pooled.score(standardiser.apply(TEST[0]), TEST[1]) - 0.03
     assert together > alone + 0.02
     assert classifier.history_[-1].score > classifier.public_score_ + 0.05
+
+
+def test_by_default_a_fifth_of_the_weights_is_sent_under_masks_by_a_public_schedule():
+    classifier = FederatedClassifier(rounds=5, record=True).fit(owners(), public=PUBLIC)
+    size, changed = classifier.model_.weights.size, []
+    for report in classifier.history_:
+        assert report.sparsity >= 0.8 - 16 / size
+        assert report.withheld == 0
+    recorded = classifier.recorded_
+    supports = [np.flatnonzero(update) for update in recorded.sent.values()]
+    assert all(np.array_equal(supports[0], support) for support in supports)
+    assert 0 < len(supports[0]) <= size / 5 + 16
+    seen = classifier.statement_.who_sees["everybody"]
+    assert "schedule" in seen
+    assert "all contributors" in seen
+    assert "5 rounds" in classifier.statement_.mechanism
+    for rounds in range(1, 6):
+        model = FederatedClassifier("plain", rounds=rounds).fit(owners(), public=PUBLIC).model_.weights.ravel()
+        changed.append(model)
+    assert (changed[-1] == classifier.model_.weights.ravel()).all()
+    steps = [np.flatnonzero(after != before) for before, after in pairwise(changed)]
+    assert not set(steps[0]) & set(steps[1])  # every block has its turn once in five rounds
+
+
+def test_what_a_schedule_left_is_carried_on_in_part_as_the_defaults_by_name_do():
+    def weights(**options):
+        return FederatedClassifier("plain", rounds=3, **options).fit(owners(), public=PUBLIC).model_.weights
+
+    assert (weights() == weights(selection="schedule", error_feedback=0.7, sparsity=0.8)).all()
+    assert not (weights() == weights(error_feedback=1.0)).all()
+    assert (weights(selection="schedule", sparsity=0.0) == weights(selection="none", error_feedback=0.7)).all()
+    assert (weights(selection="topk") == weights(selection="topk", error_feedback=1.0, sparsity=0.9)).all()
 
 
 def test_the_papers_way_averages_sparse_classifiers():
@@ -130,10 +164,12 @@ class Constant:
 NAMES = ("ann", "bob", "cem", "dee")
 
 
-def play(learned, rounds=1, half=False, **options):
+def play(learned, rounds=1, half=False, schedule=None, **options):
     options = {"scheme": "plain", "fraction_bits": 10} | options
-    session = open_session(options.pop("scheme"), members=NAMES, dimension=6, **options)
-    federation = Federation(session=session, owners=NAMES, learner=Constant(learned, half), rounds=rounds)
+    size = 6 if schedule is None else schedule.size
+    session = open_session(options.pop("scheme"), members=NAMES, dimension=size, **options)
+    learner = Constant(learned, half)
+    federation = Federation(session=session, owners=NAMES, learner=learner, rounds=rounds, schedule=schedule)
     state = FederationState(np.zeros((2, 3)), {name: Memory(None, None) for name in NAMES}, (), 0, None)
     return federation.run(state, keep=lambda state: None)
 
@@ -164,6 +200,31 @@ def test_what_is_withheld_is_sent_later():
     assert state.shared[1, 2] == 0.0
     assert state.memories["cem"].held[5] == 2.0
     assert state.history[0].withheld == 5
+
+
+@pytest.mark.parametrize("always", [0, 1])
+def test_a_round_of_a_schedule_is_about_its_positions_and_the_rest_is_kept(always):
+    generator = np.random.default_rng(0)
+    learned = {name: generator.normal(size=6) for name in NAMES}
+    schedule = Schedule(6, 2, 0.3, bytes(16), always=always)
+    assert schedule.cycle == 3
+    for rounds in (1, 2, 3):
+        state = play(learned, rounds=rounds, schedule=schedule)
+        np.testing.assert_allclose(accounted(state), rounds * sum(learned.values()), atol=1e-9)
+        reached = np.any([schedule.mask(number) for number in range(rounds)], axis=0)
+        assert ((state.shared.ravel() != 0) == reached).all()
+    assert reached.all()
+
+
+def test_a_schedule_tells_apart_what_was_withheld_from_what_was_not_due():
+    learned = {name: np.zeros(6) for name in NAMES}
+    learned["ann"][:] = learned["bob"][:3] = 1.0
+    paillier = {"key_bits": 1024, "insecure": True, "scheme": "dphe", "capacity": 4}
+    schedule = Schedule(6, 4, 0.5, bytes(16))  # four positions in one round, two and padding in the other
+    state = play(learned, rounds=2, schedule=schedule, **paillier)
+    np.testing.assert_allclose(accounted(state), 2 * sum(learned.values()), atol=1e-9)
+    assert [report.withheld for report in state.history] in ([1, 2], [2, 1])
+    assert (state.shared.ravel()[3:] == 0).all()
 
 
 def test_an_owner_whose_message_is_lost_keeps_everything():
@@ -330,7 +391,11 @@ BAD = {
     "'soon'": [{"early_stopping": "soon"}],
     "patience": [{"early_stopping": "step", "patience": 0}],
     "minimum_per_position": [{"minimum_per_position": 2}],
-    "'update'": [{"scheme": "dphe", "minimum_per_position": 2, "target": "classifier"}],
+    "error_feedback": [{"error_feedback": 1.5}, {"error_feedback": -0.1}],
+    "'update'": [
+        {"scheme": "dphe", "minimum_per_position": 2, "target": "classifier"},
+        {"scheme": "dphe", "target": "classifier"},
+    ],
     "seed": [{"random_state": -1}],
 }
 

@@ -25,7 +25,8 @@ def owners():
 
 
 def fit(folder, scheme="plain", rounds=ROUNDS, random_state=0, **options):
-    settings = {"sparsity": 0.8, "key_bits": 1024, "insecure": True, "rounds": rounds, "random_state": random_state}
+    settings = {"sparsity": 0.8, "key_bits": 1024, "insecure": True, "minimum_per_position": 1}
+    settings |= {"rounds": rounds, "random_state": random_state}
     where = {"checkpoint": folder, "public": pictures(9, 12), "validation": pictures(10)}
     return FederatedClassifier(scheme, selection="blocks", **settings).fit(owners(), **where | options)
 

@@ -21,7 +21,7 @@ def blobs(n, seed):
 
 OWNERS = [blobs(50, seed)[0] for seed in (1, 2, 3)]
 PUBLIC, TEST = blobs(12, 8)[0], blobs(300, 9)
-FAST = {"key_bits": 1024, "insecure": True, "rounds": 2, "sparsity": 0.5}
+FAST = {"key_bits": 1024, "insecure": True, "rounds": 2, "sparsity": 0.5, "minimum_per_position": 1}
 
 
 def test_clusters_of_all_owners_are_found_together():
@@ -40,9 +40,10 @@ def test_dense_rounds_are_lloyds_algorithm_on_the_pooled_data():
     assert inertia(means, standardised) <= inertia(clusters.cluster_centers_, standardised) + 1e-6
 
 
-def test_every_scheme_finds_the_same_clusters_bit_for_bit():
+@pytest.mark.parametrize("selection", ["blocks", "schedule"])
+def test_every_scheme_finds_the_same_clusters_bit_for_bit(selection):
     found = [
-        FederatedKMeans(CLUSTERS, scheme=s, selection="blocks", **FAST).fit(OWNERS, public=PUBLIC) for s in SCHEMES
+        FederatedKMeans(CLUSTERS, scheme=s, selection=selection, **FAST).fit(OWNERS, public=PUBLIC) for s in SCHEMES
     ]
     for clusters in found:
         assert (clusters.cluster_centers_ == found[0].cluster_centers_).all()

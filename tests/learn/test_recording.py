@@ -11,6 +11,7 @@ from blindsight.learn.recording import RecordedRound
 from blindsight.learn.roleviews import Witness, listening
 from blindsight.sums.costs import Cost
 from blindsight.sums.session import RoundResult
+from blindsight.sums.support import Support
 
 
 def _recorded(scheme="plain"):
@@ -62,7 +63,7 @@ def test_the_aggregators_picture_is_a_contribution_and_not_the_answer():
         witness("aggregator", b"contribution")
         witness("key generator", b"request")
         witness("aggregator", b"the answer, which is the plain sum and longer than any contribution")
-    witness.look(np.zeros((2, 2)), {"ann": np.ones(4), "bob": np.ones(4)}, _sum_of(4))
+    witness.look(np.zeros((2, 2)), {"ann": np.ones(4), "bob": np.ones(4)}, _sum_of(4), Support.everything(4))
     held = {view.role: view.picture.tobytes().rstrip(b"\0") for view in witness.views}
     assert held["aggregator"] == b"contribution of one"
     assert held["key generator"] == b"request"
@@ -73,5 +74,5 @@ def test_a_witness_hears_nothing_outside_its_round():
     witness("aggregator", b"keys at set-up")
     with listening(witness):
         witness("aggregator", b"contribution")
-    witness.look(np.zeros((2, 2)), {"ann": np.ones(4), "bob": np.ones(4)}, _sum_of(4))
+    witness.look(np.zeros((2, 2)), {"ann": np.ones(4), "bob": np.ones(4)}, _sum_of(4), Support.everything(4))
     assert b"keys" not in b"".join(view.picture.tobytes() for view in witness.views)

@@ -78,7 +78,7 @@ def test_search_answers_stand_in_order_of_distance_and_are_marked_rightly(made):
 def test_rounds_played_one_by_one_are_those_of_one_run():
     stock = Stock(SIZE)
     seen = list(learning.seen_rounds(stock, "masks", 2, lambda *_: None))
-    whole = FederatedClassifier("masks", rounds=2, sparsity=0.0, multilabel=True, random_state=SIZE.seed)
+    whole = FederatedClassifier("masks", rounds=2, multilabel=True, random_state=SIZE.seed)
     whole.fit(stock.study.owners, public=stock.study.public, validation=stock.study.test)
     assert [one.report.score for one in seen] == pytest.approx([report.score for report in whole.history_])
     assert [one.first_score for one in seen] == [whole.public_score_] * 2

@@ -237,7 +237,8 @@ class _RoundAttack:
         """Read the messages as they came."""
         recorded = self._recorded
         received = recorded.messages.get(AGGREGATOR, ())
-        leaks = attack_view(received, recorded.sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
+        sent = {owner: update[recorded.positions] for owner, update in recorded.sent.items()}
+        leaks = attack_view(received, sent, false_alarm=_FALSE_ALARM, random_state=self._seed)
         tested = [leak.owner for leak in leaks]
         untested = [owner for owner, update in recorded.sent.items() if update.any() and owner not in tested]
         note = f"the aggregator's view was not searched for the updates of {', '.join(untested)}: no other's compares."

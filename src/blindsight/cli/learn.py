@@ -16,7 +16,7 @@ from blindsight.cli.options import (
     terminal_progress,
     write_json,
 )
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.errors import InputError
 from blindsight.files import cache_folder, check_writable
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
@@ -24,10 +24,12 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
 
     from blindsight.data.partition import Sharing
     from blindsight.learn.classifier import FederatedClassifier
+    from blindsight.learn.comparison import Choice
     from blindsight.learn.rounds import RoundReport
     from blindsight.learn.runs import OnRound
     from blindsight.learn.study import Study
     from blindsight.learn.timeline.photostudy import SharingResult
+    from blindsight.sums.costs import Cost
 
 app = Commands(help="Train together without seeing each other's data or updates.")
 
@@ -49,10 +51,18 @@ def learn_encrypted(
         Option(help="How; by default by person where persons are known, else equally."),
     ] = None,
     rounds: options.RoundsOption = 10,
-    scheme: options.SchemeOption = "block-dphe",
+    scheme: options.SchemeOption = "masks",
     key_bits: options.KeyOption = 3072,
-    sparsity: options.SparsityOption = 0.9,
-    minimum_per_position: Annotated[int, Option(help="Withhold weights that fewer owners changed.", min=1)] = 1,
+    sparsity: options.SparsityOption = None,
+    minimum_per_position: Annotated[
+        int | None,
+        Option(
+            help="Withhold weights that fewer owners changed (dphe, block-dphe); default: 2, from 5 owners on 3.", min=1
+        ),
+    ] = None,
+    compare: Annotated[
+        bool, Option("--compare", help="Also measure in the report what a round costs with every other scheme.")
+    ] = False,
     out: options.ModelOutOption = Path("out/learn"),
     resume: options.ResumeOption = False,
     record: Annotated[
@@ -63,7 +73,7 @@ def learn_encrypted(
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
     from blindsight.learn.classifier import FederatedClassifier
 
-    _check_options(scheme, key_bits, sparsity)
+    choice = _check_options(scheme, key_bits, sparsity)
     check_writable(out)
     study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
     described = {"data": data, "path": None if path is None else str(path.absolute()), "count": count, "seed": seed}
@@ -93,7 +103,7 @@ def learn_encrypted(
     if record and learner.recorded_ is not None:
         learner.recorded_.save(out / "recorded-round.npz")
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report
-        _write_report(out, data, learner, owners)
+        _write_report(out, data, learner, owners, compare)
     final = learner.history_[-1]
     document = {
         "model": str(out / "model.npz"),
@@ -105,7 +115,8 @@ def learn_encrypted(
     }
     show(
         document,
-        f"\nFrom {learner.public_score_:.1%} (public data) to {final.score:.1%} in {len(learner.history_)} rounds.",
+        f"\nScheme {choice}.",
+        f"From {learner.public_score_:.1%} (public data) to {final.score:.1%} in {len(learner.history_)} rounds.",
         learner.statement_.headline(),
         f"Model, statement and report are in {out}.",
     )
@@ -121,9 +132,9 @@ def learn_clusters(
     clusters: Annotated[int | None, Option(help="How many; default: the classes.", min=2)] = None,
     owners: options.OwnersOption = 5,
     rounds: options.RoundsOption = 10,
-    scheme: options.SchemeOption = "block-dphe",
+    scheme: options.SchemeOption = "masks",
     key_bits: options.KeyOption = 3072,
-    sparsity: options.SparsityOption = 0.9,
+    sparsity: options.SparsityOption = None,
     out: options.ModelOutOption = Path("out/cluster"),
     resume: options.ResumeOption = False,
     seed: options.SeedOption = 0,
@@ -131,7 +142,7 @@ def learn_clusters(
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.kmeans import FederatedKMeans
 
-    _check_options(scheme, key_bits, sparsity)
+    choice = _check_options(scheme, key_bits, sparsity)
     check_writable(out)
     study = _study(data, path, count, (features, components), "", owners, None, seed)
     if clusters is None and study.multilabel:
@@ -161,8 +172,8 @@ def learn_clusters(
         "history": [report.to_dict() for report in learner.history_],
         "statement": learner.statement_.to_dict(),
     }
-    found = "" if final.score is None else f"\nAdjusted mutual information with the classes: {final.score:.3f}."
-    show(document, found, learner.statement_.headline(), f"Model and statement are in {out}.")
+    found = "" if final.score is None else f"Adjusted mutual information with the classes: {final.score:.3f}."
+    show(document, f"\nScheme {choice}.", found, learner.statement_.headline(), f"Model and statement are in {out}.")
 
 
 @app.command("compare")
@@ -188,7 +199,7 @@ def learn_compare(
     check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1); got {delta}.")
-    _check_options("block-dphe", key_bits, sparsity)
+    _check_options("masks", key_bits, sparsity)
     study = _study(data, path, count, (features, components), attributes, owners, None, seed)
     with terminal_progress() as progress:
         rows = contest(
@@ -323,15 +334,15 @@ def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
     return after_round
 
 
-def _check_options(scheme: str, key_bits: int, sparsity: float) -> None:
+def _check_options(scheme: str, key_bits: int, sparsity: float | None) -> "Choice":
     from blindsight.crypto.paillier import check_key_bits
-    from blindsight.sums import SCHEMES
+    from blindsight.learn.comparison import choose_scheme
 
-    if scheme not in SCHEMES:
-        raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
+    choice = choose_scheme(scheme)
     check_key_bits(key_bits)
-    if not 0 <= sparsity < 1:
+    if sparsity is not None and not 0 <= sparsity < 1:
         raise InputError(f"sparsity must be in [0, 1); got {sparsity}.")
+    return choice
 
 
 def _study(
@@ -367,15 +378,18 @@ def _cells(report: "RoundReport") -> tuple[str, ...]:
     )
 
 
-def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: int) -> None:
-    """Measure what the schemes cost for a model of this size, and write the run's report for its owner alone."""
-    from blindsight.learn.contest import round_costs
+def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: int, compare: bool) -> None:
+    """Write the run's report, for its owner alone; to compare, measure what every scheme costs at this size."""
     from blindsight.report import write_report
     from blindsight.report.learning import LearningResult, learning_chapter
 
-    weights, sparsity, key_bits = learner.model_.weights.size, learner.sparsity, learner.key_bits
-    with terminal_progress() as progress:
-        costs = round_costs(weights, owners, sparsity=sparsity, key_bits=key_bits, progress=progress)
+    costs: Mapping[str, Cost] = {}
+    if compare:
+        from blindsight.learn.contest import round_costs
+
+        weights, key_bits = learner.model_.weights.size, learner.key_bits
+        with terminal_progress() as progress:
+            costs = round_costs(weights, owners, sparsity=learner.sparsity, key_bits=key_bits, progress=progress)
     chapter = learning_chapter(LearningResult.of(learner, owners=owners, costs=costs))
     facts = {"Command": "blindsight learn encrypted", "Data": data, "Seed": str(learner.random_state)}
     write_report(out / "report.html", f"Learning {data} together", [chapter], facts=facts, private=True)

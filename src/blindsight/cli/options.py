@@ -37,9 +37,12 @@ OnlyMethodsOption = Annotated[str, Option("--methods", help="Only these, separat
 # Learning together
 OwnersOption = Annotated[int, Option(help="How many owners share the data out.", min=1)]
 RoundsOption = Annotated[int, Option(help="How many rounds.", min=1)]
-SchemeOption = Annotated[str, Option(help="block-dphe, dphe, bfv, masks or plain.")]
+SchemeOption = Annotated[str, Option(help="masks, bfv, dphe, block-dphe or plain.")]
 KeyOption = Annotated[int, Option("--key-bits", help="Length of the Paillier key: 2048, 3072 or 4096.")]
-SparsityOption = Annotated[float, Option(help="Share of weights an owner does not send.")]
+SparsityOption = Annotated[
+    float | None,
+    Option(help="Share of weights an owner does not send; default: 0.9 for dphe and block-dphe, else 0.8."),
+]
 ModelOutOption = Annotated[Path, Option("--out", help="Folder of model, statement and report.")]
 ResumeOption = Annotated[bool, Option("--resume", help="Keep checkpoints there, and go on from the last one.")]
 

@@ -16,7 +16,9 @@ a = 0, and the plain mean over users becomes the next centroid, whether a user h
 none; one with none sends the largest entries of the shared centroid. With ``target="update"``, the default, a is the
 shared centroid and what is sent is count * difference and the count of each cluster: the sums over owners give the mean
 of *all* samples of a cluster, exactly Lloyd's step on the pooled data when nothing is left out. No residual is needed
-here: the difference to the shared centroids is measured anew in each round, so what was not sent shows up again.
+here: the difference to the shared centroids is measured anew in each round, so what was not sent shows up again. With
+``sparsify="schedule"`` an owner offers all moves and a public schedule (`sums.support`) says which are the round's; the
+counts are part of every round.
 
 *Empty clusters.* A cluster in which no owner has a sample stays where it is; placing it elsewhere would take a sample.
 
@@ -40,7 +42,7 @@ from blindsight.rng import science
 from blindsight.validation import check_features
 
 Target = Literal["update", "centroids"]
-Sparsify = Literal["topk", "blocks", "strength", "none"]
+Sparsify = Literal["topk", "blocks", "schedule", "strength", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)

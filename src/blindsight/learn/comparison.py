@@ -1,11 +1,53 @@
-"""The schemes side by side: what a round costs with each, who learns what, and what a drop-out does."""
+"""The schemes side by side: what a round costs with each, who learns what, what a drop-out does, and which to take.
+
+Size does not decide that (masks cost least at every size that a run may have), but how often a member may be asked in
+a round. DPHE and block DPHE are taken by name: where members choose themselves what they send, most of what a sum of
+few members opens is one member's own, so that it has to be withheld.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from blindsight.errors import UnknownNameError
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.sums import SCHEMES
 from blindsight.sums.costs import Cost, Step
 from blindsight.sums.terms import AGGREGATOR
+
+MASK_WAVES = 5
+"""How often a member is asked in a round of masks: keys, shares, upload, signature, unmasking shares."""
+
+_REASONS = {
+    "masks": "nobody holds a key that opens an update, and every number that is opened is a sum over all contributors",
+    "bfv": "a member is asked once in a round; a key generator that does not collude with the aggregator opens the sum",
+    "dphe": "the paper's protocol; members choose what they send, so weights that too few changed are withheld",
+    "block-dphe": "the paper's protocol with blocks of weights; those that too few members changed are withheld",
+    "plain": "nothing is hidden: the aggregator reads every update",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A scheme and the reason for it."""
+
+    scheme: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}: {self.why}"
+
+
+def choose_scheme(wanted: str | None = None, *, waves: int | None = None) -> Choice:
+    """Return the scheme that is wanted, or else masks, or bfv where a member may be asked `waves` times at most.
+
+    >>> choose_scheme().scheme, choose_scheme(waves=2).scheme
+    ('masks', 'bfv')
+    """
+    if waves is not None and waves < 1:
+        raise InputError(f"a member is asked at least once in a round; got waves={waves}.")
+    chosen = wanted or ("masks" if waves is None or waves >= MASK_WAVES else "bfv")
+    if chosen not in _REASONS:
+        raise UnknownNameError("aggregation scheme", chosen, SCHEMES)
+    return Choice(chosen, _REASONS[chosen])
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,14 @@ from blindsight.learn.labels import Attributes, Classes, Labels
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.linearmodel import Standardiser
 from blindsight.learn.model import LinearModel
+from blindsight.learn.runs import usual_sparsity
 from blindsight.learn.study import Study
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import SCHEMES, open_session
+from blindsight.sums import SCHEMES, SPARSE_SCHEMES, open_session
 from blindsight.sums.costs import Cost
+from blindsight.sums.support import BLOCK, Schedule
 
 BASELINES = ("pooled", "local", "prr10", "ra12")
 
@@ -56,14 +58,14 @@ def contest(
     epsilon: float,
     delta: float,
     rounds: int = 10,
-    sparsity: float = 0.9,
+    sparsity: float | None = None,
     key_bits: int = 3072,
     random_state: int = 0,
     progress: Progress = silent,
 ) -> list[ContestRow]:
     """Learn from the study's owners by every method, or by those named.
 
-    `epsilon` and `delta` are what PRR10 and RA12 claim to spend.
+    `epsilon` and `delta` are what PRR10 and RA12 claim to spend, `sparsity` is that of all schemes, or each one's own.
     """
     if methods is None:
         methods = (*installed_schemes(), *BASELINES)
@@ -82,16 +84,16 @@ class _Contest:
     epsilon: float
     delta: float
     rounds: int
-    sparsity: float
+    sparsity: float | None
     key_bits: int
     random_state: int
 
     def scheme(self, name: str) -> ContestRow:
-        """Learn by one aggregation scheme; the dense ones send everything, as they cost the same either way."""
+        """Learn by one aggregation scheme."""
         learner = FederatedClassifier(
             name,
             rounds=self.rounds,
-            sparsity=self.sparsity if name.endswith("dphe") else 0.0,
+            sparsity=self.sparsity,
             key_bits=self.key_bits,
             multilabel=self.study.multilabel,
             classes=self.study.classes,
@@ -149,13 +151,14 @@ def round_costs(
     dimension: int,
     owners: int,
     *,
-    sparsity: float,
+    sparsity: float | None = None,
     key_bits: int,
     random_state: int = 0,
     progress: Progress = silent,
 ) -> dict[str, Cost]:
-    """Measure one round of every installed scheme on random updates, sparse in whole blocks where the scheme is.
+    """Measure one round of every installed scheme on random updates, with its usual sparsity unless one is given.
 
+    The sparse schemes send blocks that each owner chooses, the others those of a public schedule, in whole vectors.
     Unpacked DPHE is left out beyond 20,000 changed weights in all, which would take minutes.
     """
     rng = science(random_state)
@@ -163,11 +166,18 @@ def round_costs(
     costs: dict[str, Cost] = {}
     for done, scheme in enumerate(schemes := installed_schemes()):
         progress("costs of every scheme", done, len(schemes))
-        if scheme == "dphe" and (1 - sparsity) * dimension * owners > 20_000:
+        sparse = scheme in SPARSE_SCHEMES
+        share = 1 - (usual_sparsity("blocks" if sparse else "schedule") if sparsity is None else sparsity)
+        if scheme == "dphe" and share * dimension * owners > 20_000:
+            continue
+        if not sparse:
+            size = Schedule(dimension, BLOCK, share, bytes(16)).size
+            session = open_session(scheme, members=users, dimension=size)
+            costs[scheme] = session.round({user: rng.normal(size=size) for user in users}, 0).cost
             continue
         session = open_session(scheme, members=users, dimension=dimension, key_bits=key_bits)
         blocks = -(-dimension // session.block)
-        kept = max(1, round((1 - sparsity) * blocks))
+        kept = max(1, round(share * blocks))
         updates = {}
         for user in users:
             mask = np.isin(np.arange(dimension) // session.block, rng.permutation(blocks)[:kept])

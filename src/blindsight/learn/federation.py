@@ -3,9 +3,11 @@
 *The guarantee.* What leaves an owner leaves through the session (`aggregation`) and in no other way. Given the same
 proposals, the scheme changes the cost and who sees what, never the model: all add the same integers. What an owner
 learned and did not get into the sum (it did not fit, was rounded off, clipped, withheld or lost on its way) stays in
-its `Memory` and is sent later; a learner that keeps no residual learns it anew. An owner that cannot take part in a
-round is left out of it, and the others go on while there are three. A round is a function of the state before it, the
-owners' data and the seed alone, so a run that was interrupted and resumed ends with the same model as one that was not.
+its `Memory` and is sent later; a learner that keeps no residual learns it again. With a `schedule` each round is about
+the positions that it names, the same for all owners: the session adds up these numbers and no others. An owner that
+cannot take part in a round is left out of it, and the others go on while there are three. A round is a function of the
+state before it, the owners' data and the seed alone, so a run that was interrupted and resumed ends with the same model
+as one that was not.
 
 Yonetani et al., ICCV 2017, section 2.1: steps (1) to (3) of its Figure 1 are one call of `Federation.round`.
 """
@@ -28,6 +30,7 @@ from blindsight.learn.rounds import EarlyStopping, RoundReport, bytes_by_role, s
 from blindsight.learn.sparsity import sparsity
 from blindsight.progress import Progress, silent
 from blindsight.sums import RoundResult, Session
+from blindsight.sums.support import Schedule, Support
 
 SLOT_BITS = 32
 
@@ -105,13 +108,17 @@ def fraction_bits(owners: int, largest: float) -> int:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Federation:
-    """A session, the owners in it, what they learn and when they stop; a `witness` sees the first round played."""
+    """A session, the owners in it, what they learn and when they stop; a `witness` sees the first round played.
+
+    Where there is a `schedule`, the vectors of the session have its `size`.
+    """
 
     session: Session
     owners: Sequence[str]
     learner: Learner
     rounds: int
     stopping: EarlyStopping | None = None
+    schedule: Schedule | None = None
     witness: Witness | None = None
 
     def run(
@@ -139,11 +146,14 @@ class Federation:
         number, begun = len(state.history) + 1, time.process_time()
         proposals, absent = self._proposals(state, number, progress)
         training = time.process_time() - begun
-        sent = {name: np.clip(proposal.sent, -self.limit, self.limit) for name, proposal in proposals.items()}
-        result = self._sum(sent, number, absent)
+        support = self._support(number)
+        offered = {name: support.gather(proposal.sent) for name, proposal in proposals.items()}
+        picked = {name: np.clip(vector, -self.limit, self.limit) for name, vector in offered.items()}
+        result = self._sum(picked, number, support, absent)
+        sent = {name: support.scatter(vector) for name, vector in picked.items()}
         shared = self.learner.combine(state.shared, result)
         if self.witness is not None:
-            self.witness.look(state.shared, sent, result)
+            self.witness.look(state.shared, sent, result, support)
         report = RoundReport(
             round=number,
             score=self.learner.score(shared),
@@ -155,10 +165,15 @@ class Federation:
             absent=absent,
             refused=dict(result.refused),
             withheld=len(result.withheld),
-            clipped=sum(int((proposals[name].sent != vector).sum()) for name, vector in sent.items()),
+            clipped=sum(int((offered[name] != vector).sum()) for name, vector in picked.items()),
         )
         self._warn_of_clipping(report)
-        memories = {name: self._remembered(proposals[name], vector, name, result) for name, vector in sent.items()}
+        terms, memories = self.session.terms, {}
+        for name, vector in picked.items():
+            entered = np.full(support.dimension, name in result.contributors)
+            entered[result.withheld] = False
+            rounded = support.scatter(terms.values(terms.integers(vector)))  # zero where it was not a position's turn
+            memories[name] = remembered(proposals[name], rounded, entered)
         return replace(state, shared=shared, memories={**state.memories, **memories}, history=(*state.history, report))
 
     @property
@@ -167,14 +182,29 @@ class Federation:
         terms = self.session.terms
         return float(terms.values(np.array(terms.max_integer)))
 
-    def _sum(self, sent: Mapping[str, Array], number: int, absent: Mapping[str, str]) -> RoundResult:
+    def _support(self, number: int) -> Support:
+        if self.schedule is None:
+            return Support.everything(self.session.terms.dimension)
+        return self.schedule.support(number - 1)
+
+    def _sum(
+        self, picked: Mapping[str, Array], number: int, support: Support, absent: Mapping[str, str]
+    ) -> RoundResult:
+        """Add up what owners send, and return the sum as one of whole vectors."""
         try:
             with listening(self.witness):
-                return self.session.round(sent, number)
+                result = self.session.round(picked, number)
         except (MessageError, PrivacyError) as error:
             for name, reason in absent.items():
                 error.add_note(f"Absent: {name}, because {reason}")
             raise
+        withheld = result.withheld[result.withheld < len(support.positions)]  # the rest is padding
+        return replace(
+            result,
+            total=support.scatter(result.total),
+            values=support.scatter(result.values),
+            withheld=support.positions[withheld],
+        )
 
     def _warn_of_clipping(self, report: RoundReport) -> None:
         if report.clipped:
@@ -199,11 +229,6 @@ class Federation:
                 absent[name] = str(error) or type(error).__name__
         progress(f"round {number}: adding up", len(self.owners), len(self.owners))
         return proposals, absent
-
-    def _remembered(self, proposal: Proposal, sent: Array, name: str, result: RoundResult) -> Memory:
-        entered = np.full(sent.shape, name in result.contributors)
-        entered[result.withheld] = False
-        return remembered(proposal, self.session.terms.values(self.session.terms.integers(sent)), entered)
 
 
 def owner_seed(seed: int, round: int, place: int) -> int:

@@ -54,15 +54,15 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self,
         n_clusters: int = 8,
         *,
-        scheme: str = "block-dphe",
+        scheme: str = "masks",
         rounds: int = 20,
-        sparsity: float = 0.9,
+        sparsity: float | None = None,
         key_bits: int = 3072,
         target: Target = "update",
         selection: Selection = "auto",
         passes: int = 1,
         batch_size: int = 1024,
-        minimum_per_position: int = 1,
+        minimum_per_position: int | None = None,
         early_stopping: Criterion | None = None,
         patience: int = 3,
         tolerance: float = 1e-3,
@@ -108,7 +108,7 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         task = self._task(owners, public, validation)
         run = play(
             task,
-            RunSettings.of(self),
+            RunSettings.of(self, len(task.owners)),
             random_state=self.random_state,
             checkpoint=checkpoint,
             on_round=on_round,
@@ -163,11 +163,12 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             with speaking_of("the validation data"):
                 features, groups = check_pair(validation, dimensions)
             held_out = standardiser.apply(features), groups
-        settings = RunSettings.of(self)
+        settings = RunSettings.of(self, len(loads))
+        sparsify = settings.sparsified(self.selection, by_penalty=self.target == "centroids", schedules=True)
         training = ClusterTraining(
             target=self.target,
-            sparsify=settings.sparsified(self.selection, by_penalty=self.target == "centroids"),
-            sparsity=self.sparsity,
+            sparsify=sparsify,
+            sparsity=settings.sparsity_of(sparsify),
             block_size=settings.block_size,
             passes=self.passes,
             batch_size=self.batch_size,
@@ -178,7 +179,9 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             owners=tuple(loads),
             learner=learner,
             dimension=size,
-            capacity=settings.capacity(size, training.sparsify),
+            capacity=settings.capacity(size, sparsify),
             largest=4.0 * max(samples, 16),  # what is sent is a sum over the samples of a cluster
+            share=settings.share(sparsify),
+            always=self.n_clusters,  # the counts
             identity={"training": asdict(training), "clusters": self.n_clusters, "data": prints},
         )

@@ -15,8 +15,11 @@ ICCV 2017, sections 2.1 and 3. Everything here is plain mathematics: no messages
 *What is sparse.* In the paper users send the classifier w^(n) itself, made sparse by an elastic net around zero:
 ``target="classifier"``. That bends the classifier for the sake of the transport and costs accuracy. By default what is
 sent is the *difference* to the shared average (``target="update"``), the classifier stays dense, and what does not fit
-into a round is kept in a `Residual` and sent later. The next local training starts from the shared average *plus* that
-residual; adding it up only afterwards would count the same lesson twice once local training nears its minimum.
+into a round is kept in a `Residual` and sent later (error feedback). The next local training starts from the shared
+average *plus* that residual; adding it up only afterwards would count the same twice once local training nears its
+minimum. With ``sparsify="schedule"`` an owner offers everything and a public schedule (`sums.support`) says which part
+of it is the round's. There, what was not sent is learned again by the training that follows and full error feedback
+overshoots: `error_feedback` says how much of it is carried on, from 1 (all, Seide et al. 2014) to 0 (none).
 With ``sparsify="strength"`` the elastic net lies around the shared average (its square part is FedProx's proximal
 term, Li et al. 2020), and nothing is held back.
 
@@ -42,7 +45,7 @@ from blindsight.rng import science
 from blindsight.validation import check_features
 
 Target = Literal["update", "classifier"]
-Sparsify = Literal["topk", "blocks", "strength", "none"]
+Sparsify = Literal["topk", "blocks", "schedule", "strength", "none"]
 ClassWeight = Literal["equal", "balanced"]
 
 LARGEST_WEIGHT = 64.0
@@ -58,6 +61,7 @@ class LinearTraining:
     the samples of all owners, which is the ridge of the pooled problem. (The classifier target has its elastic net and
     no ridge besides.) `passes` over mini-batches of `batch_size` is how far an owner goes in one round: few passes
     keep owners together, many let each run to its own optimum; an elastic net wants about ten to settle.
+    `error_feedback` is the part of what an owner did not send that it carries into its next round.
     """
 
     loss: Loss = "hinge"
@@ -71,6 +75,7 @@ class LinearTraining:
     passes: int = 3
     batch_size: int = 64
     smoothing: float = 0.5  # of the hinge's corner
+    error_feedback: float = 1.0
 
     def __post_init__(self) -> None:
         for kind, choices in (("target", Target), ("sparsify", Sparsify), ("class_weight", ClassWeight)):
@@ -81,6 +86,8 @@ class LinearTraining:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
         if not 0 < self.l1_ratio <= 1:
             raise InputError(f"l1_ratio must be in (0, 1]; got {self.l1_ratio}.")
+        if not 0 <= self.error_feedback <= 1:
+            raise InputError(f"error_feedback must be in [0, 1]; got {self.error_feedback}.")
         if self.ridge is not None and not 0 <= self.ridge < np.inf:
             raise InputError(f"ridge must be finite and at least 0; got {self.ridge}.")
         if min(self.passes, self.batch_size, self.block_size) < 1:
@@ -143,12 +150,12 @@ def local_update(
     """Refine the `shared` weights on one owner's standardised features and decide what to send.
 
     `residual` and `strength` are those of the owner's last round, if there was one. The elastic net neither takes from
-    the residual nor adds to it.
+    the residual nor adds to it. For a schedule `sent` is all there is to send; what the round leaves of it is residual.
     """
     data = _Data.of(X, signs, training)
     average = check_weights(shared, data.shape[1] - 1, data.shape[0])
     owed = Residual.nothing(data.shape) if residual is None else residual
-    held = check_weights(owed.held, data.shape[1] - 1, data.shape[0])
+    held = training.error_feedback * check_weights(owed.held, data.shape[1] - 1, data.shape[0])
     seed = int(science(random_state).integers(2**63))
     if training.sparsify == "strength":
         sent, found = _penalised(data, average, training, strength, seed)

@@ -16,7 +16,7 @@ from blindsight.errors import CorruptFileError
 from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.learn.linearmodel import Array
 
-KIND = "blindsight/recorded-round.1"
+KIND = "blindsight/recorded-round.2"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,8 +24,9 @@ class RecordedRound:
     """The first round of a run.
 
     `messages` are what each party received, in order and unsealed; `sent` the owners' updates before they were encoded,
-    `total` the sum that was opened, `withheld` the positions that were not; `before` is the shared model, whose `shape`
-    the first numbers of every vector have.
+    `total` the sum that was opened, `withheld` the positions that were not; `positions` are those that the messages are
+    about: all, or those of a public schedule, which everybody knows. `before` is the shared model, whose `shape` the
+    first numbers of every vector have.
     """
 
     scheme: str
@@ -34,6 +35,7 @@ class RecordedRound:
     sent: Mapping[str, Array] = field(repr=False)
     total: Array = field(repr=False)
     withheld: NDArray[np.int64] = field(repr=False)
+    positions: NDArray[np.int64] = field(repr=False)
     before: Array = field(repr=False)
 
     def save(self, path: AnyPath) -> None:
@@ -48,6 +50,7 @@ class RecordedRound:
             "sent": np.stack(list(self.sent.values())),
             "total": self.total,
             "withheld": self.withheld,
+            "positions": self.positions,
             "before": self.before,
         }
         for number, items in enumerate(self.messages.values()):
@@ -70,6 +73,7 @@ class RecordedRound:
                 sent=dict(zip(document["owners"], arrays["sent"], strict=True)),
                 total=arrays["total"],
                 withheld=arrays["withheld"],
+                positions=arrays["positions"],
                 before=arrays["before"],
             )
         except (KeyError, TypeError, ValueError):

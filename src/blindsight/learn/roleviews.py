@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from blindsight.learn.linearmodel import Array
 from blindsight.learn.recording import RecordedRound
 from blindsight.sums.session import RoundResult
+from blindsight.sums.support import Support
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 
@@ -50,7 +51,7 @@ class Witness:
         if self.listens:
             self._messages[party].append(message)
 
-    def look(self, before: Array, sent: Mapping[str, Array], result: RoundResult) -> None:
+    def look(self, before: Array, sent: Mapping[str, Array], result: RoundResult, support: Support) -> None:
         """Keep the first round: what was sent and what came of it, beside the messages, and pictures of one owner's."""
         if self.views:
             return
@@ -61,6 +62,7 @@ class Witness:
             sent=dict(sent),
             total=result.values,
             withheld=result.withheld,
+            positions=support.positions,
             before=before,
         )
         owner, update = next(iter(sent.items()))

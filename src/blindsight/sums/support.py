@@ -20,6 +20,7 @@ let each client draw the positions for itself; drawn once for all, they fit a su
 
 import math
 from dataclasses import dataclass, field
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,43 @@ from blindsight.crypto.permutation import derive_permutation
 from blindsight.errors import InputError
 
 Positions = NDArray[np.int64]
-Values = NDArray[np.float64]
+Number = TypeVar("Number", np.int64, np.float64)
+
+BLOCK = 16
+"""Blocks this small cost no accuracy compared with single numbers, and a million of them are put in order at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """The positions of one round among `dimension`, in ascending order; what the round adds up has length `size`."""
+
+    positions: Positions
+    dimension: int
+    size: int
+
+    @classmethod
+    def everything(cls, dimension: int) -> Self:
+        """Return the support of a round in which every position has its turn."""
+        return cls(np.arange(dimension, dtype=np.int64), dimension, dimension)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """The positions as marks."""
+        chosen = np.zeros(self.dimension, dtype=np.bool_)
+        chosen[self.positions] = True
+        return chosen
+
+    def gather(self, vector: NDArray[Number]) -> NDArray[Number]:
+        """Return what the round adds up of a vector, in the order of the positions, padded with zeros to `size`."""
+        picked = np.zeros(self.size, dtype=vector.dtype)
+        picked[: len(self.positions)] = vector[self.positions]
+        return picked
+
+    def scatter(self, picked: NDArray[Number]) -> NDArray[Number]:
+        """Undo `gather`: return a whole vector, with zeros at the positions that are not the round's."""
+        vector = np.zeros(self.dimension, dtype=picked.dtype)
+        vector[self.positions] = picked[: len(self.positions)]
+        return vector
 
 
 @dataclass(frozen=True)
@@ -77,33 +114,23 @@ class Schedule:
         return min(-(-self.blocks // self.cycle) * self.block, self.dimension - self.always) + self.always
 
     def positions(self, round: int) -> Positions:
-        """Return the positions of a round in ascending order."""
+        """Return the positions of a round in ascending order; rounds count from 0."""
         if round < 0:
             raise InputError(f"rounds count up from 0; got {round}.")
-        cycle, turn = divmod(round, self.cycle)
         if self.cycle == 1:
             return np.arange(self.dimension, dtype=np.int64)
+        cycle, turn = divmod(round, self.cycle)
         order = derive_permutation(self.seed, size=self.blocks, use="agreed support", cycle=cycle)
-        first, last = (turn * self.blocks // self.cycle, (turn + 1) * self.blocks // self.cycle)
+        first, last = (part * self.blocks // self.cycle for part in (turn, turn + 1))
         chosen = np.sort(order.backward(np.arange(first, last, dtype=np.int64)))
-        ends = self.dimension - self.always
         within = (chosen[:, None] * self.block + np.arange(self.block, dtype=np.int64)).ravel()
-        return np.concatenate([within[within < ends], np.arange(ends, self.dimension, dtype=np.int64)])
+        end = self.dimension - self.always
+        return np.concatenate([within[within < end], np.arange(end, self.dimension, dtype=np.int64)])
 
     def mask(self, round: int) -> NDArray[np.bool_]:
         """Mark the positions of a round."""
-        chosen = np.zeros(self.dimension, dtype=np.bool_)
-        chosen[self.positions(round)] = True
-        return chosen
+        return self.support(round).mask
 
-    def gather(self, vector: Values, round: int) -> Values:
-        """Return what a round adds up of a vector, in the order of the positions, padded with zeros to `size`."""
-        picked, positions = np.zeros(self.size), self.positions(round)
-        picked[: len(positions)] = vector[positions]
-        return picked
-
-    def scatter(self, picked: Values, round: int) -> Values:
-        """Return the whole vector to which `gather` leads: zero at the positions that are not the round's."""
-        vector, positions = np.zeros(self.dimension), self.positions(round)
-        vector[positions] = picked[: len(positions)]
-        return vector
+    def support(self, round: int) -> Support:
+        """Return the positions of a round, with what leads a vector to them and back."""
+        return Support(self.positions(round), self.dimension, self.size)

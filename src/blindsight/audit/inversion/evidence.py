@@ -59,6 +59,7 @@ def aggregator_samples(
         scheme,
         members=_OWNERS,
         dimension=dimension,
+        minimum_per_position=1,  # as in the paper
         key_bits=key_bits,
         insecure=insecure,
         record=recorder,

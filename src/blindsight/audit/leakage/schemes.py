@@ -93,6 +93,7 @@ def attack_schemes(
                 scheme,
                 members=tuple(alike[0].updates),
                 dimension=dimension,
+                minimum_per_position=1,  # as in the paper
                 key_bits=key_bits,
                 insecure=insecure,
                 run=f"audit-{generator.integers(2**62):x}",

@@ -169,6 +169,7 @@ class _SelectiveCourse:
             dimension=dimension,
             fraction_bits=bits,
             minimum=self._terms.together,
+            minimum_per_position=1,  # no scheme withholds anything: all lead to the same parameters
             capacity=sharing.count(dimension),
             source=self._source,
         )

@@ -22,11 +22,12 @@ from blindsight.service.exhibits.exhibit import Exhibit, plain
 from blindsight.service.exhibits.pictures import png
 from blindsight.service.exhibits.stock import OWNERS, Size, Stock
 from blindsight.statement import PrivacyStatement
+from blindsight.sums import SPARSE_SCHEMES
 
 SPARSITY = 0.7
-"""What owners keep back where that makes messages shorter."""
+"""What owners keep back where they choose themselves what they send."""
 
-DEFAULT = "block-dphe"
+DEFAULT = "block-dphe"  # the paper's protocol, with a picture of what each of its roles holds
 _BASELINES = {"pooled": "all pictures in one place", "local": "everybody alone"}
 
 
@@ -84,7 +85,7 @@ def _learner(size: Size, scheme: str, rounds: int) -> FederatedClassifier:
     return FederatedClassifier(
         scheme,
         rounds=rounds,
-        sparsity=SPARSITY if scheme.endswith("dphe") else 0.0,
+        sparsity=SPARSITY if scheme in SPARSE_SCHEMES else None,
         key_bits=size.key_bits,
         multilabel=True,
         random_state=size.seed,
@@ -93,7 +94,7 @@ def _learner(size: Size, scheme: str, rounds: int) -> FederatedClassifier:
 
 
 def learn_exhibit(stock: Stock, progress: Progress) -> Exhibit:
-    """Play a run by the default scheme, and compare all schemes on the same owners."""
+    """Play a run by the paper's protocol, and compare all schemes on the same owners."""
     size = stock.size
     seen = list(seen_rounds(stock, DEFAULT, size.rounds, progress))
     schemes = installed_schemes()
