@@ -5,46 +5,49 @@ from gmpy2 import mpz
 
 from benchmarks.methods.rounds import FRACTION_BITS, Clock, Measured, Round, RoundAnswer
 from blindsight.crypto.paillier import PublicKey, generate_keys, randomiser
-from blindsight.learn.dphe import Terms, set_up
-from blindsight.learn.schemes.paillier import sparse_terms
-from blindsight.learn.sumterms import SumTerms
+from blindsight.sums import Session, Terms
+from blindsight.sums.scheme import Resources
 
 
-def run(given: Round, *, seed: int, blocks: bool) -> RoundAnswer:
+def run(given: Round, *, seed: int, blocks: bool, slot_bits: int = 32) -> RoundAnswer:
     """Play a round; the seed has no say in keys, permutations and masks.
 
-    A user is charged for the window table that its own ciphertexts call for (those of the whole round, where this is a
-    part of one), although in this process all users share it.
+    A member is charged for the window table that its own ciphertexts call for (those of the whole round, where this is
+    a part of one), although in this process all members share it.
     """
-    terms = sparse_terms(
-        SumTerms(run="benchmark", users=given.users, dimension=given.weights, fraction_bits=FRACTION_BITS),
-        blocks=blocks,
+    terms = Terms(
+        scheme="block-dphe" if blocks else "dphe",
+        run="benchmark",
+        members=given.users,
+        dimension=given.weights,
+        fraction_bits=min(FRACTION_BITS, slot_bits - 12),
+        slot_bits=slot_bits,
         capacity=given.capacity,
         key_bits=given.key_bits,
-        minimum_per_position=1,
         insecure=given.insecure,
     )
     key = generate_keys(given.key_bits, insecure=given.insecure)
-    parties, clock, sent = set_up(terms, key=key), Clock(), 0
+    session, clock, sent = Session(terms, resources=Resources(threads=1), key=key), Clock(), 0
     with clock("table"):
         _make_table(key.public, _ciphertexts(given, terms))
-    parties.aggregator.open(0)
-    for name, user in parties.users.items():
+    aggregator = session.aggregator
+    aggregator.open(0)
+    for name, call in aggregator.calls().items():
         update = given.update(name)
         with clock("encrypt"):
-            messages = user.contribute(update, 0)
-        for message in messages:
-            sent += len(message)
-            with clock("aggregate"):
-                parties.aggregator.receive(message)
+            reply = session.members[name].answer(call, terms.integers(update))
+        sent += len(reply)
+        with clock("aggregate"):
+            aggregator.receive(reply)
     with clock("aggregate"):
-        request = parties.aggregator.close(threads=1)
+        aggregator.advance()
+        request = aggregator.request()
     with clock("decrypt"):
-        answer = parties.generator.answer(request, threads=1)
+        answer = session.generator.answer(request)
     users = len(given.users)
     clock.seconds["encrypt"] /= users
     return RoundAnswer(
-        total=parties.users[given.users[0]].read(answer, 0).values,
+        total=aggregator.conclude(answer)[1].values,
         places=np.arange(given.weights),
         seconds={step: Measured(seconds) for step, seconds in clock.seconds.items()},
         sent=Measured(sent / users),
@@ -55,7 +58,7 @@ def run(given: Round, *, seed: int, blocks: bool) -> RoundAnswer:
 def _ciphertexts(given: Round, terms: Terms) -> int:
     """Return how many ciphertexts a user makes in the whole round."""
     changed = -(-min(given.kept * given.block, given.weights) // terms.slots)
-    return max(1, -(-changed // terms.capacity)) * terms.capacity * given.whole // given.weights
+    return max(1, -(-changed // terms.room)) * terms.room * given.whole // given.weights
 
 
 def _make_table(key: PublicKey, ciphertexts: int) -> None:
