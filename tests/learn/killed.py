@@ -9,12 +9,12 @@ from pathlib import Path
 def served(role, path):
     """Load the role's state and return what it makes of a message."""
     if role == "aggregator":
-        from blindsight.learn.dphe import Aggregator
+        from blindsight.sums import Aggregator
 
         aggregator = Aggregator.load(path)
-        return lambda message: aggregator.receive(message) or " ".join(aggregator.users)
+        return lambda message: aggregator.receive(message) and " ".join(aggregator.contributors)
     if role == "key generator":
-        from blindsight.learn.dphe import KeyGenerator
+        from blindsight.sums import KeyGenerator
 
         generator = KeyGenerator.load(path)
         return lambda message: hashlib.sha256(generator.answer(message)).hexdigest()

@@ -113,7 +113,7 @@ class LatticeOpener(Opener):
         if not _checked(slots, terms, round, setup, offsets):
             raise ForgedError("the sum does not match the contributors' tags.")
         if beyond(sums, len(members) * terms.max_integer):
-            raise MessageError("the sum is not one that these contributors can have: one of them overflowed.")
+            raise ForgedError("the sum is not one that these contributors can have: one of them overflowed.")
         return Opened(members, sums)
 
 

@@ -426,7 +426,7 @@ def _released(rows: NDArray[np.int64], senders: NDArray[np.int64], terms: Terms,
     forged: NDArray[np.bool_] = np.any(outside, axis=1)
     forged[-1] |= weights.ravel()[terms.dimension :].any()
     if forged.any() and not terms.counting:
-        raise MessageError("the sum is not one that these contributors can have: one overflowed or was forged.")
+        raise ForgedError("the sum is not one that these contributors can have: one overflowed or was forged.")
     released: NDArray[np.bool_] = (counts >= terms.minimum_per_position).all(axis=1) & ~forged
     sums = np.where(released[:, None], weights, 0).ravel()[: terms.dimension]
     return Opened(members, sums, released, int(np.count_nonzero(forged)))

@@ -48,6 +48,7 @@ are fresh in every attempt, and the steps are
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, combinations, islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,6 +76,7 @@ Shares = tuple[bytes, bytes]
 _LABEL = b"blindsight masks 2"
 _CHUNK = 1 << 18  # bytes of a mask that are made and added while they are in the cache
 _ZEROS = bytes(_CHUNK)
+_CHOICES = 1000  # of t holders, that are tried if some of them lie
 
 
 def threshold(members: int) -> int:
@@ -385,6 +387,7 @@ class MaskAdder(Adder):
         self._groups = [_Group(names, zeros.copy()) for names in self.terms.groups(turn[0])]
         self._of = {name: group for group in self._groups for name in group.names}
         self._advertised: dict[str, bytes] = {}
+        self._opened: Opened | None = None
 
     def follow(self, ahead: Mapping[str, bytes]) -> None:
         """Take over the keys that came ahead in the round before."""
@@ -494,12 +497,18 @@ class MaskAdder(Adder):
             group.survivors, group.sealed = there, {}
 
     def opened(self) -> Opened:
+        if self._opened is None:
+            self._opened = self._unmasked()
+        return self._opened
+
+    def _unmasked(self) -> Opened:
+        remaining = [self._remaining(group) if group.survivors else [] for group in self._groups]
         total = np.zeros(self.terms.dimension, self.terms.residue_type)
         members: list[str] = []
-        for group in self._groups:
+        for group, masks in zip(self._groups, remaining, strict=True):
             if not group.survivors:
                 continue
-            add_masks(group.sum, self._remaining(group))
+            add_masks(group.sum, masks)
             total += group.sum
             members += group.survivors
         try:
@@ -516,21 +525,38 @@ class MaskAdder(Adder):
         shares of such a member's mask key s_u^SK give those. For no member are both secrets put together.
         """
         peers = self._peers(group)
-        holders = sorted(group.reveals)[: peers.threshold]
-        reconstruction = Reconstruction([peers.number(holder) for holder in holders])
         masks: list[tuple[bytes, bytes, bool]] = []
-        for owner in group.members:
-            secret = reconstruction.secret({peers.number(holder): group.reveals[holder][owner] for holder in holders})
-            advertised = peers.keys[owner]
+        for owner, secret in self._secrets(group, peers).items():
             if owner in group.survivors:
-                _check(owner, hashlib.sha256(secret).digest(), advertised.commitment)
                 masks.append((secret, mask_context(b"self", self.roster, self.turn), False))
                 continue
-            _check(owner, public_half(secret), advertised.mask_key)
             for survivor in group.survivors:  # the other way round than the survivor did when it masked its update
                 pair = agree(secret, peers.keys[survivor].mask_key)
                 masks.append((pair, mask_context(b"pair", self.roster, self.turn), survivor > owner))
         return masks
+
+    def _secrets(self, group: _Group, peers: Peers) -> dict[str, bytes]:
+        """Return the seed of each survivor and the mask key of each other member, from the shares of t holders.
+
+        Everybody has said beforehand what its secrets are the secrets of. Where the shares of t holders do not fit, one
+        of them lies, and others are tried: if more than t have revealed, one liar is left out, and of few holders any.
+        """
+        wrong: MessageError | None = None
+        holders = sorted(group.reveals)
+        turned = ((holders[start:] + holders[:start])[: peers.threshold] for start in range(len(holders)))
+        for chosen in islice(chain(turned, combinations(holders, peers.threshold)), _CHOICES):
+            if len(chosen) < peers.threshold:
+                break
+            reconstruction, secrets = Reconstruction([peers.number(holder) for holder in chosen]), dict[str, bytes]()
+            try:
+                for owner in group.members:
+                    shares = {peers.number(holder): group.reveals[holder][owner] for holder in chosen}
+                    secrets[owner] = reconstruction.secret(shares)
+                    _check(owner, secrets[owner], peers.keys[owner], uploaded=owner in group.survivors)
+                return secrets
+            except MessageError as error:
+                wrong = wrong or error
+        raise wrong or MessageError(f"{len(holders)} members have revealed shares; {peers.threshold} are needed.")
 
     def _delivery(self, group: _Group, receiver: str) -> bytes:
         senders = tuple(name for name in group.members if name != receiver)
@@ -612,6 +638,11 @@ def _paired(author: str, items: tuple[bytes, ...], names: Collection[str]) -> di
     return dict(zip(names, items, strict=True))
 
 
-def _check(owner: str, found: bytes, advertised: bytes) -> None:
-    if found != advertised:
+def _check(owner: str, secret: bytes, advertised: Advertisement, *, uploaded: bool) -> None:
+    fits = (
+        hashlib.sha256(secret).digest() == advertised.commitment
+        if uploaded
+        else public_half(secret) == advertised.mask_key
+    )
+    if not fits:
         raise MessageError(f"the shares of a secret of {owner!r} do not give what it advertised: one was altered.")

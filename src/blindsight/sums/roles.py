@@ -7,11 +7,12 @@
   round, and from a model that it has not answered before (unless the sum it gave was zero, so that the model did not
   move). Under a keyed scheme there is one attempt at a round. Under masks it takes part in another attempt, with the
   same update and new masks, until it has revealed shares; then the round is over for it. It stops when more members
-  have been missing from sums than the terms allow.
+  may have been missing from sums than the terms allow; of a sum that it was not shown it assumes the worst.
 - The *key generator* opens a round at most once, for signed receipts of enough members that name the same model, and
   only what it can check to be their sum (`mac`). Asked again for that round it gives the recorded answer, whatever
-  comes with the request. What fails uses up the round and gets one sentence, whatever the reason. A forged sum also
-  uses up the key: that it was refused tells something about it. The log says what happened.
+  comes with the request. What fails uses up a round for which a member has signed, and gets one sentence, whatever the
+  reason. What was decrypted and is no sum of theirs also uses up the key: that it was refused tells something about it.
+  The log says what happened.
 - What the two services say to each other is sealed, refusals too, and so are contributions to them: who is neither can
   only lose it.
 
@@ -21,6 +22,7 @@ must never be put back in its place: a role that forgot what it answered could a
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -39,6 +41,7 @@ from blindsight.sums.bfv import LatticeAdder, LatticeMember, LatticeOpener
 from blindsight.sums.dphe import SparseAdder, SparseMember, SparseOpener
 from blindsight.sums.masks import MaskAdder, MaskMember
 from blindsight.sums.messages import (
+    RECEIPT_BYTES,
     Answer,
     Call,
     Enrolment,
@@ -163,10 +166,10 @@ class Member(_Role):
         if setup == self._state.setup:
             return
         self._make_part(message, roster)  # refuses keys that do not fit
-        answered = self._state.answered
-        if self._state.round == message.void:  # nothing of that round was opened
-            answered = answered[:-32]
-        self._keep(replace(self._state, setup=setup, secrets=b"", answered=answered))
+        state = replace(self._state, setup=setup, secrets=b"")
+        if state.round == message.void and state.over:  # nothing of that round was opened
+            state = replace(state, answered=state.answered[:-32], asked=b"settled", sent=b"")
+        self._keep(state)
         self.__dict__.pop("_part", None)
 
     def answer(self, call: bytes, integers: Integers | None = None) -> bytes:
@@ -202,9 +205,10 @@ class Member(_Role):
             secrets=secrets,
             proposal=proposal or (state.proposal if message.round == state.round else b""),
             over=last,
+            missed=self._missed(message.round),
         )
-        if last and message.model:
-            state = replace(state, answered=(state.answered + message.model)[-32 * _MODELS :])
+        if last:
+            state = replace(state, answered=(state.answered + (message.model or bytes(32)))[-32 * _MODELS :])
         self._keep(state)
         return sent
 
@@ -231,6 +235,8 @@ class Member(_Role):
             raise MessageError(f"the call is for {call.member!r}; this is {self.name!r}.")
         if call.step not in part.steps or call.round < 0 or call.attempt < 0:
             raise MessageError(f"members of {self.terms.scheme} are not asked to {call.step!r}.")
+        if len(call.model) not in (0, 32):
+            raise MessageError("the digest of a model has 32 bytes.")
         if self.name not in self.terms.sampled(call.round):
             raise PrivacyError(f"the terms of the run do not ask {self.name!r} in round {call.round}.")
         if turn < (state.round, state.attempt):
@@ -246,11 +252,18 @@ class Member(_Role):
             raise MessageError(f"{self.name!r} begins a round with {part.steps[0]!r}; got {call.step!r}.")
         elif call.round == state.round and (state.over or self.terms.keyed):
             raise PrivacyError(f"round {call.round} is over for {self.name!r}: its sum is opened at most once.")
-        if 0 <= self.terms.absences < state.missed:
+        if 0 <= self.terms.absences < (missed := self._missed(call.round)):
             raise PrivacyError(
-                f"{state.missed} members have been missing from the sums of this run; {self.name!r} takes part while "
+                f"up to {missed} members have been missing from the sums of this run; {self.name!r} takes part while "
                 f"they are at most {self.terms.absences}."
             )
+
+    def _missed(self, round: int) -> int:
+        """Return how many members may have been missing before a round: as many as can, where no answer was seen."""
+        state, terms = self._state, self.terms
+        if not state.over or state.asked == b"settled" or round <= state.round:
+            return state.missed
+        return state.missed + terms.asked - (terms.needed if len(terms.groups(state.round)) == 1 else terms.minimum)
 
     def read(self, answer: bytes, round: int) -> Outcome:
         """Read the signed answer of a round: the sum, and where this member's update is part of it."""
@@ -339,7 +352,7 @@ class Aggregator(_Role):
         self._expected: tuple[str, ...] = ()
         self._heard: dict[str, bytes] = {}
         self._receipts: dict[str, bytes] = {}
-        self._restart_journal()
+        self._restart_journal(b"", self._turn, b"")
 
     @classmethod
     def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "Aggregator":
@@ -414,8 +427,8 @@ class Aggregator(_Role):
             return
         if self.terms.keyed and len(message.own) != len(self.terms.members):
             raise MessageError("the set-up does not have one secret per member.")
+        self._restart_journal(setup, self._turn, self._model)
         self._setup, self._adder, self._step = (setup, message, roster), None, ""
-        self._restart_journal()
 
     @property
     def _ready(self) -> tuple[bytes, Setup, Roster]:
@@ -432,13 +445,13 @@ class Aggregator(_Role):
         self._open((round, attempt), model, before.ahead if before is not None and follows else {})
 
     def _open(self, turn: Turn, model: bytes, ahead: Mapping[str, bytes]) -> None:
-        _, setup, roster = self._ready
+        known, setup, roster = self._ready
         adder = _PARTS[self.terms.scheme][1](roster, setup, turn, self.resources)
         adder.model = model
         adder.follow(ahead)
+        self._restart_journal(known, turn, model, ahead)
         self._turn, self._model, self._adder = turn, model, adder
         self._receipts = {}
-        self._restart_journal(ahead)
         self._begin(adder.steps[0], self.terms.sampled(turn[0]))
 
     def _begin(self, step: str, expected: tuple[str, ...]) -> None:
@@ -471,7 +484,9 @@ class Aggregator(_Role):
     def _receive(self, reply: bytes) -> str:
         message = decode(reply, Reply, max_bytes=self.terms.most_bytes)
         adder = self._begun
-        member, receipt = self.roster.open(message.receipt, Receipt, authors=self.terms.members, max_bytes=4096)
+        member, receipt = self.roster.open(
+            message.receipt, Receipt, authors=self.terms.members, max_bytes=RECEIPT_BYTES
+        )
         if (receipt.round, receipt.attempt) != self._turn:
             raise MessageError(f"{member!r} speaks of round {receipt.round}; this is round {self.round}.")
         if receipt.step not in adder.steps:
@@ -579,11 +594,21 @@ class Aggregator(_Role):
         else:
             self._receive(message)
 
-    def _restart_journal(self, ahead: Mapping[str, bytes] | None = None) -> None:
+    def _restart_journal(
+        self, setup: bytes, turn: Turn, model: bytes, ahead: Mapping[str, bytes] | None = None
+    ) -> None:
         if self._journal is not None:
-            terms, setup, early = self.terms.to_bytes(), self._setup[0] if self._setup else b"", ahead or {}
-            seed, came = self._key.secret_bytes(), (tuple(early), tuple(early.values()))
-            self._journal.restart(RoundBegun(terms, seed, setup, *self._turn, self._model, *came))
+            early = ahead or {}
+            begun = RoundBegun(
+                self.terms.to_bytes(),
+                self._key.secret_bytes(),
+                setup,
+                *turn,
+                model,
+                early=tuple(early),
+                ahead=tuple(early.values()),
+            )
+            self._journal.restart(begun)
 
     def _append(self, message: bytes) -> None:
         if self._journal is not None:
@@ -709,6 +734,8 @@ class KeyGenerator(_Role):
                 message.body, members, message.round, self._whole(), [offsets[member] for member in members]
             )
         except Exception as error:
+            if not self._begun(message):  # nothing was decrypted
+                return self._sealed(self._refusal(message, f"no member has contributed to round {message.round}."))
             return self._refused(message, error)
         entry = f"round {message.round}: the sum of {', '.join(members)} was released."
         if opened.forged:
@@ -717,6 +744,16 @@ class KeyGenerator(_Role):
         self._keep(replace(state, round=message.round, answer=answer, log=(*state.log, entry)))
         return answer
 
+    def _begun(self, request: Request) -> bool:
+        """Tell whether a member has signed a receipt for this round: else the request does not use it up."""
+        for envelope in request.receipts:
+            with suppress(MessageError):
+                self.roster.open(
+                    envelope, Receipt, authors=self.terms.members, turn=(request.round, 0), max_bytes=RECEIPT_BYTES
+                )
+                return True
+        return False
+
     def _contributors(self, request: Request) -> tuple[str, ...]:
         """Return the members who signed the receipts, each once, for one model; raise if they are too few."""
         members: list[str] = []
@@ -724,7 +761,7 @@ class KeyGenerator(_Role):
         asked = self.terms.sampled(request.round)
         for envelope in request.receipts:
             member, receipt = self.roster.open(
-                envelope, Receipt, authors=asked, turn=(request.round, 0), max_bytes=4096
+                envelope, Receipt, authors=asked, turn=(request.round, 0), max_bytes=RECEIPT_BYTES
             )
             if receipt.step != CONTRIBUTE or (model is not None and receipt.model != model):
                 raise MessageError(f"the receipt of {member!r} is for another step or model.")
@@ -757,6 +794,7 @@ class KeyGenerator(_Role):
         """
         why = str(reason) if isinstance(reason, BlindsightError) else f"of a {type(reason).__name__}."
         entry, forged = f"round {request.round}: nothing was released, because {why}", isinstance(reason, ForgedError)
+        opener = self._make_opener(None) if forged else self._opener
         sentence = (
             f"nothing of round {request.round} is released, and it is over: this is not the sum of enough contributors "
             "of this round, or a part of it overflowed or was forged. Begin a new round."
@@ -765,7 +803,6 @@ class KeyGenerator(_Role):
         state = replace(self._state, round=request.round, answer=answer)
         if forged:
             entry += " The key is used up, and there is a new one."
-            opener = self._make_opener(None)
             state = replace(
                 state,
                 private_key=opener.secret_bytes() if opener else b"",
@@ -773,8 +810,8 @@ class KeyGenerator(_Role):
                 generation=state.generation + 1,
                 void=request.round,
             )
-            self._opener = opener
         self._keep(replace(state, log=(*state.log, entry)))
+        self._opener = opener
         return answer
 
     def _refusal(self, request: Request, sentence: str, *, renewed: bool = False) -> bytes:

@@ -33,7 +33,7 @@ def _unsigned(step: str, turn: Turn, model: bytes, body: bytes) -> bytes:
 
 
 class ForgedError(MessageError):
-    """What was decrypted is not the sum of the named contributions: the key is used up."""
+    """What was decrypted is no sum of the named contributions, or one of them overflowed: the key is used up."""
 
 
 @dataclass(frozen=True, eq=False)

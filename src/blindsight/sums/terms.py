@@ -56,9 +56,9 @@ class Terms(Message, name="sums/terms.1"):
     """The terms of one run.
 
     `minimum` members must contribute to a round before anybody learns its sum. `sample` of the members are asked in a
-    round (0: all), and a member goes on while no more than `absences` of the members that were asked have been missing
-    from the sums of the run, all rounds together (-1: any number). `config` is the digest of whatever else the members
-    must agree on.
+    round (0: all), and a member goes on while no more than `absences` of the members that were asked can have been
+    missing from the sums of the run, all rounds together (-1: any number). `config` is the digest of whatever
+    else the members must agree on.
 
     For DPHE: `capacity` weights per shard; `minimum_per_position` members must have changed a block, or it is withheld;
     `block` weights share a plaintext (0: as many as fit for block-dphe, one for dphe); `keys` are "subgroup" or
