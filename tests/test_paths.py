@@ -5,17 +5,16 @@ import inspect
 
 import numpy as np
 import pytest
+from blindsight.federated.home import Home
 
 from blindsight.crypto import PrivateKey
 from blindsight.data import PixelFeatures
 from blindsight.dp import Ledger
 from blindsight.federated.certificates import make_certificates, make_node_key
-from blindsight.federated.home import Home
 from blindsight.federated.identity import Identity
 from blindsight.learn import ClusterModel, LinearModel
 from blindsight.learn.dphe import KeyGenerator, Terms, User
-from blindsight.learn.labels import Attributes
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Attributes, Standardiser
 from blindsight.report import write_report
 from blindsight.search import HammingIndex, LocalHasher, load_function, save_function
 from blindsight.search.function import LinearHash

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from benchmarks.methods.owners import OwnersData
 from blindsight.learn import baselines
-from blindsight.learn.linearmodel import Standardiser, decision_function
+from blindsight.learn.model import Standardiser, decision_function
 
 
 def prr10(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> NDArray[np.floating[Any]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.learn.labels import Attributes, Classes, Labels
+from blindsight.learn.model import Attributes, Classes, Labels
 
 Floats = NDArray[np.float32]
 Pair = tuple[Floats, NDArray[np.int64]]

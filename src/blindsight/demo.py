@@ -19,7 +19,7 @@ from blindsight.data.partition import train_test
 from blindsight.dp import Census, Ledger, census
 from blindsight.files import as_path
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.contest import round_costs
+from blindsight.learn.comparison import round_costs
 from blindsight.learn.study import Study, divide
 from blindsight.learn.timeline.photostudy import PhotoStudy, SharingResult, Training
 from blindsight.learn.timeline.wishes import SharingWish

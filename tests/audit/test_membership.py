@@ -16,10 +16,8 @@ from blindsight.audit.rates import rate
 from blindsight.audit.roc import fewest_others, measure
 from blindsight.audit.shadow import likelihood_ratio
 from blindsight.errors import InputError
-from blindsight.learn.labels import Attributes, Classes
 from blindsight.learn.linear import LinearTraining
-from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.model import LinearModel
+from blindsight.learn.model import Attributes, Classes, LinearModel, Standardiser
 from blindsight.search import ITQ, CentralHasher
 
 SURE = 1 - 3e-7  # of each of three rows of findings: a false alarm less than once in 10^6

@@ -29,7 +29,7 @@ def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsig
 
 
 def test_a_run_says_why_its_scheme_and_plays_no_other(tmp_path, blindsight, monkeypatch):
-    monkeypatch.delattr("blindsight.learn.contest.round_costs")
+    monkeypatch.delattr("blindsight.learn.comparison.round_costs")
     said = blindsight("learn", "encrypted", *QUICK, "--out", tmp_path).out.splitlines()
     (scheme,) = [line for line in said if line.startswith("Scheme ")]
     assert scheme.startswith("Scheme masks: ")

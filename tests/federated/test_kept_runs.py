@@ -4,16 +4,16 @@ import shutil
 
 import numpy as np
 import pytest
+from blindsight.federated.home import Home
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.federated import keptruns
-from blindsight.federated.home import Home
 from blindsight.federated.keptruns import forget_run, kept_runs
 from blindsight.federated.sharing.joining import OwnTerms, SharingDesk, SharingLesson
 from blindsight.federated.sums.opening import find_run, label_run
 from blindsight.learn.aggregation import SCHEMES
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from tests.federated.village import DIMENSION, USERS, Village, make_home

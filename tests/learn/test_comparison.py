@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare
-from blindsight.learn.contest import contest, round_costs
+from blindsight.learn.comparison import MASK_WAVES, choose_scheme, compare, contest, round_costs
 from blindsight.learn.study import Study
 from blindsight.sums import SCHEMES, open_session
 from blindsight.sums.costs import Cost, Meter, Transfer, Work
@@ -141,7 +140,7 @@ def test_costs_of_one_round_by_scheme():
 
 
 def test_a_scheme_that_is_not_installed_is_left_out(monkeypatch):
-    monkeypatch.setattr("blindsight.learn.contest.find_spec", lambda name: None)
+    monkeypatch.setattr("blindsight.learn.comparison.find_spec", lambda name: None)
     assert set(round_costs(100, 3, sparsity=0.5, key_bits=2048)) == {"plain", "dphe", "block-dphe", "masks"}
 
 

@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from blindsight.errors import InputError
-from blindsight.learn.descent import Problem, descend, margin_loss
+from blindsight.learn.linear import Problem, descend, margin_loss
 
 
 def two_classes(n=120, d=6, seed=0):

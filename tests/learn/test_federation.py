@@ -11,7 +11,7 @@ from blindsight.errors import DataError, InputError, PrivacyError
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.federation import ClippedWarning, Federation, FederationState, Memory, Proposal, fraction_bits
 from blindsight.learn.linear import LinearTraining, local_update, train
-from blindsight.learn.linearmodel import Standardiser, class_signs
+from blindsight.learn.model import Standardiser, class_signs
 from blindsight.learn.rounds import EarlyStopping, RoundReport
 from blindsight.sums import SCHEMES, open_session
 from blindsight.sums.support import Schedule

@@ -11,11 +11,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import write_arrays
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.kmeans import FederatedKMeans
-from blindsight.learn.labels import Attributes, Classes
-from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.model import LinearModel
+from blindsight.learn.model import Attributes, Classes, LinearModel, Standardiser
 from blindsight.metrics import average_precision, balanced_accuracy
 
 D = 10

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.learn.clustering import inertia
-from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.clustering import ClusterModel, inertia
 from blindsight.learn.kmeans import FederatedKMeans
 from blindsight.sums import SCHEMES
 

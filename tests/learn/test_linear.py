@@ -7,7 +7,7 @@ from sklearn.svm import LinearSVC
 
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining, local_update, train
-from blindsight.learn.linearmodel import (
+from blindsight.learn.model import (
     Standardiser,
     attribute_signs,
     class_signs,

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from blindsight.errors import CorruptFileError, InputError, MissingExtraError, StorageError  # noqa: E402
 from blindsight.learn import vgg  # noqa: E402
-from blindsight.learn.linearmodel import Standardiser  # noqa: E402
+from blindsight.learn.model import Standardiser  # noqa: E402
 from blindsight.learn.networks import (  # noqa: E402
     FlatParameters,
     head,

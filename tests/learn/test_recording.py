@@ -7,8 +7,7 @@ import pytest
 
 from blindsight.errors import CorruptFileError
 from blindsight.learn import FederatedClassifier
-from blindsight.learn.recording import RecordedRound
-from blindsight.learn.roleviews import Witness, listening
+from blindsight.learn.recording import RecordedRound, Witness, listening
 from blindsight.sums.costs import Cost
 from blindsight.sums.session import RoundResult
 from blindsight.sums.support import Support

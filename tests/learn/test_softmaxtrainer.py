@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from blindsight.errors import InputError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.rng import seeded_bytes

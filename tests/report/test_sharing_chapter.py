@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blindsight.errors import InputError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.accounting import figure
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline.dayplan import plan_days

@@ -7,13 +7,13 @@ from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
+from blindsight.federated.home import Home
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from blindsight.errors import InputError
 from blindsight.federated.courses import Course, CourseSettings, classifier_course, cluster_course
 from blindsight.federated.flower.gridcourier import GridCourier
-from blindsight.federated.home import Home
 from blindsight.federated.metered import Errand, MeteredCourier
 from blindsight.federated.statements import statement_of
 from blindsight.federated.sums.opening import find_run, gather_run, label_run
@@ -22,7 +22,7 @@ from blindsight.federated.sums.server import SumServer
 from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.teaching import Lap, Taught, teach
 from blindsight.files import atomic_writer
-from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel
 from blindsight.rng import science
 

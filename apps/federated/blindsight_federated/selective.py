@@ -19,7 +19,7 @@ from blindsight.federated.sharing.disclosure import statement_of
 from blindsight.federated.sharing.joining import JOIN, SharingLesson
 from blindsight.federated.sums.opening import wait_for_users
 from blindsight.files import atomic_writer
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.server import ParameterServer
 from blindsight.learn.selective.terms import SelectiveTerms
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer

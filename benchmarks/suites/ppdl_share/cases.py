@@ -14,7 +14,7 @@ from benchmarks.suites.hash_tables.pictures import usable
 from benchmarks.suites.ppdl_days.photos import CLASSES, Labelled, features
 from blindsight.errors import InputError
 from blindsight.extras import Module, load_torch, seeded
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.networktrainer import NetworkTrainer
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline import MakeTrainer, Photos

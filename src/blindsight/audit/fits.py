@@ -14,10 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.membership import Fit, Scorer, Trainer
 from blindsight.errors import InputError
-from blindsight.learn.labels import Classes
 from blindsight.learn.linear import LinearTraining, train
-from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.model import LinearModel
+from blindsight.learn.model import Classes, LinearModel, Standardiser
 from blindsight.search.function import HashFunction
 from blindsight.search.learner import HashLearner
 

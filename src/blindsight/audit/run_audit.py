@@ -42,10 +42,8 @@ from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import BlindsightError, DataError, InputError, MessageError
 from blindsight.files import cache_folder
 from blindsight.learn.federation import fraction_bits
-from blindsight.learn.labels import Classes
 from blindsight.learn.linear import LARGEST_WEIGHT
-from blindsight.learn.linearmodel import Standardiser
-from blindsight.learn.model import LinearModel
+from blindsight.learn.model import Classes, LinearModel, Standardiser
 from blindsight.learn.recording import RecordedRound
 from blindsight.learn.study import Division, Study, divide
 from blindsight.progress import Progress, silent

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from blindsight.audit.epsilon import Draws
 from blindsight.audit.scores import by_coordinate, known
 from blindsight.audit.subject import Claim, Draw, Subject
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.noise import (
     Laplace,
     PublishedLaplace,

@@ -194,7 +194,7 @@ def learn_compare(
 ) -> None:
     """Learn the same data by every installed scheme and every baseline: accuracy, cost and privacy side by side."""
     from blindsight.dp.accounting import check_positive
-    from blindsight.learn.contest import contest
+    from blindsight.learn.comparison import contest
 
     check_positive("epsilon", epsilon)
     if not 0 < delta < 1:
@@ -385,7 +385,7 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
 
     costs: Mapping[str, Cost] = {}
     if compare:
-        from blindsight.learn.contest import round_costs
+        from blindsight.learn.comparison import round_costs
 
         weights, key_bits = learner.model_.weights.size, learner.key_bits
         with terminal_progress() as progress:

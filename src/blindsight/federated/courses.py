@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 from blindsight.errors import InputError
 from blindsight.federated.lessons import Lesson
 from blindsight.federated.sums.runterms import RunTerms, briefing_digest
-from blindsight.learn.clustering import ClusterTraining
-from blindsight.learn.clusterlearner import ClusterLearner
+from blindsight.learn.clustering import ClusterLearner, ClusterTraining
 from blindsight.learn.federation import SLOT_BITS, fraction_bits
-from blindsight.learn.labels import Attributes, Classes, Labels
-from blindsight.learn.linear import LARGEST_WEIGHT, LinearTraining
-from blindsight.learn.linearlearner import LinearLearner
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
+from blindsight.learn.model import Attributes, Classes, Labels, Standardiser
 from blindsight.learn.owners import check_pair, speaking_of
 from blindsight.learn.runs import RunSettings
 from blindsight.validation import check_features

@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import InputError, MessageError
 from blindsight.files import pack_arrays, unpack_arrays
-from blindsight.learn.clustering import ClusterTraining
-from blindsight.learn.clusterlearner import ClusterLearner
-from blindsight.learn.labels import Attributes, Classes, Labels
-from blindsight.learn.linear import LinearTraining
-from blindsight.learn.linearlearner import LinearLearner
-from blindsight.learn.linearmodel import Floats, Standardiser, check_signs
+from blindsight.learn.clustering import ClusterLearner, ClusterTraining
+from blindsight.learn.linear import LinearLearner, LinearTraining
+from blindsight.learn.model import Attributes, Classes, Floats, Labels, Standardiser, check_signs
 from blindsight.learn.owners import Load
 from blindsight.validation import check_features
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blindsight.learn.classifier import FederatedClassifier
-    from blindsight.learn.clustermodel import ClusterModel
+    from blindsight.learn.clustering import ClusterModel
     from blindsight.learn.comparison import compare
     from blindsight.learn.kmeans import FederatedKMeans
     from blindsight.learn.model import LinearModel
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ClusterModel": "blindsight.learn.clustermodel",
+    "ClusterModel": "blindsight.learn.clustering",
     "FederatedClassifier": "blindsight.learn.classifier",
     "FederatedKMeans": "blindsight.learn.kmeans",
     "LinearModel": "blindsight.learn.model",

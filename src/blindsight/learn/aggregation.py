@@ -15,7 +15,7 @@
 | `masks` | masks that cancel in the sum (Bonawitz et al. 2017) | everything | nobody alone |
 
 The key generator could, if somebody broke the protocol and showed it a contribution. All schemes give the same sum bit
-for bit, because all add the same integers (`SumTerms`). `comparison.compare` sets their costs side by side.
+for bit, because all add the same integers (`SumTerms`). `learn.comparison.compare` sets their costs side by side.
 """
 
 import secrets

@@ -36,9 +36,8 @@ from numpy.typing import ArrayLike
 from blindsight.dp.accounting import Composition, GaussianLoss, LaplaceLoss, check_positive, compose
 from blindsight.dp.mechanisms import GaussianMechanism, LaplaceMechanism
 from blindsight.errors import InputError
-from blindsight.learn.descent import Loss, Problem, descend, margin_loss
-from blindsight.learn.linear import LinearTraining, train
-from blindsight.learn.linearmodel import Array, Floats, Signs, check_signs
+from blindsight.learn.linear import LinearTraining, Loss, Problem, descend, margin_loss, train
+from blindsight.learn.model import Array, Floats, Signs, check_signs
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.statement import Claim, PrivacyStatement, randomness_of
 from blindsight.validation import check_features

@@ -31,12 +31,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from blindsight.errors import InputError
 from blindsight.files import AnyPath
-from blindsight.learn.descent import Loss
-from blindsight.learn.labels import Attributes, Classes, Labels
-from blindsight.learn.linear import LARGEST_WEIGHT, LinearTraining, Target, train
-from blindsight.learn.linearlearner import LinearLearner
-from blindsight.learn.linearmodel import Floats, Standardiser
-from blindsight.learn.model import LinearModel
+from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining, Loss, Target, train
+from blindsight.learn.model import Attributes, Classes, Floats, Labels, LinearModel, Standardiser
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion
 from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Sparsify, Task, alone, play

@@ -27,18 +27,27 @@ counts are part of every round.
 | centroids w_k | `shared`, (clusters, D) |
 | eta, the strength of the L1 term | `LocalClusters.strength` |
 | sparse local centroids | `LocalClusters.sent`, clusters * (D + 1) numbers; the last ones count the samples |
+
+`ClusterLearner` puts this behind the `Learner` of the rounds; `ClusterModel` is what clustering together leaves behind:
+centroids that can only be applied, saved and read again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.linearmodel import Array, Floats
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.files import AnyPath, read_arrays, write_arrays
+from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.model import Array, Floats, Standardiser
+from blindsight.learn.owners import Load
 from blindsight.learn.sparsity import search_strength, sparsity, top_blocks, top_entries
+from blindsight.metrics import adjusted_mutual_information
 from blindsight.rng import science
+from blindsight.sums import RoundResult
 from blindsight.validation import check_features
 
 Target = Literal["update", "centroids"]
@@ -206,3 +215,78 @@ def _nearest(centroids: Floats, features: Floats) -> NDArray[np.int64]:
 def _check_centroids(centroids: ArrayLike, features: Floats) -> Array:
     points = np.asarray(centroids, dtype=np.float64)
     return check_features(points, features.shape[1], what="centroids", precision="wide")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterLearner:
+    """Moves shared centroids; public and validation features are standardised already, owners' are when loaded."""
+
+    owners: Mapping[str, Load]
+    clusters: int
+    standardiser: Standardiser
+    training: ClusterTraining
+    public: Floats
+    validation: tuple[Floats, NDArray[Any]] | None
+
+    @property
+    def adds(self) -> bool:
+        return self.training.target == "update"
+
+    @property
+    def validated(self) -> bool:
+        return self.validation is not None
+
+    def first(self, seed: int) -> Array:
+        """Choose the first centroids among the public samples."""
+        return initial_centroids(self.public, self.clusters, random_state=seed)
+
+    def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
+        """Move the shared centroids on one owner's data; what is not sent shows up again in the next round."""
+        features = self.standardiser.apply(check_features(self.owners[owner](), precision="wide"))
+        done = local_clusters(shared, features, self.training, strength=memory.strength, random_state=seed)
+        return Proposal(done.sent, Memory(None, done.strength))
+
+    def combine(self, shared: Array, result: RoundResult) -> Array:
+        """Return the next shared centroids."""
+        received = result.values if self.adds else result.average
+        return next_centroids(shared, received, self.training)
+
+    def score(self, shared: Array) -> float | None:
+        """Return the adjusted mutual information of clusters and groups, if there are validation data."""
+        if self.validation is None:
+            return None
+        features, y = self.validation
+        return adjusted_mutual_information(y, assign(shared, features))
+
+
+_KIND = "blindsight/cluster-model.1"
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterModel:
+    """A standardiser, and (clusters, D) centroids of standardised features."""
+
+    centroids: Array
+    standardiser: Standardiser
+
+    def __post_init__(self) -> None:
+        if self.centroids.ndim != 2 or self.centroids.shape[1:] != self.standardiser.mean.shape:
+            raise InputError(f"centroids must be (clusters, D); got shape {self.centroids.shape}.")
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the nearest cluster of every sample of raw features."""
+        return assign(self.centroids, self.standardiser.apply(X))
+
+    def save(self, path: AnyPath) -> None:
+        """Write the model to one file, whole or not at all."""
+        arrays = {"centroids": self.centroids, "mean": self.standardiser.mean, "scale": self.standardiser.scale}
+        write_arrays(path, _KIND, {}, arrays)
+
+    @classmethod
+    def load(cls, path: AnyPath) -> Self:
+        """Read a model that `save` wrote; a damaged file raises `CorruptFileError`."""
+        _, arrays = read_arrays(path, _KIND)
+        try:
+            return cls(arrays["centroids"], Standardiser(arrays["mean"], arrays["scale"]))
+        except (KeyError, InputError) as error:
+            raise CorruptFileError(f"{path} holds no usable model: {error}.") from None

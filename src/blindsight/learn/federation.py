@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError
-from blindsight.learn.linearmodel import Array
-from blindsight.learn.roleviews import Witness, listening
+from blindsight.learn.model import Array
+from blindsight.learn.recording import Witness, listening
 from blindsight.learn.rounds import EarlyStopping, RoundReport, bytes_by_role, seconds_by_role
 from blindsight.learn.sparsity import sparsity
 from blindsight.progress import Progress, silent

@@ -18,6 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from blindsight.errors import InputError
 from blindsight.files import AnyPath
 from blindsight.learn.clustering import (
+    ClusterLearner,
+    ClusterModel,
     ClusterTraining,
     Target,
     assign,
@@ -25,9 +27,7 @@ from blindsight.learn.clustering import (
     local_clusters,
     next_centroids,
 )
-from blindsight.learn.clusterlearner import ClusterLearner
-from blindsight.learn.clustermodel import ClusterModel
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion
 from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Task, alone, play

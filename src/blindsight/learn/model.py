@@ -1,6 +1,13 @@
-"""What learning together leaves behind: a linear classifier that can only be applied, saved and read again.
+"""What a linear classifier is: standardised features, questions and their answers, weights with a bias; saved and read.
 
-A saved model is an array file (`blindsight.files`): weights, standardiser and class names, with a checksum, no pickle.
+Weights are (rows, D + 1) and the last column is the bias. One row decides one yes/no question: "is it of class c?"
+(one-vs-rest), "has it attribute a?", or a single row that detects. The classifiers of the paper (Yonetani et al. 2017)
+and of its baselines all have this shape, so one set of functions scores them all. `Classes` and `Attributes` turn
+answers into the signs that training takes, and scores into answers again; two classes are one question: a single row,
+whose score also ranks.
+
+`LinearModel` is what learning together leaves behind: it can only be applied, saved and read again. A saved model is an
+array file (`blindsight.files`): weights, standardiser and class names, with a checksum, no pickle.
 """
 
 import hashlib
@@ -12,9 +19,203 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import AnyPath, read_arrays, write_arrays
-from blindsight.learn import linearmodel
-from blindsight.learn.labels import Attributes, Classes, Labels
-from blindsight.learn.linearmodel import Array, Floats, Standardiser, check_weights
+from blindsight.metrics import accuracy, balanced_accuracy
+from blindsight.validation import check_features
+
+Array = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+Signs = NDArray[np.int8]
+"""(n, classes): +1 the sample is of the class, -1 it is not, 0 nobody knows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standardiser:
+    """Shifts and scales features to zero mean and unit variance on the *public* data it was fitted on.
+
+    Fitted on public data it says nothing about any owner, and all owners share it.
+    """
+
+    mean: Floats
+    scale: Floats
+
+    @classmethod
+    def fit(cls, X: ArrayLike) -> Self:
+        """Learn means and deviations; a feature that never varies keeps its scale."""
+        features = check_features(X, precision="wide")
+        mean: Array = features.mean(axis=0, dtype=np.float64)
+        deviation: Array = features.std(axis=0, dtype=np.float64)
+        constant = deviation <= 1e-6 * deviation.max()
+        return cls(mean.astype(features.dtype), np.where(constant, 1.0, deviation).astype(features.dtype))
+
+    def apply(self, X: ArrayLike) -> Floats:
+        """Return standardised features."""
+        features = check_features(X, precision="wide")
+        if features.shape[1] != len(self.mean):
+            raise InputError(f"features must have {len(self.mean)} columns; got {features.shape[1]}.")
+        return (features - self.mean) / self.scale
+
+
+def class_signs(labels: ArrayLike, classes: int) -> Signs:
+    """Return one-vs-rest signs of labels 0..classes-1; a label of -1 is unknown.
+
+    >>> class_signs([1, -1], 3)
+    array([[-1,  1, -1],
+           [ 0,  0,  0]], dtype=int8)
+    """
+    known = np.asarray(labels)
+    if known.ndim != 1 or known.dtype.kind not in "iu":
+        raise InputError(f"labels must be one whole number per sample; got {known.dtype} of shape {known.shape}.")
+    if classes < 1 or (known.size and not -1 <= known.min() <= known.max() < classes):
+        raise InputError(f"labels must lie in 0..{classes - 1}, or be -1 where unknown.")
+    signs = np.where(known[:, None] == np.arange(classes), 1, -1).astype(np.int8)
+    signs[known == -1] = 0
+    return signs
+
+
+def attribute_signs(attributes: ArrayLike) -> Signs:
+    """Return signs of independent yes/no attributes (n, a), given as 1, 0 and -1 for unknown; one column detects.
+
+    >>> attribute_signs([[1, 0, -1]])
+    array([[ 1, -1,  0]], dtype=int8)
+    """
+    known = np.asarray(attributes)
+    known = known[:, None] if known.ndim == 1 else known
+    if known.ndim != 2 or not np.isin(known, (-1, 0, 1)).all():
+        raise InputError("attributes must be 1 (yes), 0 (no) or -1 (unknown), one column per attribute.")
+    return np.where(known == -1, 0, np.where(known == 1, 1, -1)).astype(np.int8)
+
+
+def decision_function(weights: ArrayLike, X: ArrayLike) -> Floats:
+    """Return the scores (n, classes) of features under weights whose last column is the bias."""
+    matrix, features = np.asarray(weights), check_features(X, precision="wide")
+    check_weights(matrix, features.shape[1])
+    scores: Floats = features @ matrix[:, :-1].T + matrix[:, -1]
+    return scores
+
+
+def predict(weights: ArrayLike, X: ArrayLike) -> NDArray[np.int64]:
+    """Return the class of highest score for every sample; under a single row, 1 where the score is positive."""
+    scores = decision_function(weights, X)
+    return (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1).astype(np.int64)
+
+
+def predict_attributes(weights: ArrayLike, X: ArrayLike) -> NDArray[np.int8]:
+    return (decision_function(weights, X) > 0).astype(np.int8)
+
+
+def check_signs(signs: ArrayLike, samples: int) -> Signs:
+    """Return signs that fit so many samples."""
+    known = np.asarray(signs)
+    if known.ndim != 2 or known.shape[1] < 1 or not np.isin(known, (-1, 0, 1)).all():
+        raise InputError("signs must be -1, 0 or 1, one column per class. Make them by class_signs or attribute_signs.")
+    if len(known) != samples:
+        raise InputError(f"there must be one row of signs per sample; got {len(known)} rows for {samples} samples.")
+    return known.astype(np.int8, copy=False)
+
+
+def check_weights(weights: ArrayLike, dimensions: int, classes: int | None = None) -> Array:
+    """Return finite weights for features of so many dimensions."""
+    matrix = np.asarray(weights, dtype=np.float64)
+    wanted = (classes if classes is not None else (len(matrix) if matrix.ndim else 0), dimensions + 1)
+    if matrix.shape != wanted:
+        rows = "classes" if classes is None else classes
+        raise InputError(f"weights for {dimensions} features must be ({rows}, {dimensions + 1}); got {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise InputError("weights must be finite; got NaN or infinity.")
+    return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """One class per sample; `names` are all there are, sorted."""
+
+    names: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if self.names.ndim != 1 or len(self.names) < 2:
+            raise InputError("a classifier tells at least two classes apart; got one class.")
+
+    @property
+    def rows(self) -> int:
+        """How many rows of weights: one per class, or a single one for two classes."""
+        return 1 if len(self.names) == 2 else len(self.names)
+
+    def numbers(self, y: ArrayLike) -> NDArray[np.int64]:
+        """Return the labels as positions in `names`; an unknown label is refused."""
+        labels = np.asarray(y)
+        if labels.ndim != 1:
+            raise InputError(f"labels must be one per sample; got shape {labels.shape}.")
+        try:
+            places = np.minimum(np.searchsorted(self.names, labels), len(self.names) - 1)
+            strange = labels[self.names[places] != labels]
+        except TypeError:
+            strange = labels
+        if strange.size:
+            raise InputError(
+                f"{len(strange)} labels are none of the {len(self.names)} classes, which are those of the public data "
+                "unless named by `classes`."
+            )
+        return places.astype(np.int64)
+
+    def signs(self, y: ArrayLike) -> Signs:
+        """Return what training takes."""
+        numbers = self.numbers(y)
+        return attribute_signs(numbers) if self.rows == 1 else class_signs(numbers, self.rows)
+
+    def scores(self, scores: Floats) -> Floats:
+        """Return scores as callers expect them: (n,) for two classes."""
+        return scores[:, 0] if self.rows == 1 else scores
+
+    def answers(self, scores: Floats) -> NDArray[Any]:
+        """Return the class of every sample."""
+        best = (scores[:, 0] > 0).astype(np.int64) if self.rows == 1 else scores.argmax(axis=1)
+        answers: NDArray[Any] = self.names[best]
+        return answers
+
+    def quality(self, scores: Floats, y: ArrayLike) -> float:
+        """Return the accuracy averaged over the classes, as the paper reports it."""
+        truth, guess = self.numbers(y), self.numbers(self.answers(scores))
+        return balanced_accuracy(truth, guess) if len(np.unique(truth)) > 1 else accuracy(truth, guess)
+
+
+@dataclass(frozen=True, eq=False)
+class Attributes:
+    """Several independent attributes per sample, each 1 (yes), 0 (no) or -1 (unknown)."""
+
+    count: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows of weights."""
+        return self.count
+
+    def signs(self, y: ArrayLike) -> Signs:
+        """Return what training takes; an unknown attribute trains nothing."""
+        attributes = np.asarray(y)
+        if attributes.ndim != 2 or attributes.shape[1] != self.count:
+            raise InputError(f"attributes must have {self.count} columns; got shape {attributes.shape}.")
+        return attribute_signs(attributes)
+
+    def scores(self, scores: Floats) -> Floats:
+        """Return scores as callers expect them."""
+        return scores
+
+    def answers(self, scores: Floats) -> NDArray[Any]:
+        """Return 1 or 0 for every sample and attribute."""
+        return (scores > 0).astype(np.int64)
+
+    def quality(self, scores: Floats, y: ArrayLike) -> float:
+        """Return the accuracy averaged over the attributes, over the samples of which each is known."""
+        signs = self.signs(y)
+        known = (signs != 0).sum(axis=0)
+        if not known.any():
+            raise InputError("no attribute of any sample is known, so nothing can be scored.")
+        right = ((scores > 0) == (signs > 0)) & (signs != 0)
+        return float(np.mean(right.sum(axis=0)[known > 0] / known[known > 0]))
+
+
+Labels = Classes | Attributes
+
 
 _KIND = "blindsight/linear-model.1"
 
@@ -43,7 +244,7 @@ class LinearModel:
         return self.labels.quality(self._raw_scores(X), y)
 
     def _raw_scores(self, X: ArrayLike) -> Floats:
-        return linearmodel.decision_function(self.weights, self.standardiser.apply(X))
+        return decision_function(self.weights, self.standardiser.apply(X))
 
     @property
     def digest(self) -> str:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.extras import Module, Tensor, load_torch, seeded
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.rng import science

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import DataError, InputError
-from blindsight.learn.linearmodel import Floats
+from blindsight.learn.model import Floats
 from blindsight.validation import check_features
 
 Load = Callable[[], Any]

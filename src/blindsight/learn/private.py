@@ -39,8 +39,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import InputError
 from blindsight.learn.federation import Memory, Proposal
-from blindsight.learn.labels import Classes, Labels
-from blindsight.learn.linearmodel import Array, Floats, Standardiser, decision_function
+from blindsight.learn.model import Array, Classes, Floats, Labels, Standardiser, decision_function
 from blindsight.learn.owners import Load
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums.noise import MOST_UNITS, NoisePlan, clip_factors, clipped

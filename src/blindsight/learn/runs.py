@@ -18,8 +18,7 @@ from blindsight.errors import InputError
 from blindsight.files import AnyPath, as_path
 from blindsight.learn.checkpoint import Checkpoint
 from blindsight.learn.federation import SLOT_BITS, Federation, FederationState, Learner, Memory, fraction_bits
-from blindsight.learn.recording import RecordedRound
-from blindsight.learn.roleviews import RoleView, Witness
+from blindsight.learn.recording import RecordedRound, RoleView, Witness
 from blindsight.learn.rounds import Criterion, EarlyStopping, RoundReport
 from blindsight.progress import Progress
 from blindsight.rng import science

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.noise import RecordGaussian
 from blindsight.learn.selective.sparseupdate import Vector

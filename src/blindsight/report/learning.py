@@ -18,7 +18,7 @@ from PIL import Image
 from blindsight.data import contact_sheet
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import ComparisonRow, compare
-from blindsight.learn.roleviews import RoleView
+from blindsight.learn.recording import RoleView
 from blindsight.learn.rounds import RoundReport
 from blindsight.learn.selective.accounting import SharingCost, figure
 from blindsight.learn.timeline.figurelines import OURS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from blindsight.errors import BlindsightError, InputError
-from blindsight.learn.contest import installed_schemes
+from blindsight.learn.comparison import installed_schemes
 from blindsight.service.exhibits.exhibit import plain
 from blindsight.service.exhibits.learning import SeenRound, run_data, seen_rounds
 from blindsight.service.exhibits.stock import Stock

@@ -13,7 +13,7 @@ from blindsight.audit.leakage.views import Recorder, guesses_from_view
 from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.wire import decode
 from blindsight.errors import InputError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.messages import Upload
 from blindsight.learn.selective.noise import (
     ParticipantGaussian,

@@ -14,7 +14,7 @@ from apps.federated.deployment.federation import APP, LocalFederation
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.node import desk_of
-from blindsight.learn.clustermodel import ClusterModel
+from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
 from tests.federated.village import make_home

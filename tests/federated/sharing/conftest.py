@@ -5,7 +5,7 @@ import pytest
 
 from blindsight.federated.courier import LocalCourier
 from blindsight.federated.sharing import SharingServer, step
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
+from blindsight.federated.home import Home
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, StorageError
-from blindsight.federated.home import Home
 from blindsight.federated.sharing import SharingServer
 from blindsight.federated.sharing.disclosure import statement_of
 from blindsight.federated.sharing.joining import OwnTerms, SharingDesk, SharingLesson
 from blindsight.federated.sharing.messages import Instruction, Report
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.learn.aggregation import HIDING_SCHEMES
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
 from blindsight.learn.selective.messages import Answer
 from blindsight.learn.selective.sparsecodec import encode_sparse

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from blindsight.crypto.wire import encode
 from blindsight.errors import BlindsightError, InputError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import Participant, SelectiveTerms, Sharing
 from blindsight.learn.selective.messages import Answer
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, RecordGaussian

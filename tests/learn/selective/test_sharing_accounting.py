@@ -10,7 +10,7 @@ from scipy import stats
 
 from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, compose, gaussian_epsilon
 from blindsight.errors import InputError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.accounting import compose_sharing, figure, neighbouring, protected_unit, upload_loss
 from blindsight.learn.selective.disclosure import sharing_statement
 from blindsight.learn.selective.noise import (

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chi2
 
 from blindsight.errors import InputError, PrivacyError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.selective.noise import (
     Laplace,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.learn.timeline import (

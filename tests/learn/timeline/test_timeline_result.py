@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.noise import PublishedLaplace
 from blindsight.learn.selective.protection import Sharing
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer

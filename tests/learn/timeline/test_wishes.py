@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from blindsight.errors import InputError
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.accounting import compose_sharing
 from blindsight.learn.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer

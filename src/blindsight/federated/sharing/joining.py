@@ -27,7 +27,7 @@ from blindsight.federated.sharing.messages import Instruction
 from blindsight.federated.sharing.participantside import step
 from blindsight.federated.sums.userdesk import SHARING, UserDesk
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.accounting import neighbouring, protected_unit
 from blindsight.learn.selective.noise import RecordGaussian, calibrate_record
 from blindsight.learn.selective.numbers import check_whole

@@ -22,7 +22,7 @@ from blindsight.federated.sums.orders import ordinal, same_lesson
 from blindsight.federated.sums.userend import UserEnd
 from blindsight.files import read_arrays, write_arrays
 from blindsight.learn.federation import Memory, Proposal, finite, owner_seed, remembered
-from blindsight.learn.linearmodel import Array
+from blindsight.learn.model import Array
 
 Propose = Callable[[Memory, int], Proposal]
 """Learn from the owner's data, given what it remembers and a seed."""

@@ -20,7 +20,7 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import AnyPath
-from blindsight.learn.linearmodel import Standardiser
+from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.accounting import SharingCost
 from blindsight.learn.selective.sparseupdate import Vector
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer

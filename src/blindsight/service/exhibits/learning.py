@@ -12,9 +12,8 @@ from typing import Any
 
 from blindsight.errors import UnknownNameError
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.comparison import ComparisonRow, compare
-from blindsight.learn.contest import ContestRow, contest, installed_schemes, round_costs
-from blindsight.learn.roleviews import RoleView
+from blindsight.learn.comparison import ComparisonRow, ContestRow, compare, contest, installed_schemes, round_costs
+from blindsight.learn.recording import RoleView
 from blindsight.learn.rounds import RoundReport
 from blindsight.progress import Progress
 from blindsight.report.learning import view_picture

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
-from blindsight.learn.contest import installed_schemes
+from blindsight.learn.comparison import installed_schemes
 from blindsight.service.errors import Refusal
 from blindsight.service.liverun import MOST_ROUNDS, LiveRun
 from blindsight.service.pages.charts import LineChart
