@@ -75,7 +75,7 @@ def test_unincluded_mode_gives_the_numbers_of_the_platforms_version(gateway, cas
 
 def test_an_app_is_told_the_verdict_and_no_more(gateway, cast):
     app = cast.apps["X"]
-    for sift, verdict in ((GENDER, "accept"), (SMILE, "reject")):
+    for sift, verdict in ((GENDER, "accept"), (SMILE, "denied")):
         job = asked(gateway, cast, sift)
         seen, told = gateway.proposal(app, job), gateway.job(app, job)
         assert (seen.verdict, seen.sentence, seen.evidence, seen.doing, seen.done) == (verdict, None, None, "", 1.0)

@@ -109,4 +109,4 @@ def _verification(data: Mapping[str, Any]) -> Verification:
 
 
 def _fields(kind: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {part.name: row[part.name] for part in fields(kind)}
+    return {part.name: row[part.name] for part in fields(kind) if part.name in row}

@@ -1,8 +1,9 @@
 """What the gateway tells, as plain data, and to whom.
 
-An app is told verdicts, answers and what it may get. Sentences, reasons and evidence are for the person and the
-operator: figures would teach an app how to write its next sift, and reasons tell what a person hides and who else has a
-grant. How far a verification is tells it as well, because the first proof of a leak ends it.
+An app is told accept or denied, answers and what it may get; whether something was rejected, undecided or could not be
+verified is more than the one bit that `sift.adaptive` counts. Sentences, reasons and evidence are for the person and
+the operator: figures would teach an app how to write its next sift, and reasons tell what a person hides and who else
+has a grant. How far a verification is would tell it as well.
 """
 
 from collections.abc import Mapping
@@ -96,7 +97,7 @@ def proposal_view(principal: Principal, job: Job, evidence: Mapping[str, Any] | 
     )
     if principal.role != "app":
         return view
-    return replace(view, doing="", done=_ended(job), sentence=None, evidence=None)
+    return replace(view, doing="", done=_ended(job), verdict=_told(view.verdict), sentence=None, evidence=None)
 
 
 def grant_view(principal: Principal, grant: Grant, *, holds: bool, released: int) -> GrantView:
@@ -124,8 +125,15 @@ def job_view(principal: Principal, job: Job) -> Job:
     if principal.role != "app" or job.kind not in ASKING:
         return replace(job, payload={})
     result = {key: value for key, value in (job.result or {}).items() if key != "sentence"}
+    if "verdict" in result:
+        result["verdict"] = _told(result["verdict"])
     error = None if job.error is None else "this could not be verified."
     return replace(job, payload={}, result=result or None, error=error, doing="", done=_ended(job))
+
+
+def _told(verdict: Any) -> Any:
+    """Return what an app is told of a verdict: one bit."""
+    return verdict if verdict in (None, "accept") else "denied"
 
 
 def _ended(job: Job) -> float:

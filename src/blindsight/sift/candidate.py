@@ -26,13 +26,7 @@ def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) ->
     sift hides things. More frames of a sift that is not linear, and such a sift beside others, are certified or refused
     by `union`.
     """
-    if sift.pipeline != data.pipeline:
-        raise InputError(
-            f"this sift belongs to feature pipeline {sift.pipeline!r}, the platform's features come from "
-            f"{data.pipeline!r}. Fit it to the platform's features and name their pipeline."
-        )
-    if sift.dimension != data.dimension:
-        raise InputError(f"this sift takes {sift.dimension} features; the platform has {data.dimension}.")
+    check_fits(sift, data)
     if certifiable([sift.alphabet], private):
         _refuse_unseen(sift, data)
         return sift
@@ -42,6 +36,17 @@ def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) ->
         f"a sift of kind {sift.kind!r} is verified by certificate only, and its alphabet is too large for that. "
         "Release fewer symbols, or a linear sift."
     )
+
+
+def check_fits(sift: Sift, data: VerificationSet) -> None:
+    """Refuse a sift of another pipeline or dimension: what anybody can know without looking at verification rows."""
+    if sift.pipeline != data.pipeline:
+        raise InputError(
+            f"this sift belongs to feature pipeline {sift.pipeline!r}, the platform's features come from "
+            f"{data.pipeline!r}. Fit it to the platform's features and name their pipeline."
+        )
+    if sift.dimension != data.dimension:
+        raise InputError(f"this sift takes {sift.dimension} features; the platform has {data.dimension}.")
 
 
 def coarser(sift: Sift, reference: VerificationSet) -> Sift:

@@ -47,6 +47,8 @@ from blindsight.statement import PrivacyStatement
 
 EXACT_SYMBOLS = 8
 ROWS_PER_SYMBOL = 10
+SMALLEST_EXACT = 1e-10
+"""Below this error Hoeffding's limit is taken: binomial tails lose their digits."""
 _BINOMIAL_SHARE = 0.997  # of the error: what the exact limit leaves for its tail, see `balanced_accuracy_interval`
 
 Counts = NDArray[np.int64]
@@ -69,6 +71,8 @@ class Certificate:
     n1: int
     n0: int
     method: Method
+    share: float = 1.0
+    """Of the error 1 - confidence, which all tries on these rows have in common (`adaptive`), what this one used."""
 
     @property
     def sentence(self) -> str:
@@ -97,11 +101,13 @@ def certify(
     confidence: float,
     attribute: str = "the private attribute",
     persons: ArrayLike | None = None,
+    share: float = 1.0,
 ) -> Certificate:
     """Bound every attacker on one private attribute (1 yes, 0 no, -1 unknown) from the symbols released of its rows.
 
     `symbols` is one whole number per row, or levels (n, K), whose combinations are the symbols. The rows must not have
-    been used to make the sift. Alphabets too large for the rows are refused.
+    been used to make the sift. Alphabets too large for the rows are refused. `share` is the part of the error that this
+    certificate may use, where several on the same rows must hold together (`adaptive.share`).
 
     >>> label, hidden = np.repeat([0, 1, 0, 1], [1600, 1400, 1350, 1650]), np.repeat([0, 1], 3000)
     >>> certificate = certify(label, hidden, confidence=0.95)
@@ -112,11 +118,16 @@ def certify(
     sample = _Sample.of(symbols, labels.astype(np.int64), persons)
     if len(sample.sizes) < 2 or not sample.sizes.all():
         raise InputError(f"{attribute} is the same, or unknown, in all rows: there is nothing to certify.")
-    return sample.certificate(1, 0, attribute, confidence)
+    return sample.certificate(1, 0, attribute, confidence, share)
 
 
 def certify_joint(
-    symbols: ArrayLike, private: Mapping[str, ArrayLike], *, confidence: float, persons: ArrayLike | None = None
+    symbols: ArrayLike,
+    private: Mapping[str, ArrayLike],
+    *,
+    confidence: float,
+    persons: ArrayLike | None = None,
+    share: float = 1.0,
 ) -> Certificate:
     """Bound every attacker on every yes-or-no question about the private attributes together.
 
@@ -130,7 +141,7 @@ def certify_joint(
     if len(sample.sizes) < 2:
         raise InputError(f"{name} is the same, or unknown, in all rows: there is nothing to certify.")
     pairs = combinations(range(len(sample.sizes)), 2)
-    return max((sample.certificate(*pair, name, confidence) for pair in pairs), key=lambda found: found.bound)
+    return max((sample.certificate(*pair, name, confidence, share) for pair in pairs), key=lambda found: found.bound)
 
 
 def fewest_rows(private: Mapping[str, NDArray[np.int8]]) -> int:
@@ -190,10 +201,12 @@ class _Sample:
         seen = np.unique(codes[used], return_inverse=True)[1].astype(np.int64)  # symbols of unknown rows do not count
         return cls(seen, classes[used], None if who is None else who[used], np.bincount(classes[used]))
 
-    def certificate(self, yes: int, no: int, attribute: str, confidence: float) -> Certificate:
+    def certificate(self, yes: int, no: int, attribute: str, confidence: float, share: float) -> Certificate:
         """Bound every attacker that tells class `yes` from class `no`."""
         if not 0.5 <= confidence < 1:
             raise InputError(f"confidence must be in [0.5, 1); got {confidence}. Write 95% as 0.95.")
+        if not 0 < share <= 1:
+            raise InputError(f"the share of the error must be in (0, 1]; got {share}.")
         n1, n0 = int(self.sizes[yes]), int(self.sizes[no])
         m = len(np.unique(self.codes))
         if m * ROWS_PER_SYMBOL > min(n1, n0):
@@ -203,10 +216,11 @@ class _Sample:
             )
         first, second = (np.bincount(self.codes[self.classes == c], minlength=m) for c in (yes, no))
         estimate = float(np.abs(first / n1 - second / n0).sum()) / 4  # TV^ / 2, as TV^ is half of the sum
-        exact = m <= EXACT_SYMBOLS and self.persons is None
-        bound = _exact(first, second, 1 - confidence) if exact else estimate + self._reach(yes, no, 1 - confidence)
+        alpha = (1 - confidence) * share
+        exact = m <= EXACT_SYMBOLS and self.persons is None and alpha >= SMALLEST_EXACT
+        bound = _exact(first, second, alpha) if exact else estimate + self._reach(yes, no, alpha)
         method: Method = "exact binomial" if exact else "Hoeffding"
-        return Certificate(attribute, estimate, min(0.5, bound), confidence, m, n1, n0, method)
+        return Certificate(attribute, estimate, min(0.5, bound), confidence, m, n1, n0, method, share)
 
     def _reach(self, yes: int, no: int, alpha: float) -> float:
         n1, n0 = self.sizes[yes], self.sizes[no]

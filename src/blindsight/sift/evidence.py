@@ -15,6 +15,7 @@ Several pictures of one person are not independent. Where persons are known, the
 the bounds are those of so many fewer rows (the design effect, Kish 1965); without it they would be too short.
 """
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.metrics import Interval, balanced_accuracy, balanced_accuracy_interval, mean_precision, priv_loss
+from blindsight.sift.certificate import SMALLEST_EXACT
 from blindsight.sift.views import View
 
 
@@ -57,13 +59,21 @@ class Confidence:
 
     level: float
     planned: int
+    share: float = 1.0
+    """Of the error of a limit: what this one of several tries on the same rows may use (`adaptive`)."""
 
     def bounds(self, truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None) -> tuple[Interval, float]:
         """Return the simultaneous interval and the one-sided upper limit of the balanced accuracy."""
         rows = _independent_rows(truth, guess, persons)
         interval = balanced_accuracy_interval(*rows, confidence=self.level, comparisons=self.planned)
-        one_sided = 1 - 2 * (1 - self.level)  # each end of a two-sided interval takes half of the error
-        return interval, balanced_accuracy_interval(*rows, confidence=one_sided).high
+        return interval, self._limit(*rows)
+
+    def _limit(self, truth: NDArray[Any], guess: NDArray[Any]) -> float:
+        alpha = (1 - self.level) * self.share
+        if alpha >= SMALLEST_EXACT:  # each end of a two-sided interval takes half of the error
+            return balanced_accuracy_interval(truth, guess, confidence=1 - 2 * alpha).high
+        reach = math.sqrt(-math.log(alpha) * sum(1 / int((truth == value).sum()) for value in (0, 1)) / 2) / 2
+        return min(1.0, balanced_accuracy(truth, guess) + reach)
 
 
 def measure(truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None, sure: Confidence) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Grant:
     pipeline: str
     budget: ReleaseBudget
     confidence: float
-    """At which this sift was verified; the more often an app tries, the higher it is."""
+    """At which this sift was verified; the more was tried on the same rows, the higher it is."""
     terms: Terms
     report: Mapping[str, Any]
     """The verification as plain data, with all attackers, seeds and hashes."""

@@ -14,12 +14,10 @@ version of its own (`candidate`). Section 9 leaves collusion open; here
 - all apps of a person are verified together (`union`), with what revoked grants have told before, because it cannot be
   taken back. Only grants that were revoked *because* they leak too much are left out, else nothing could ever be
   granted again; the odometer counts them too;
-- an app that tries sift after sift would get a bad one accepted in the end, by luck. Its n-th try (a sift, over so many
-  frames) is counted before it is verified, at confidence 1 - (1 - c) / (n (n + 1)), so that all its tries together err
-  with probability 1 - c at most. That holds for tries that were not steered by earlier answers: the same rows answer
-  each time, and an app that learns from the answers fits its sifts to them. So tell an app the verdict and no more; the
-  figures (`Proposal.to_dict`) are for the operator and the person. Tries are counted by the app's name: who may
-  register names is for others to watch.
+- apps that try sift after sift, and learn from the answers, would get a bad one accepted in the end. So every question
+  that is judged on the verification rows, whoever asks, takes its share of the error 1 - confidence; the shares of all
+  questions that answers could ever lead to sum to one (`adaptive` has the proof). An app is told accept or no; the
+  figures (`Proposal.to_dict`) are for the operator and the person. On the same rows the platform refuses in the end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,8 +31,9 @@ from numpy.typing import NDArray
 from blindsight.errors import InputError, PrivacyError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
+from blindsight.sift.adaptive import RowPrints
 from blindsight.sift.attackers import Attacker, chosen_attackers
-from blindsight.sift.candidate import coarser, prepare
+from blindsight.sift.candidate import check_fits, coarser, prepare
 from blindsight.sift.features import Features
 from blindsight.sift.grants import Grant, Mode, verifier_name
 from blindsight.sift.included import included_sift
@@ -49,7 +48,7 @@ from blindsight.sift.sift import Sift
 from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.splits import enough_of_either
 from blindsight.sift.stream import ReleaseBudget, Then
-from blindsight.sift.union import Part, examine
+from blindsight.sift.union import Part
 from blindsight.sift.verdict import Verdict
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -82,6 +81,7 @@ class Platform:
             development.check_apart_from(data)
         self._register = Register(None if folder is None else folder / "platform.journal", clock)
         self._store = SiftStore(folder)
+        self._store.keep_prints(data.digest, RowPrints.of(data.features, data.persons, data.pipeline))
 
     @property
     def recovered(self) -> str | None:
@@ -173,16 +173,21 @@ class Platform:
         mode: Mode = "included" if sift is None else "unincluded"
         told = {"person": person, "app": app, "mode": mode, "proposed": "" if sift is None else sift.digest}
         try:
-            candidate = self._candidate(sift, Policy(situation.app.public, situation.private))
-            confidence = self._confidence(app, sift, frames)
-            verifier, part = replace(self.verifier, confidence=confidence), Part(candidate, frames - used)
-            found = examine(part, others, situation.private, self.data, verifier, progress=progress)
+            proposed = self._proposed(sift, Policy(situation.app.public, situation.private))
         except (InputError, PrivacyError) as error:
             self._decided(told, "denied", str(error))
             raise
-        self._decided(told, found.verdict, found.sentence, sift=candidate.digest, frames=frames)
-        sure = (confidence, self.verifier.confidence)
-        return Proposal(person, app, mode, candidate, budget, situation, found, *sure)
+        candidate: list[Sift] = []
+
+        def part() -> Part:
+            applied = proposed if sift is None else prepare(sift, self.data.private(situation.private), self.data)
+            candidate.append(applied)
+            return Part(applied, frames - used)
+
+        found = watch.judge(proposed, frames - used, part, others, situation.private, progress, **told)
+        confidence = self.verifier.confidence
+        sure = 1 - (1 - confidence) * found.alone.setting.share
+        return Proposal(person, app, mode, candidate[0], budget, situation, found, sure, confidence)
 
     def fewer_details(self, proposal: Proposal, *, progress: Progress = silent) -> Proposal:
         """Verify a coarser version of what was proposed: bits instead of numbers, then fewer of them.
@@ -277,22 +282,15 @@ class Platform:
         with self._register.current():
             self._register.record("decision", **told, verdict=verdict, reason=reason, **more)
 
-    def _candidate(self, sift: Sift | None, policy: Policy) -> Sift:
-        """Return what would be applied: the platform's own sift, or its version of the app's."""
-        private = self.data.private(policy.private)
+    def _proposed(self, sift: Sift | None, policy: Policy) -> Sift:
+        """Return an app's sift, if it fits the platform's features, or the platform's own; no label is looked at."""
+        self.data.private(policy.private)
         if sift is not None:
-            return prepare(sift, private, self.data)
+            check_fits(sift, self.data)
+            return sift
         if self._development is None:
             raise InputError("this platform has no development rows to fit a sift of its own to. Bring a sift.")
         return included_sift(self._learner, policy, self._development)
-
-    def _confidence(self, app: str, sift: Sift | None, frames: int) -> float:
-        """Return how sure this try's verification must be, and count the try; the platform's own sift is none."""
-        n = 1
-        if sift is not None:
-            with self._register.current():
-                n = self._register.tried(app, sift.digest, frames)
-        return 1 - (1 - self.verifier.confidence) / (n * (n + 1))
 
 
 def _names(given: Iterable[str], what: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class Proposal:
     situation: Situation
     examination: Examination
     confidence: float
-    """At which this sift was verified: higher for each further sift an app tries."""
+    """At which this sift was verified: higher for each further question on the same rows."""
     promised: float
     """The confidence over all tries, which the sentence names."""
 

@@ -8,7 +8,7 @@ anybody's private label.
 | record | what it says |
 | --- | --- |
 | person, app | what somebody hides; what an app asks for |
-| try | an app's sift is about to be verified, over so many frames |
+| try | a question is about to be judged on these rows, at this share of the error (`adaptive`) |
 | decision | a sift was verified for an app and a person: verdict and why |
 | grant, confirm, revoke | an app may get a sift's release; it was verified anew; it may no longer |
 | release | so many frames went out through a grant |
@@ -28,6 +28,7 @@ from typing import Any
 
 from blindsight.dp.journal import Journal
 from blindsight.errors import BlindsightError, CorruptFileError, UnknownNameError
+from blindsight.sift.adaptive import Tries
 from blindsight.sift.grants import Grant, Revocation, terms_from_dict
 
 Witness = Callable[[Sequence[Mapping[str, Any]]], None]
@@ -54,7 +55,7 @@ class Register:
         self.frames: Counter[int] = Counter()
         """Different frames released through each grant."""
         self.witness: Witness | None = None
-        self._tries: dict[str, list[tuple[str, int]]] = {}
+        self.tries = Tries()
         self._clock = clock
         self._mutex = threading.Lock()
         self._journal = None if path is None else Journal(path, header=HEADER)
@@ -127,11 +128,18 @@ class Register:
         mine = (grant for grant in self.grants.values() if (grant.person, grant.app) == (person, app))
         return sum(self.frames[grant.number] for grant in mine)
 
-    def tried(self, app: str, sift: str, frames: int) -> int:
-        """Record that an app tries a sift over so many frames; return its how-manieth try that is: the first is 1."""
-        if (sift, frames) not in self._tries.get(app, []):
-            self.record("try", app=app, proposed=sift, frames=frames)
-        return self._tries[app].index((sift, frames)) + 1
+    def tried(self, question: str, rows: str, related: Iterable[str], **told: Any) -> float:
+        """Record that a question is about to be judged on rows; return the share of the error it may use.
+
+        `related` are the verification sets that have rows in common with this one. The same question again has the same
+        share; the first of them is recorded before it is answered.
+        """
+        before = self.tries.asked(question)
+        if before is not None:
+            return before.share
+        share = self.tries.next(related)
+        self.record("try", question=question, rows=rows, share=share, **told)
+        return share
 
     def _apply(self, record: dict[str, Any]) -> None:
         if "format" in record:
@@ -156,11 +164,12 @@ class Register:
     def _take_app(self, name: str, public: list[str], version: int, **_: Any) -> None:
         self.apps[name] = App(tuple(public), version)
 
-    def _take_try(self, app: str, proposed: str, frames: int, **_: Any) -> None:
-        self._tries.setdefault(app, []).append((proposed, frames))
+    def _take_try(self, question: str | None = None, rows: str = "", share: float = 0.0, **_: Any) -> None:
+        self.tries.note(question, rows, share)
 
-    def _take_decision(self, **_: Any) -> None:
-        """Only for who reads the journal: tries are counted before they are decided."""
+    def _take_decision(self, verdict: str, question: str | None = None, **_: Any) -> None:
+        if verdict == "accept":
+            self.tries.accept(question)
 
     def _take_grant(self, time: str, replaces: list[int], **data: Any) -> None:
         for number in replaces:

@@ -1,4 +1,5 @@
-"""What the platform keeps beside its journal: sifts by their digest, and the last release of grants that repeat it.
+"""What the platform keeps beside its journal: sifts by their digest, the last release of grants that repeat it, and
+hashes of the rows it ever verified on.
 
 Files appear whole or not at all, before the record that speaks of them. A sift that does not match its digest is
 refused.
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 
 from blindsight.errors import CorruptFileError
 from blindsight.files import read_arrays, write_arrays
+from blindsight.sift.adaptive import RowPrints
 from blindsight.sift.sift import Sift
 from blindsight.sift.siftfile import load_sift, save_sift
 
-_LAST = "blindsight/last-release.1"
+_LAST, _ROWS = "blindsight/last-release.1", "blindsight/row-prints.1"
 
 
 class SiftStore:
@@ -25,6 +27,7 @@ class SiftStore:
         self._folder = folder
         self._sifts: dict[str, Sift] = {}
         self._last: dict[int, NDArray[Any]] = {}
+        self._prints: dict[str, RowPrints] = {}
 
     def keep(self, sift: Sift) -> None:
         """Keep a sift for ever."""
@@ -57,6 +60,24 @@ class SiftStore:
             if path.exists():
                 self._last[grant] = np.asarray(read_arrays(path, _LAST)[1]["release"])
         return self._last.get(grant)
+
+    def keep_prints(self, digest: str, prints: RowPrints) -> None:
+        """Keep the hashes of the rows of a verification set for ever."""
+        if self._folder is not None and not (path := self._folder / "rows" / f"{digest}.npz").exists():
+            persons = {} if prints.persons is None else {"persons": prints.persons}
+            document = {"pipeline": prints.pipeline}
+            write_arrays(path, _ROWS, document, {"rows": prints.rows, **persons}, private=True)
+        self._prints[digest] = prints
+
+    def related(self, digest: str) -> set[str]:
+        """Return the digests of all verification sets with rows or persons in common with this one, itself included."""
+        for path in [] if self._folder is None else (self._folder / "rows").glob("*.npz"):
+            if path.stem not in self._prints:
+                document, arrays = read_arrays(path, _ROWS)
+                prints = RowPrints(arrays["rows"], arrays.get("persons"), str(document["pipeline"]))
+                self._prints[path.stem] = prints
+        mine = self._prints[digest]
+        return {other for other, prints in self._prints.items() if other == digest or prints.meets(mine)}
 
     @staticmethod
     def _sift_path(folder: Path, digest: str) -> Path:

@@ -71,16 +71,23 @@ def examine(
     *,
     progress: Progress = silent,
 ) -> Examination:
-    """Verify a sift by itself, a single frame first where that can be certified, and then beside the others."""
-    beside = list(others)
+    """Verify a sift by itself, a single frame first where that can be certified, and then beside the others.
+
+    All of it is done whatever comes out, so that the time it takes does not tell what failed.
+    """
+    beside, single = list(others), None
     if part.frames > 1 and certifiable([part.sift.alphabet], data.private(private)):
         single = verify_together([replace(part, frames=1)], private, data, verifier, progress=progress)
-        if single.verdict != "accept":
-            return Examination(single, None)
     alone = verify_together([part], private, data, verifier, progress=progress)
-    if not beside or alone.verdict != "accept":
-        return Examination(alone, None)
-    return Examination(alone, verify_together([*beside, part], private, data, verifier, progress=progress))
+    failed = next((one for one in (single, alone) if one is not None and one.verdict != "accept"), None)
+    together = None
+    if beside:
+        try:
+            together = verify_together([*beside, part], private, data, verifier, progress=progress)
+        except (InputError, PrivacyError):
+            if failed is None:
+                raise
+    return Examination(alone, together) if failed is None else Examination(failed, None)
 
 
 def verify_together(

@@ -49,6 +49,8 @@ class Setting:
     sift: str | None
     """The sift's own hash."""
     software: Mapping[str, str]
+    share: float = 1.0
+    """Of the error: what this one of all tries on these rows may use (`adaptive`)."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ Enev et al., "SensorSift", ACSAC 2012, section 3:
 
 The published verifier can be fooled by a sift that is made to (`cheats`): run it on a sift that went through `harden`,
 or on symbols with a certificate. Each verification errs with probability 1 - confidence; an app that may try as often
-as it likes will get through in the end, so count its attempts or draw new rows.
+as it likes will get through in the end, so give each attempt its `share` of the error (`adaptive`), as `Platform` does,
+or draw new rows.
 """
 
 import hashlib
@@ -55,7 +56,8 @@ class Verifier:
     """Attacks sifts and decides. The same rows, attackers and `random_state` give the same verdict, whatever `jobs`.
 
     `attackers` is "paper", "modern" or a list of `Attacker`, in the order of their turns; with `stop_early` the first
-    proof of a leak ends the verification. `jobs` attacks run at once, each in its own process.
+    proof of a leak ends the verification. `jobs` attacks run at once, each in its own process. Limits and certificates
+    use the `share` of the error 1 - confidence: the rest is for other tries on the same rows.
     """
 
     attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
@@ -64,12 +66,15 @@ class Verifier:
     jobs: int = 1
     random_state: int = 0
     stop_early: bool = True
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 0.5:
             raise InputError(f"threshold must be in (0, 0.5), the most an attacker can gain; got {self.threshold}.")
         if not 0.5 < self.confidence < 1:
             raise InputError(f"confidence must be in (0.5, 1); got {self.confidence}. Write 95% as 0.95.")
+        if not 0 < self.share <= 1:
+            raise InputError(f"the share of the error must be in (0, 1]; got {self.share}.")
         if self.jobs < 1 or self.random_state < 0:
             raise InputError(f"jobs must be >= 1, random_state >= 0; got {self.jobs} and {self.random_state}.")
         chosen_attackers(self.attackers)
@@ -98,7 +103,7 @@ class Verifier:
         halves = verification_halves(labels, who, self.random_state)
         certificates, attackers = self._plan(given, labels, who, certified)
         attacks = [Attack(name, attacker) for attacker in attackers for name in labels]
-        sure = Confidence(self.confidence, len(attacks))
+        sure = Confidence(self.confidence, len(attacks), self.share)
         bench = Bench(given.released, labels, who, halves, sure, self.random_state)
         results, ending = self._run(attacks, bench, progress, cancelled)
         classifiers = {} if ending == "cancelled" else self._public(given, public or {}, halves)
@@ -135,11 +140,12 @@ class Verifier:
         if not certified:
             return (), (LOOKUP, *attackers) if per_symbol >= ROWS_PER_SYMBOL else attackers
         certificates = tuple(
-            certify(given.released, column, confidence=self.confidence, attribute=name, persons=who)
+            certify(given.released, column, attribute=name, persons=who, confidence=self.confidence, share=self.share)
             for name, column in labels.items()
         )
         if len(labels) > 1:  # what tells neither of two attributes may tell whether they differ
-            certificates += (certify_joint(given.released, labels, confidence=self.confidence, persons=who),)
+            sure = {"confidence": self.confidence, "share": self.share}
+            certificates += (certify_joint(given.released, labels, persons=who, **sure),)
         return certificates, (LOOKUP,)
 
     def _public(
@@ -179,6 +185,7 @@ class Verifier:
             verification_set=given.digest(labels, who),
             sift=given.sift_digest,
             software={"engine": engine(), "scikit-learn": version("scikit-learn")},
+            share=self.share,
         )
 
 

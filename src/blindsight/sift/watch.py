@@ -7,15 +7,18 @@ pipeline, whose releases nobody can put beside these, and (except for the odomet
 they were proven to leak: what they told is too much already, whatever comes beside it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from blindsight.errors import InputError, PrivacyError
 from blindsight.progress import Progress
+from blindsight.sift.adaptive import question
 from blindsight.sift.grants import Grant, Terms, verifier_name
 from blindsight.sift.odometer import Odometer, blind, readings
 from blindsight.sift.proposal import Situation
 from blindsight.sift.register import Register
+from blindsight.sift.sift import Sift
 from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.union import Examination, Part, examine, verify_together
 from blindsight.sift.verificationset import VerificationSet
@@ -74,6 +77,48 @@ class Watch:
         """Tell whether a grant was verified under today's terms."""
         verifiers = tuple(verifier_name(self.verifier, certified=certified) for certified in (True, False))
         return grant.terms.covers(self.register.private_of(grant.person), self.data.digest, verifiers)
+
+    def judge(
+        self,
+        proposed: Sift,
+        frames: int,
+        part: Callable[[], Part],
+        others: list[Part],
+        private: tuple[str, ...],
+        progress: Progress,
+        /,
+        **told: Any,
+    ) -> Examination:
+        """Examine what becomes of a proposed sift, as one try of all that were ever made on these rows (`adaptive`).
+
+        The try is on disk before it begins, the answer before anybody has it. What cannot be verified is a no.
+        """
+        asked = question(
+            sift=proposed.digest,
+            frames=frames,
+            others=[[one.sift.digest, one.frames] for one in others],
+            private=list(private),
+            verifier=verifier_name(self.verifier, certified=False),
+            rows=self.data.digest,
+        )
+        with self.register.current():
+            related = self.store.related(self.data.digest)
+            share = self.register.tried(asked, self.data.digest, related, proposed=proposed.digest, frames=frames)
+        verifier = replace(self.verifier, share=share, stop_early=False)
+        told = {"frames": frames, **told, "question": asked}
+        try:
+            whole = part()
+            told["sift"] = whole.sift.digest
+            found = examine(whole, others, private, self.data, verifier, progress=progress)
+        except (InputError, PrivacyError) as error:
+            self._answered("denied", str(error), told)
+            raise
+        self._answered(found.verdict, found.sentence, told)
+        return found
+
+    def _answered(self, verdict: str, reason: str, told: dict[str, Any]) -> None:
+        with self.register.current():
+            self.register.record("decision", verdict=verdict, reason=reason, **told)
 
     def review(self, person: str, progress: Progress) -> Review:
         """Verify a person's grants that do not hold, oldest first, each beside those that hold and what was told."""
@@ -134,10 +179,9 @@ class Watch:
         hidden = sorted(set(grant.public) & set(private))
         if hidden:
             return None, f"{hidden[0]} itself is private now", True
-        verifier = replace(self.verifier, confidence=max(grant.confidence, self.verifier.confidence))
         try:
             part = Part(self.store.sift(grant.sift), self._frames(grant))
-            found = examine(part, others, private, self.data, verifier, progress=progress)
+            found = self.judge(part.sift, part.frames, lambda: part, others, private, progress)
         except (InputError, PrivacyError) as error:
             return None, str(error), False
         return found, found.sentence, found.verdict == "reject"

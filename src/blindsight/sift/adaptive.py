@@ -1,0 +1,143 @@
+"""Adaptive tries on the same verification rows: how little each may err so that all of them together err seldom enough.
+
+*The guarantee.* With probability 1 - alpha over the draw of the verification rows, no sift that leaks more than the
+threshold is ever accepted on them, whatever sequence of sifts is proposed, by however many apps and accounts, each
+chosen with knowledge of all answers before. An answer is one bit: accepted, or not.
+
+*Proof.* Fix what whoever proposes draws at random; it does not depend on the rows. Then the n-th sift is a function of
+the n - 1 answers before it, so all sifts that could ever be proposed are the nodes of a binary tree that is known
+before the rows are drawn: at depth n there are C(n - 1, a) nodes that lie behind a accepts. Each is a fixed sift, so
+judged at level e it is falsely accepted with probability at most e (`certificate`, `evidence`). With
+
+    e(n, a) = alpha / (n (n + 1) (a + 1) (a + 2) C(n - 1, a))
+
+the levels of all nodes sum to alpha times sum_n 1 / (n (n + 1)) times sum_a 1 / ((a + 1) (a + 2)), each at most 1, and
+a union over the tree bounds every path through it. A path of noes alone costs no more than a fixed list; what adapts
+costs its entropy. So in the end, on the same rows, nothing is accepted any more: that is when fresh rows are needed.
+(Dwork et al., "The reusable holdout", Science 2015, answer the same question with noise; Blum & Hardt, "The Ladder",
+ICML 2015, count what answers reveal, as is done here.)
+
+What the proof asks of the platform, and how it is kept:
+
+- *one tree for the rows*, not one for an app, an account or a process: `Tries` counts every question that was ever
+  judged on rows in common, and is read back after a restart;
+- *one bit*: an app is told accept or no, without reason, figure or error; nothing ends earlier because it fails;
+- the same question again has the same answer, at the same level, and is no further try;
+- a try whose answer is outstanding counts as a no: who proposes now does not know it yet.
+
+Persons read figures (`consent`): they are not the app. An operator who shows them to apps, or lets an app's maker be
+one of the persons, gives away more bits than are counted here.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.errors import InputError, PrivacyError
+
+SMALLEST = 1e-280
+"""No level below this is computed with: the platform refuses instead."""
+
+
+def share(tries: int, accepts: int) -> float:
+    """Return which share of the error the next try may use, after so many tries and accepts on the same rows.
+
+    >>> share(0, 0), share(1, 0), share(1, 1)
+    (0.25, 0.08333333333333333, 0.027777777777777776)
+    """
+    if not 0 <= accepts <= tries:
+        raise InputError(f"of {tries} tries {accepts} cannot have been accepted.")
+    n, a = tries + 1, accepts
+    log = math.log(n) + math.log(n + 1) + math.log(a + 1) + math.log(a + 2)
+    log += math.lgamma(n) - math.lgamma(a + 1) - math.lgamma(n - a)  # of C(n - 1, a)
+    found = math.exp(-log)
+    if found < SMALLEST:
+        raise PrivacyError(
+            f"{tries} sifts were judged on these verification rows, {accepts} accepted: no further answer would be "
+            "worth anything. Verify on rows that nobody has used."
+        )
+    return found
+
+
+def question(**parts: Any) -> str:
+    """Return the name of a question: the hash of all that its answer depends on."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Try:
+    """A question that was asked: on which rows, and which share of the error its answer may use."""
+
+    rows: str
+    share: float
+
+
+class Tries:
+    """All questions that were ever judged, by their names, and which were accepted."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Try] = {}
+        self._accepted: set[str] = set()
+        self._unnamed = [0, 0]
+        """Tries and accepts of journals that did not name questions: they count on all rows."""
+
+    def __len__(self) -> int:
+        return len(self._asked) + self._unnamed[0]
+
+    def asked(self, name: str) -> Try | None:
+        """Return a question that was asked before, or None."""
+        return self._asked.get(name)
+
+    def next(self, rows: Iterable[str]) -> float:
+        """Return the share of the error for a new question on rows that have something in common with these sets."""
+        related = set(rows)
+        mine = {name for name, one in self._asked.items() if one.rows in related}
+        return share(len(mine) + self._unnamed[0], len(mine & self._accepted) + self._unnamed[1])
+
+    def note(self, name: str | None, rows: str = "", share: float = 0.0) -> None:
+        """Count a question."""
+        if name is None:
+            self._unnamed[0] += 1
+        else:
+            self._asked[name] = Try(rows, share)
+
+    def accept(self, name: str | None) -> None:
+        """Note that a question was answered with yes."""
+        if name is None:
+            self._unnamed[1] = min(self._unnamed[1] + 1, self._unnamed[0])
+        else:
+            self._accepted.add(name)
+
+
+@dataclass(frozen=True, eq=False)
+class RowPrints:
+    """Hashes of the rows and persons of a verification set: whether two sets have something in common."""
+
+    rows: NDArray[np.uint64]
+    persons: NDArray[np.uint64] | None
+    pipeline: str
+
+    @classmethod
+    def of(cls, features: NDArray[Any], persons: NDArray[Any] | None, pipeline: str) -> "RowPrints":
+        """Take the prints of features (n, d)."""
+        who = None if persons is None else _hashes(str(one).encode() for one in np.unique(persons))
+        return cls(_hashes(row.tobytes() for row in np.ascontiguousarray(features)), who, pipeline)
+
+    def meets(self, other: "RowPrints") -> bool:
+        """Tell whether some rows or persons are in both; true where pipelines differ and nobody knows the persons."""
+        if np.intersect1d(self.rows, other.rows).size:
+            return True
+        if self.persons is None or other.persons is None:
+            return self.pipeline != other.pipeline
+        return bool(np.intersect1d(self.persons, other.persons).size)
+
+
+def _hashes(parts: Iterable[bytes]) -> NDArray[np.uint64]:
+    joined = b"".join(hashlib.blake2b(part, digest_size=8).digest() for part in parts)
+    return np.unique(np.frombuffer(joined, dtype="<u8").astype(np.uint64))
