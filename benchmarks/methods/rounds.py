@@ -10,15 +10,16 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-FRACTION_BITS = 20
+FRACTION_BITS, SLOT_BITS = 20, 32
 
 
 @dataclass(frozen=True)
 class Round:
     """Users who each changed `kept` blocks of `block` weights, the same blocks or their own.
 
-    Weights are multiples of 2^-20 below 1/4, so exact schemes have no excuse. A user sends `capacity` weights or a
-    multiple of that, as in the paper. If this is a part of a round, `whole` is how many weights that round has.
+    Weights are multiples of 2^-20 below 1/4 (of 2^-14 for slots of 16 bits), so exact schemes have no excuse. A user
+    sends `capacity` weights or a multiple of that, as in the paper. If this is a part of a round, `whole` is how many
+    weights that round has.
     """
 
     users: tuple[str, ...]
@@ -30,11 +31,17 @@ class Round:
     key_bits: int
     whole: int
     seed: int
+    slot_bits: int = SLOT_BITS
 
     @property
     def insecure(self) -> bool:
         """Whether the key is of the paper's length, which no longer protects anything."""
         return self.key_bits < 2048
+
+    @property
+    def fraction_bits(self) -> int:
+        """The finest fixed point at which the sum of seven users fits a slot."""
+        return min(FRACTION_BITS, self.slot_bits - 2)
 
     @property
     def blocks(self) -> int:
@@ -47,9 +54,9 @@ class Round:
         values = np.random.default_rng([self.seed, number, 0])
         supports = np.random.default_rng([self.seed, len(self.users) if self.shared else number, 1])
         rows = np.zeros((self.blocks, self.block))
-        limit = 1 << (FRACTION_BITS - 2)
+        limit = 1 << (self.fraction_bits - 2)
         steps = values.integers(1, limit, (self.kept, self.block)) * values.choice((-1, 1), (self.kept, self.block))
-        rows[supports.choice(self.blocks, self.kept, replace=False)] = steps / (1 << FRACTION_BITS)
+        rows[supports.choice(self.blocks, self.kept, replace=False)] = steps / (1 << self.fraction_bits)
         return rows.ravel()[: self.weights]
 
     def shards(self, weights: int) -> int:

@@ -3,13 +3,13 @@
 import numpy as np
 from gmpy2 import mpz
 
-from benchmarks.methods.rounds import FRACTION_BITS, Clock, Measured, Round, RoundAnswer
-from blindsight.crypto.paillier import PublicKey, generate_keys, randomiser
+from benchmarks.methods.rounds import Clock, Measured, Round, RoundAnswer
+from blindsight.crypto.paillier import Keys, PublicKey, generate_keys, randomiser
 from blindsight.sums import Session, Terms
 from blindsight.sums.scheme import Resources
 
 
-def run(given: Round, *, seed: int, blocks: bool, slot_bits: int = 32) -> RoundAnswer:
+def run(given: Round, *, seed: int, blocks: bool, keys: Keys = "subgroup") -> RoundAnswer:
     """Play a round; the seed has no say in keys, permutations and masks.
 
     A member is charged for the window table that its own ciphertexts call for (those of the whole round, where this is
@@ -20,13 +20,14 @@ def run(given: Round, *, seed: int, blocks: bool, slot_bits: int = 32) -> RoundA
         run="benchmark",
         members=given.users,
         dimension=given.weights,
-        fraction_bits=min(FRACTION_BITS, slot_bits - 12),
-        slot_bits=slot_bits,
+        fraction_bits=given.fraction_bits,
+        slot_bits=given.slot_bits,
+        keys=keys,
         capacity=given.capacity,
         key_bits=given.key_bits,
         insecure=given.insecure,
     )
-    key = generate_keys(given.key_bits, insecure=given.insecure)
+    key = generate_keys(given.key_bits, keys=keys, insecure=given.insecure)
     session, clock, sent = Session(terms, resources=Resources(threads=1), key=key), Clock(), 0
     with clock("table"):
         _make_table(key.public, _ciphertexts(given, terms))

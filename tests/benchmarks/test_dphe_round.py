@@ -114,18 +114,20 @@ def test_targets_are_judged_run_by_run():
     setting = Setting(WEIGHTS, 90.0)
     name = "2048 bits, 90% zero, own supports: python-paillier, touched places / block-dphe"
     results = [
-        result(setting, "python-paillier", encrypt=150.0, decrypt=50.0, **{"decrypt all": 450.0}),
+        result(setting, "python-paillier", encrypt=450.0, decrypt=150.0, **{"decrypt all": 1350.0}),
         result(setting, "block-dphe", encrypt=1.0, decrypt=1.0, megabytes=0.21),
-        result(setting, "python-paillier", seed=1, encrypt=150.0),
+        result(setting, "python-paillier", seed=1, encrypt=450.0),
         result(setting, "block-dphe", seed=1, encrypt=2.0, megabytes=0.19),
-        result(setting, "python-paillier", seed=2, encrypt=150.0),
+        result(setting, "block-dphe-16", seed=1, encrypt=1.0),
+        result(setting, "python-paillier", seed=2, encrypt=450.0),
         result(setting, "block-dphe", seed=2, session="tuesday", encrypt=1.0, megabytes=0.19),
     ]
     found = rows(results, "Targets")
-    assert found[name] == ("at least 100", (100, 75), "in 1 of 2 runs")
-    assert found[name.replace("touched", "all")] == ("at least 150", (300, 75), "in 1 of 2 runs")
+    assert found[name] == ("at least 300", (300, 225), "in 1 of 2 runs")
+    assert found[name.replace("touched", "all")] == ("at least 300", (900, 225), "in 1 of 2 runs")
     assert found["2048 bits, 90% zero, own supports: block-dphe, megabytes a user"][2] == "in 2 of 3 runs"
-    assert found[name.replace("2048", "3072")] == ("at least 100", (), "-")
+    assert found[name.replace("2048", "3072")] == ("at least 600", (), "-")
+    assert found["2048 bits, 90% zero, own supports: block-dphe / block-dphe-16"] == ("at least 1.3", (2,), "yes")
     assert [rows(part, "Targets")[name][-1] for part in (results[:2], results[2:4])] == ["yes", "no"]
     others = [result(Setting(size, 90.0), "block-dphe", decrypt=size / 1e5) for size in (100_000, 1_000_000)]
     others += [result(Setting(WEIGHTS), name, encrypt=took) for name, took in (("bfv", 1.4), ("TenSEAL-BFV", 1.0))]

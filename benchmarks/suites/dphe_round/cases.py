@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Problem, Settings, Task
-from benchmarks.methods.rounds import Round, RoundAnswer
+from benchmarks.methods.rounds import SLOT_BITS, Round, RoundAnswer
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError
 
@@ -24,7 +24,8 @@ GROWTH = (10_000, 100_000, 1_000_000)
 
 SINGLE = ("python-paillier", "dphe")
 DENSE = ("plain", "masks", "bfv", "TenSEAL-BFV", "TenSEAL-CKKS")
-CROWD = "block-dphe-crowd"
+CROWD, CONSERVATIVE = "block-dphe-crowd", "block-dphe-conservative"
+NARROW = {"block-dphe-24": 24, "block-dphe-16": 16}
 
 _ALLOWED_ERROR = 1e-6
 
@@ -48,6 +49,7 @@ class Case:
     methods: tuple[str, ...]
     weights: int
     block: int = 1
+    slot_bits: int = SLOT_BITS
 
     @property
     def dataset(self) -> str:
@@ -59,6 +61,7 @@ class Case:
             "dense" if self.methods == DENSE else f"{setting.key_bits}-bits-{setting.sparsity:g}-zero",
             "shared" if setting.shared else "",
             "" if self.weights == setting.weights else f"part-{self.weights}",
+            "" if self.slot_bits == SLOT_BITS else f"slots-{self.slot_bits}",
         )
         return "-".join(filter(None, parts))
 
@@ -85,6 +88,7 @@ class Case:
             key_bits=setting.key_bits,
             whole=setting.weights,
             seed=seed,
+            slot_bits=self.slot_bits,
         )
 
 
@@ -110,12 +114,22 @@ def quick_cases() -> list[Case]:
 def _cases(compared: list[Setting], part: int, growth: list[Setting], crowd: Setting) -> list[Case]:
     weights = compared[0].weights
     dense = Case(Setting(weights), DENSE, weights)
-    pairs = [case for setting in compared for case in (Case(setting, SINGLE, part), _in_blocks(setting, "block-dphe"))]
+    pairs = [
+        case
+        for setting in compared
+        for case in (Case(setting, SINGLE, part), _in_blocks(setting, "block-dphe", CONSERVATIVE), *_narrow(setting))
+    ]
     return [dense, *pairs, *[_in_blocks(setting, "block-dphe") for setting in growth], _in_blocks(crowd, CROWD)]
 
 
-def _in_blocks(setting: Setting, method: str) -> Case:
-    return Case(setting, (method,), setting.weights, SlotPacking.for_key(setting.key_bits).slots)
+def _in_blocks(setting: Setting, *methods: str, slot_bits: int = SLOT_BITS) -> Case:
+    slots = SlotPacking.for_key(setting.key_bits, slot_bits=slot_bits).slots
+    return Case(setting, methods, setting.weights, slots, slot_bits)
+
+
+def _narrow(setting: Setting) -> list[Case]:
+    compared = setting.sparsity == 90 and setting.key_bits > PAPER_BITS
+    return [_in_blocks(setting, name, slot_bits=bits) for name, bits in NARROW.items() if compared]
 
 
 def tasks(settings: Settings) -> list[Task]:

@@ -598,12 +598,14 @@ class FixedBase:
         n, modulus, one = self._n, self._modulus, mpz(1)
         results = []
         for digits, message in zip(_digits(exponents, self.window, len(self._factors)), messages, strict=True):
-            factors = [row[digit] for row, digit in zip(self._factors, digits, strict=True)]
-            log = sum([row[digit] for row, digit in zip(self._logs, digits, strict=True)], message)
+            factors = map(operator.getitem, self._factors, digits)
+            log = sum(map(operator.getitem, self._logs, digits), message)
             product = one
-            for left, right in zip(factors[::2], factors[1::2], strict=True):
+            for left, right in zip(factors, factors, strict=True):
                 product = product * (left * right) % modulus
-            results.append(product * (1 + n * (log % n)) % modulus)
+            # (low + n high)(1 + n log) = low + n (high + low log) modulo n^2.
+            high, low = gmpy2.f_divmod(product, n)
+            results.append(low + n * ((high + low * log) % n))
         return results
 
 
