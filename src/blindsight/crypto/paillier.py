@@ -23,8 +23,8 @@ r cannot be told from a random square, although everybody knows h (Paillier's D-
 J. Groth, TCC 2005). What is known against it:
 
     generic          the order of h modulo p is found in about sqrt(a) = 2^128 steps and as much memory (Coron, Joux,
-                     Mandal, Naccache and Tibouchi, PKC 2011), which factors n; so a and b have 256 bits, and more
-                     than 2048 or 3072 bits of n do not make up for that: beyond, take conservative keys
+                     Mandal, Naccache and Tibouchi, PKC 2011), which factors n: hence 256 bits. A modulus beyond
+                     3072 bits adds nothing to that; conservative keys do
     lattices         a common factor of p - 1 and q - 1 would divide n - 1 (McKee and Pinch 1998): gcd(p-1, q-1) = 2.
                      a b divides n + 1 - (p + q), and an approximate divisor n^beta is found if |p + q| < n^(beta^2)
                      (Howgrave-Graham 2001): beta > 0.7, against 0.25 at 2048 bits and 0.17 at 3072. Whoever knows a
@@ -33,7 +33,7 @@ J. Groth, TCC 2005). What is known against it:
 
 Nobody can check the order of h from outside. A key generator that publishes a base of small order lets everyone read
 what is encrypted with it; as it can read that itself, and could hand out p, it gains nothing that it could not do
-anyway, and must be trusted with both. Bases whose order has only small factors modulo p or q are refused.
+anyway, and must be trusted with both. Bases of very small order modulo p or q are refused.
 
 Decryption is by Chinese remainders: c^e mod p^2 gives m mod p, likewise for q (Paillier 1999, section 7), in chunks on
 threads, with e = p - 1, or e = a in subgroup keys:
@@ -82,7 +82,7 @@ SUBGROUP_BITS = 256
 Keys = Literal["subgroup", "conservative"]
 
 _SMALL_PRIMES = gmpy2.primorial(2000)  # the product of the 303 primes below 2000
-_FEW_PRIMES = gmpy2.primorial(53)  # fits 65 bits
+_FEW_PRIMES = gmpy2.primorial(53)
 _PRIMALITY_ROUNDS = 64
 _ORDERS_AT_ONCE = 256
 _ENCRYPT_CHUNK = 512
@@ -553,10 +553,10 @@ def _subgroup_base(p: mpz, q: mpz, orders: tuple[mpz, mpz] | None) -> int | None
 
 
 def _is_base(h: mpz, n: mpz) -> bool:
-    """Tell whether h is a unit of Jacobi symbol 1 whose order is no product of small primes modulo p or q."""
+    """Tell whether h is a unit of Jacobi symbol 1 whose order modulo p or q is no product of primes up to 53."""
     if not 1 < h < n or gmpy2.gcd(h, n) != 1 or gmpy2.jacobi(h, n) != 1:
         return False
-    return bool(gmpy2.gcd(gmpy2.powmod(h, _SMALL_PRIMES, n) - 1, n) == 1)
+    return bool(gmpy2.gcd(gmpy2.powmod(h, _FEW_PRIMES, n) - 1, n) == 1)
 
 
 def _hashed(label: bytes, n: mpz) -> mpz:
