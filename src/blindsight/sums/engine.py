@@ -127,7 +127,7 @@ class Engine:
             with self._working("aggregate"):
                 role.advance()
         if not role.terms.keyed:
-            with self._working("decrypt"):
+            with self._working("decrypt" if role.terms.scheme == "masks" else "aggregate"):
                 return role.conclude()
         return self._opened()
 

@@ -16,6 +16,10 @@ _DIFFERENCES = (
     "what the difference of two rounds tells: where a member is missing from one of two sums that were learned from "
     "nearly the same model, subtracting them gives about its update; no round is opened twice, and only noise helps"
 )
+_SPOILT = (
+    "the round itself: a member that sends a wrong tag, or numbers out of range, spoils it and costs the key, and "
+    "nobody can tell which member it was"
+)
 _KEYED = (
     "the aggregator and the network may lie, forge, lose and repeat as they like: what is opened is the checked sum of "
     "what enough members signed for one model, once a round; a forged request is opened with probability 2^-60 at most",
@@ -118,7 +122,7 @@ def _lattice(terms: Terms, source: ByteSource) -> PrivacyStatement:
             "members": "their own update, the sum, and who contributed",
             "someone who intercepts a contribution": "nothing but its length: it is sealed",
         },
-        not_protected=(_EXACT, _DIFFERENCES, "that a member took part"),
+        not_protected=(_EXACT, _DIFFERENCES, _SPOILT, "that a member took part"),
         assumptions=(
             *_KEYED,
             "ring-LWE with the parameters of crypto.bfv; HKDF-SHA256 and AES-256; Ed25519 signatures, whose keys "
@@ -209,6 +213,7 @@ def _sparse_leaks(terms: Terms) -> list[str]:
     lines = [
         "what the sum itself tells: it is exact and has no noise, so it is not differentially private",
         _DIFFERENCES,
+        _SPOILT,
         "that a member took part, and how many shards it needed",
         "from the aggregator: the plain indices of a member that sent every block anyone sent, because the sum shows "
         "which of them are non-zero",
