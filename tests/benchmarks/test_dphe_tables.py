@@ -40,7 +40,7 @@ def test_pictures_are_shared_out_as_in_the_paper():
 @pytest.mark.parametrize(
     ("dataset", "name", "measure", "least"),
     [
-        *(("caltech101-1280", name, "class_average", 0.8) for name in ("pooled", "dphe", "topk", "alone")),
+        *(("caltech101-1280", name, "class_average", 0.8) for name in ("pooled", "dphe", "topk", "schedule", "alone")),
         *(("utkface", name, "accuracy", 0.8) for name in ("pooled", "prr10", "dphe-75")),  # saying no gives 0.7
         *(("caltech101-1280-clusters", name, "ami", 0.6) for name in cases.CLUSTERERS),  # chance is 0
     ],
@@ -50,6 +50,17 @@ def test_every_method_answers(dataset, name, measure, least):
     (method,) = (method for method in BENCHMARK.methods if method.name == name)
     answer = resolve_name(method.adapter)(problem.given, seed=0, **method.arguments)
     assert problem.score(answer)[measure] > least
+
+
+def test_a_public_schedule_sends_a_fifth_of_everything_under_masks():
+    problem, sent = task("caltech101-1280-sent").pose(0), {}
+    for method in (method for method in BENCHMARK.methods if method.name in ("everything-sent", "schedule-sent")):
+        answer = resolve_name(method.adapter)(problem.given, seed=0, **method.arguments)
+        sent[method.name] = problem.score(answer)["megabytes"]
+    weights = 12 * (problem.given.test.shape[1] + 1)
+    assert sent["everything-sent"] - sent["schedule-sent"] == pytest.approx(0.8 * weights * 4e-6, abs=16 * 4e-6)
+    with pytest.raises(InputError, match="one number"):
+        problem.score(np.zeros(2))
 
 
 def test_several_models_are_scored_by_their_mean():

@@ -19,6 +19,7 @@ from benchmarks.suites.dphe_tables.scores import (
     score_detection,
     score_encryption,
     score_model,
+    score_sent,
 )
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.paillier import generate_keys
@@ -35,9 +36,11 @@ CROWDS = (10, 25, 50, 100)
 _FEW = 10  # classes of the comparison with real ciphertexts
 
 NOISY = ("ra12", "ra12-clipped", "prr10", "prr10-clipped")
-CLASSIFIERS = ("pooled", "dphe", "block-dphe", "topk", *NOISY, "alone")
+CLASSIFIERS = ("pooled", "dphe", "block-dphe", "topk", "schedule", *NOISY, "alone")
+SUPPORTS = ("everything", "schedule-half", "schedule-all", "schedule-none", "block-dphe-half", "block-dphe-withheld")
+SENT = ("everything-sent", "schedule-sent", "block-dphe-sent", "block-dphe-withheld-sent")
 SPARSER = tuple(f"{name}-{sparsity}" for name in ("dphe", "block-dphe") for sparsity in (0, 79.1, 95.6))
-CLUSTERERS = ("pooled-k-means", "dphe-k-means", "block-dphe-k-means")
+CLUSTERERS = ("pooled-k-means", "dphe-k-means", "block-dphe-k-means", "schedule-k-means")
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -53,7 +56,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 def _object_tasks(data: Collections, name: str) -> list[Task]:
     said = f"{data.describe(name)} 30 training and at most 50 test pictures a class, a tenth public, {OWNERS} owners"
-    methods = (*CLASSIFIERS, *SPARSER) if name == "caltech101-2048" else CLASSIFIERS
+    methods = (*CLASSIFIERS, *(SPARSER if name == "caltech101-2048" else SUPPORTS))
     return [
         Task(name, f"{said}.", partial(_pose_objects, data, name), methods),
         Task(f"{name}-clusters", f"{said}; no labels.", partial(_pose_clusters, data, name), CLUSTERERS),
@@ -71,6 +74,8 @@ def _crowd_tasks(data: Collections, name: str) -> list[Task]:
             said = f"as {name}, but {owners} owners, each picture with {count} of them."
             pose = partial(_pose_objects, data, name, owners=owners, copies=count)
             posed.append(Task(f"{name}-{kind}-{owners}", said, pose, methods))
+    said = f"as {name}; one round, and the answer is what a member sent in it."
+    posed.append(Task(f"{name}-sent", said, partial(_pose_sent, data, name), SENT))
     said = f"{_FEW} classes of {name}; the answer is the model, encrypted or not."
     return [*posed, Task(f"{name}-ten", said, partial(_pose_model, data, name), ("dphe-model", "block-dphe-model"))]
 
@@ -127,6 +132,11 @@ def _pose_model(data: Collections, name: str, seed: int) -> Problem:
     features, labels = data.load(name)
     given, _ = _shared_out((features[labels < _FEW], labels[labels < _FEW]), seed)
     return Problem(given, partial(score_model, (_FEW, features.shape[1] + 1)))
+
+
+def _pose_sent(data: Collections, name: str, seed: int) -> Problem:
+    given, _ = _shared_out(data.load(name), seed)
+    return Problem(given, score_sent)
 
 
 def _pose_clusters(data: Collections, name: str, seed: int) -> Problem:
