@@ -15,6 +15,7 @@ from blindsight.learn.model import (
     predict,
     predict_attributes,
 )
+from blindsight.learn.sparsity import Residual
 
 
 def test_standardiser_agrees_with_sklearn_and_keeps_constant_features():
@@ -111,6 +112,21 @@ def test_what_is_not_sent_is_held_for_later(sparsify, dtype):
     assert (first.sent * first.residual.held == 0).all()
     second = update(training, X.astype(dtype), labels, first.sent, residual=first.residual)
     np.testing.assert_allclose(second.weights, first.sent + second.sent + second.residual.held, atol=1e-9)
+
+
+def test_of_what_was_held_as_much_is_carried_on_as_the_training_says():
+    X, labels = pictures()
+    held = np.random.default_rng(5).normal(size=(CLASSES, DIMENSIONS + 1))
+    for sparsify in ("schedule", "topk"):
+        part = LinearTraining(ridge=0.05, sparsify=sparsify, error_feedback=0.5)
+        whole = LinearTraining(ridge=0.05, sparsify=sparsify)
+        first, second = (
+            update(training, X, labels, residual=Residual(residual))
+            for training, residual in ((part, held), (whole, held / 2))
+        )
+        assert (first.sent == second.sent).all()
+        assert (first.residual.held == second.residual.held).all()
+    assert (update(LinearTraining(sparsify="schedule"), X, labels).residual.held == 0).all()  # all of it is offered
 
 
 def test_an_owner_alone_ends_at_its_own_minimum_however_little_it_sends():

@@ -48,7 +48,10 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """What one owner wants to send, as one vector, and what it will remember once that has arrived."""
+    """What one owner wants to send, as one vector, and what it will remember once that has arrived.
+
+    Of `sent` a round of a schedule takes its part; the rest is remembered as what has not arrived.
+    """
 
     sent: Array
     memory: Memory

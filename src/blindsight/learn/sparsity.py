@@ -2,8 +2,9 @@
 
 *The guarantee.* Whatever is held back stays in the owner's `Residual` and is sent later: after any number of rounds the
 sum of all that was sent plus the residual is the sum of all updates (error feedback, Seide et al. 2014; Karimireddy et
-al. 2019). Entries are chosen by magnitude (`top_entries`) or in whole blocks by Euclidean norm (`top_blocks`), the
-shape that packed encryption wants: at 90% unstructured sparsity 99.9% of the blocks of 63 weights still hold a number.
+al. 2019; `LinearTraining.error_feedback` carries on less of it, where that is better). Entries are chosen by magnitude
+(`top_entries`) or in whole blocks by Euclidean norm (`top_blocks`), the shape that packed encryption wants: at 90%
+unstructured sparsity 99.9% of the blocks of 63 weights still hold a number.
 
 `search_strength` is the paper's way instead: the penalty itself makes the weights sparse, and its strength is searched
 until they are sparse enough (Yonetani et al. 2017, section 3.2, "adjusted adaptively so that local classifiers had more
