@@ -85,6 +85,7 @@ def test_plain_run_leaks(learn):
     singles = by_attack(audit, "reading the sum")[0]
     assert (singles.verdict, singles.measured.value) == ("leaks", 1.0)
     assert by_attack(audit, "all members but one")[0].verdict == "as stated"
+    assert "hostile servers and members" not in audit.sections
     assert any("pictures" in note and "11x11" in note for note in audit.notes)  # too small to be drawn
 
 
@@ -95,6 +96,8 @@ def test_sound_run_tells_no_more_than_its_statement(learn, scheme):
     views = [row for row in audit.findings if "view" in row.attack]
     assert len(views) == (2 if scheme == "block-dphe" else 1)  # with the set-up, which is played again
     assert all(row.measured.value < 0.75 for row in views)
+    hostile = audit.sections["hostile servers and members"].findings
+    assert {row.verdict for row in hostile} == {"as stated", "not refuted"}
     others = [row for row in audit.findings if row not in views]
     certain = [row for row in others if not row.measure.startswith("|cosine|")]  # no test that may raise a false alarm
     wrong = {row.source for row in certain if row.verdict == "refuted"}

@@ -15,6 +15,7 @@ from blindsight.audit.collusion.coalitions import attack_round
 from blindsight.audit.collusion.coalitions import findings as coalition_findings
 from blindsight.audit.collusion.played import play
 from blindsight.audit.epsilon import CONFIDENCE
+from blindsight.audit.hostile import attack_scheme, failing_on_data
 from blindsight.audit.leakage.batches import attack_batches, batch_findings
 from blindsight.audit.leakage.study import study_leakage
 from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test, sums
@@ -64,6 +65,7 @@ def thorough(faces: Dataset, random_state: int = 0, progress: Progress = silent)
         Check("updates in the clear and under encryption", 1.5, partial(_updates, random_state, progress), fixed=13.5),
         Check("gradients of small batches", 5.5, partial(_batches, random_state, progress), fixed=2),
         Check("coalitions", 0, partial(_coalitions, random_state), fixed=5),
+        Check("hostile servers and members", 0, partial(_hostile, progress), fixed=12),
         Check("selective sharing", 20, partial(_epsilons, selective_sharing())),
         Check("private search, ours", 4, partial(_epsilons, (*private_search(), *noise()))),
         Check("noise inside the sum, ours", 1, partial(_epsilons, sums())),
@@ -139,6 +141,12 @@ def _coalitions(random_state: int, effort: float) -> Evidence:
         updates[f"owner {number + 1}"] = update
     rows = [row for scheme in ("dphe", "bfv", "masks") for row in attack_round(play(scheme, updates), random_state=rng)]
     return Evidence(coalition_findings(rows))
+
+
+def _hostile(progress: Progress, effort: float) -> Evidence:
+    """Let everybody lie who may, under every scheme that promises something."""
+    rows = [row for scheme in ("dphe", "bfv", "masks") for row in attack_scheme(scheme, progress=progress)]
+    return Evidence((*rows, *failing_on_data()))
 
 
 def _cheats(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:

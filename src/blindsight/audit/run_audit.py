@@ -22,6 +22,7 @@ from blindsight.audit.collusion import coalitions
 from blindsight.audit.collusion.played import PlayedRound, play
 from blindsight.audit.finding import Verdict
 from blindsight.audit.fits import linear_trainer, margin_fit
+from blindsight.audit.hostile import attack_scheme
 from blindsight.audit.inversion import aggregator_samples, four_pictures
 from blindsight.audit.inversion.study import seconds_to_learn
 from blindsight.audit.leakage.cases import Case
@@ -52,7 +53,7 @@ from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift
 from blindsight.sums.dphe import Shards
 from blindsight.sums.messages import Reply
-from blindsight.sums.terms import AGGREGATOR, SPARSE_SCHEMES, Terms
+from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES, Terms
 
 _SHADOWS = 16
 _FALSE_ALARM = 0.01
@@ -197,6 +198,7 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
         Check("weights of single owners in the sum", 0.5, attack.singles),
         Check("coalitions", attack.seconds_to_play, attack.coalitions),
+        *attack.hostile,
         members,
         Check("pictures from updates", 0, lambda effort: draw_owners(run, random_state), fixed=seconds_to_draw(run)),
     ]
@@ -280,6 +282,21 @@ class _RoundAttack:
         """Let every coalition attack every owner."""
         results = coalitions.attack_round(self._played, random_state=self._seed, progress=self._progress)
         return Evidence(coalitions.findings(results))
+
+    @property
+    def hostile(self) -> tuple[Check, ...]:
+        """Servers and members that lie to parties made for the audit; a plain run promises nothing."""
+        scheme, progress = self._recorded.scheme, self._progress
+        if scheme not in HIDING_SCHEMES:
+            return ()
+        return (
+            Check(
+                "hostile servers and members",
+                0,
+                lambda effort: Evidence(attack_scheme(scheme, progress=progress)),
+                fixed=1 if scheme == "masks" else 4,
+            ),
+        )
 
     @property
     def _block(self) -> int:

@@ -1,0 +1,520 @@
+"""Servers, networks and members that do not follow the protocol: each attack is played, and what it reads is counted.
+
+| attack | who | schemes |
+| --- | --- | --- |
+| differencing attempts: a round is retried without a member, and the two sums are subtracted | server, network | all |
+| differencing rounds: the same with two rounds of nearly equal models | server | all: works where there is no noise |
+| inconsistent drop-out sets: members are told different survivors | server with c members | masks |
+| chosen ciphertexts: something else is to be opened than the sum | server | dphe, block-dphe, bfv |
+| malleable copies: a member contributes minus what others sent | member that is shown the others' messages | all |
+| a model of its own for each member: all but one learn from dead weights | server | all |
+| one member ends the run | member | all |
+| forged contributor counts (`minimum_per_position`) | member | dphe, block-dphe |
+| training that fails on data | server | selective sharing (`failing_on_data`) |
+
+Every one of them succeeded against an implementation that followed its paper. They are played between real roles that
+are made for the audit, on a few weights and under short keys: none depends on the length of a key. The server here is
+the real `Aggregator`, which forgets what it did, signs and asks for what it likes; a lying member is the real `Member`,
+which signs what it likes (`adversaries`). A claim is *refuted* if an attack reads or stops what the statement of the
+scheme says it cannot, *as stated* if it reads what the statement admits, and else *not refuted*.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from blindsight.audit.adversaries import DIMENSION, LIAR, MEMBERS, MODEL, OTHER, VICTIM, LyingMember, LyingServer, Run
+from blindsight.audit.collusion.coalitions import bared, joined
+from blindsight.audit.finding import Finding, Interval, Verdict
+from blindsight.crypto import bfv as lattice
+from blindsight.crypto import paillier
+from blindsight.crypto.paillier import Ciphertexts
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import BlindsightError, MessageError, PrivacyError
+from blindsight.extras import require
+from blindsight.learn.model import Standardiser
+from blindsight.learn.selective import Participant, SelectiveTerms, Sharing
+from blindsight.learn.selective.messages import Answer
+from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.learn.selective.sparsecodec import encode_sparse
+from blindsight.learn.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate
+from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.progress import Progress, silent
+from blindsight.rng import science, system_bytes
+from blindsight.sums import bfv, masks
+from blindsight.sums.dphe import Permutations, Shards, SparseSum, read_key
+from blindsight.sums.mac import context_of, tag
+from blindsight.sums.masks import CONSISTENCY, UNMASK, Reveal, Survivors, UnmaskRequest, agree
+from blindsight.sums.messages import Reply, model_digest
+from blindsight.sums.scheme import CONTRIBUTE, Turn
+from blindsight.sums.statements import statement
+from blindsight.sums.terms import HIDING_SCHEMES, KEYED_SCHEMES, SPARSE_SCHEMES, Integers, Terms
+
+COLLUDING = 2
+"""How many of five members masks hold against together with a lying server, as the statement says."""
+
+Finder = Callable[[str], Iterator[Finding]]
+
+
+def attack_scheme(scheme: str, *, progress: Progress = silent) -> tuple[Finding, ...]:
+    """Play every attack that a scheme has to fear; plain sums promise nothing, so there is none on them."""
+    chosen = [(name, attack) for name, schemes, attack in ATTACKS if scheme in schemes]
+    found: list[Finding] = []
+    for done, (name, attack) in enumerate(chosen):
+        progress(name, done, len(chosen))
+        found += attack(scheme)
+    return tuple(found)
+
+
+def _finding(
+    scheme: str, claim: str, attack: str, measure: str, value: float, *, most: float = 0.0, admitted: str | None = None
+) -> Finding:
+    """Return a row: what exceeds `most` refutes the claim, unless a sentence of the statement has `admitted` it."""
+    verdict: Verdict = "not refuted"
+    if value > most:
+        verdict = "as stated" if admitted else "refuted"
+    return Finding(
+        claim=f"{scheme}: {claim}",
+        source="its statement",
+        proven=f"except: {admitted}" if admitted else "under its assumptions",
+        measure=measure,
+        measured=Interval(value, value, value, 1.0),  # of attacks that were played: nothing to be unsure of
+        verdict=verdict,
+        attack=attack,
+    )
+
+
+def _admission(terms: Terms, words: str) -> str | None:
+    said = statement(terms)
+    return next((line for line in (*said.not_protected, *said.assumptions) if words in line), None)
+
+
+def _read(opened: Integers | None, truth: Integers) -> float:
+    """Return which share of a victim's weights a sum shows."""
+    return 0.0 if opened is None else float(np.mean(opened == truth))
+
+
+_READ = "share of the victim's weights that are read"
+
+
+def differencing_attempts(scheme: str) -> Iterator[Finding]:
+    """Retry a round without the victim in every way there is."""
+    run = Run(scheme)
+    updates = run.updates()
+    others = {name: update for name, update in updates.items() if name != VICTIM}
+    whole = run.play((1, 0), updates)[0]
+    turns = [(1, 0), (1, 1), (2, 0)]  # the same attempt, another one, another round: all with the same model
+    sums = [found for found in [whole, *(run.play(turn, others)[0] for turn in turns)] if found is not None]
+    yield _finding(
+        scheme,
+        "one sum is opened of what members learned from one model, whatever is lost, forged or tried again",
+        "differencing attempts",
+        f"different sums that are opened in {1 + len(turns)} tries, with and without the victim (a sum is one)",
+        len({found.tobytes() for found in sums}),
+        most=1.0,
+    )
+
+
+def differencing_rounds(scheme: str) -> Iterator[Finding]:
+    """Subtract the sums of two rounds that are learned from nearly the same model, the second without the victim."""
+    run, rng = Run(scheme), science(0)
+    rows, answers = rng.normal(size=(len(MEMBERS), 40, DIMENSION)), rng.normal(size=(len(MEMBERS), 40))
+    model = rng.normal(size=DIMENSION)
+
+    def learned(weights: Any, names: Sequence[str]) -> dict[str, Integers]:
+        steps = {name: rows[i].T @ (answers[i] - rows[i] @ weights) / 40 for i, name in enumerate(MEMBERS)}
+        return {name: run.terms.integers(steps[name]) for name in names}
+
+    first = learned(model, MEMBERS)
+    near = learned(model + 1e-3 * rng.normal(size=DIMENSION), MEMBERS[1:])
+    whole = run.play((1, 0), first)[0]
+    rest = run.play((2, 0), near, model=OTHER)[0]
+    left = np.zeros(DIMENSION) if whole is None or rest is None else (whole - rest).astype(np.float64)
+    truth = first[VICTIM].astype(np.float64)
+    lengths = float(np.linalg.norm(left) * np.linalg.norm(truth))
+    yield _finding(
+        scheme,
+        "sums of several rounds tell nothing of one member",
+        "differencing rounds of nearly equal models with different contributors",
+        "cosine of the difference of two sums without noise with the update of the member that is missing from one",
+        float(left @ truth) / lengths if lengths else 0.0,
+        most=0.5,
+        admitted=_admission(run.terms, "the difference of two rounds"),
+    )
+
+
+def inconsistent_drop_outs(scheme: str) -> Iterator[Finding]:
+    """Tell some members that the victim has uploaded and others that it has not, and collect both kinds of shares.
+
+    The server has `COLLUDING` members, who sign and reveal whatever it likes.
+    """
+    run, turn = Run(scheme), (1, 0)
+    updates, server, sent = run.updates(), run.server(), dict[str, bytes]()
+    server.open(turn[0], model=MODEL)
+    while server.step != CONSISTENCY:
+        for name, call in server.calls().items():
+            reply = run.members[name].answer(call, updates[name] if server.step == CONTRIBUTE else None)
+            server.receive(reply)
+            sent[name] = reply
+        server.advance()
+    colluding, honest = MEMBERS[-COLLUDING:], MEMBERS[:-COLLUDING]
+    held = run.members[VICTIM].secrets  # what everybody knows of it: the directory, and who is in it
+    told = {with_victim: tuple(n for n in MEMBERS if with_victim or n != VICTIM) for with_victim in (True, False)}
+    shares: dict[bool, dict[str, bytes]] = {}
+    for with_victim, survivors in told.items():
+        half = len(honest) - len(honest) // 2
+        asked = honest[:half] if with_victim else honest[half:]
+        parties = {name: run.members[name] for name in asked} | {name: run.members[name].twin() for name in colluding}
+        signed = {}
+        for name, member in parties.items():
+            try:
+                call = server.call(turn, CONSISTENCY, MODEL, encode(Survivors(survivors)))
+                signed[name] = decode(member.answer(call), Reply).receipt
+            except (MessageError, PrivacyError):
+                continue
+        shares[with_victim] = _revealed(server, turn, parties, tuple(signed.values()), held.owners.index(VICTIM))
+    peers = masks.read_directory(server.roster, held.directory, turn, MODEL, tuple(sorted(MEMBERS)))
+    seed, key = joined(peers, shares[True]), joined(peers, shares[False])
+    opened = None
+    if seed is not None and key is not None:
+        pairs = {name: agree(key, peers.keys[name].mask_key) for name in held.owners if name != VICTIM}
+        opened = bared(server.roster, turn, decode(sent[VICTIM], Reply).body, VICTIM, seed, pairs)
+    yield _finding(
+        scheme,
+        f"a server with {COLLUDING} of {len(MEMBERS)} members opens no sum of fewer than two others",
+        "inconsistent drop-out sets",
+        _READ,
+        _read(opened, updates[VICTIM]),
+    )
+
+
+def _revealed(
+    server: LyingServer, turn: Turn, parties: Mapping[str, LyingMember], receipts: tuple[bytes, ...], place: int
+) -> dict[str, bytes]:
+    """Return the shares of the victim's secret that parties reveal for these signatures, by holder."""
+    found = {}
+    for name, member in parties.items():
+        try:
+            reply = member.answer(server.call(turn, UNMASK, MODEL, encode(UnmaskRequest(receipts))))
+            found[name] = decode(decode(reply, Reply).body, Reveal).shares[place]
+        except (MessageError, PrivacyError):
+            continue
+    return found
+
+
+def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
+    """Ask the key generator to open something else than the sum, under honest receipts; then for the sum after all.
+
+    What is refused must use up the round, or else refusals tell something about what was decrypted.
+    """
+    run, opened, again = Run(scheme), 0, 0
+    kinds, forgery = (SPARSE_FORGERIES, _sparse_forgery) if run.terms.sparse else (LATTICE_FORGERIES, _lattice_forgery)
+    for number, kind in enumerate(kinds):
+        turn, updates = (number, 0), run.updates()
+        server, sent = run.server(), dict[str, bytes]()
+        server.open(number, model=model_digest([b"%d" % number]))
+        for name, call in server.calls().items():
+            sent[name] = run.members[name].answer(call, updates[name])
+            server.receive(sent[name])
+        server.advance()
+        body = forgery(kind, server, dict(server.unsealed(reply) for reply in sent.values()))
+        liar = run.server()
+        request = liar.ask(turn, {name: decode(reply, Reply).receipt for name, reply in sent.items()}, body)
+        opened += run.conclude(liar, request) is not None
+        again += run.conclude(server) is not None
+        run.set_up()
+    yield _finding(
+        scheme,
+        "the key generator opens nothing but the checked sum of what enough members signed",
+        "chosen ciphertexts",
+        f"share of {len(kinds)} forged requests under honest receipts that are opened",
+        opened / len(kinds),
+    )
+    yield _finding(
+        scheme,
+        "what fails uses up its round: refusals are no oracle",
+        "chosen ciphertexts",
+        f"share of {len(kinds)} rounds that are opened after a forged request",
+        again / len(kinds),
+    )
+
+
+Bodies = Mapping[str, bytes]
+
+
+SPARSE_FORGERIES = "victim", "altered", "doubled", "untagged", "wrapped"
+LATTICE_FORGERIES = "victim", "altered", "doubled", "secret key"
+
+
+def _sparse_forgery(kind: str, server: LyingServer, bodies: Bodies) -> bytes:
+    """Return the victim's contribution or the sum with an alteration, as if everybody had sent every place of it."""
+    request = decode(server.added({VICTIM: bodies[VICTIM]} if kind == "victim" else bodies), SparseSum)
+    request = replace(request, senders=np.full_like(request.senders, len(server.terms.members)))
+    key = read_key(server.handed.encryption_key, server.roster)
+    sums, tags = (Ciphertexts.from_matrix(key, matrix) for matrix in (request.ciphertexts, request.tag))
+    if kind == "altered":  # one more in the first slot
+        sums = sums + key.encrypt([1] + [0] * (len(sums) - 1))
+    elif kind == "doubled":
+        sums, tags = sums * 2, tags * 2
+    elif kind == "untagged":
+        tags = key.encrypt([0])
+    elif kind == "wrapped":  # places that seem to ascend, because differences of 64-bit integers wrap around
+        request = replace(request, places=np.append(request.places[:-2], [(1 << 63) - 1, -(1 << 63)]))
+    return encode(replace(request, ciphertexts=sums.to_matrix(), tag=tags.to_matrix()))
+
+
+def _lattice_forgery(kind: str, server: LyingServer, bodies: Bodies) -> bytes:
+    """Return the victim's contribution or the sum with an alteration, as if it were everybody's."""
+    key, members = bfv.read_key(server.handed.encryption_key, server.roster), len(server.terms.members)
+    total = key.read_vector(bodies[VICTIM] if kind == "victim" else server.added(bodies))
+    if kind == "altered":  # one more in the first slot
+        total = total + key.encrypt(np.eye(1, len(total), dtype=np.int64)[0], terms=members)
+    elif kind == "doubled":
+        total = total + total
+    elif kind == "secret key":
+        total = replace(total, parts=(_secret_key_part(total.parts[0]), *total.parts[1:]))
+    return replace(total, terms=members).to_bytes()
+
+
+def _secret_key_part(part: Any) -> Any:
+    """Return c0 = 0, c1 = floor(q / t), which decrypts to the key generator's secret key.
+
+    TenSEAL cannot write single coefficients. So the bytes are laid out as those of SEAL are: a header (magic number,
+    its length, version, no compression, length of all), digest of the parameters, NTT form, sizes, scale, correction
+    factor, and the coefficients with a header of their own.
+    """
+    whole: bytes = part.serialize()
+    parameters = part.context().seal_context().data.first_context_data().parms()
+    primes = [modulus.value() for modulus in parameters.coeff_modulus()]
+    factor = math.prod(primes) // parameters.plain_modulus().value()
+    numbers = np.zeros((2, len(primes), parameters.poly_modulus_degree()), dtype="<u8")
+    numbers[1, :, 0] = [factor % prime for prime in primes]
+    start = whole.index(b"\x5e\xa1")
+
+    def framed(content: bytes) -> bytes:
+        return whole[start : start + 5] + struct.pack("<BHQ", 0, 0, 16 + len(content)) + content
+
+    digest, shape = part.ciphertext()[0].parms_id(), (2, numbers.shape[2], len(primes))
+    sizes = struct.pack("<4QB3QdQ", *digest, 0, *shape, 1.0, 1)
+    ciphertext = framed(sizes + framed(struct.pack("<Q", numbers.size) + numbers.tobytes()))
+    length, left = b"", len(ciphertext)
+    while left > 127:
+        length, left = length + bytes([left & 127 | 128]), left >> 7
+    forged = whole[: whole.index(b"\x12", 3) + 1] + length + bytes([left]) + ciphertext
+    return require("tenseal", extra="he", purpose="lattice encryption (BFV)").bfv_vector_from(part.context(), forged)
+
+
+def malleable_copies(scheme: str) -> Iterator[Finding]:
+    """Let a member that is shown what the others sent contribute minus that of all but the victim."""
+    run, turn = Run(scheme), (1, 0)
+    updates = run.updates()
+    negative = {"bfv": _lattice_negative, "masks": _masked_negative}.get(scheme, _sparse_negative)
+
+    def lies(server: LyingServer, sent: dict[str, bytes]) -> bytes:
+        bodies = dict(server.unsealed(reply) for name, reply in sent.items() if name != VICTIM)
+        return run.members[LIAR].say(CONTRIBUTE, turn, MODEL, negative(run, server, bodies))
+
+    opened = run.play(turn, updates, lies=lies)[0]
+    yield _finding(
+        scheme,
+        "a member cannot make the sum out of what others sent",
+        "malleable copies",
+        _READ,
+        _read(opened, updates[VICTIM]),
+    )
+
+
+def _sparse_negative(run: Run, server: LyingServer, bodies: Bodies) -> bytes:
+    """Minus the others' blocks, and so many in the slot that counts contributors that nothing is withheld."""
+    terms, blocks = run.terms, np.arange(run.terms.blocks)
+    seen = list(server.shards(bodies))
+    sums, tags = (paillier.add_all(parts) * -1 for parts in zip(*seen, strict=True))
+    counts = (len(terms.members) - 1) << (terms.slot_bits * terms.slots) if terms.counting else 0
+    sums = sums.key.rerandomise(sums + sums.key.encrypt([counts] * terms.blocks))
+    own = Permutations(server.roster).own(run.members[LIAR].handed.own[0], LIAR, 1).forward(blocks)
+    order = np.argsort(own)
+    return encode(Shards(system_bytes(32), own[order][None], sums[order].to_matrix()[None], tags.to_matrix()))
+
+
+def _lattice_negative(run: Run, server: LyingServer, bodies: Bodies) -> bytes:
+    key = bfv.read_key(server.handed.encryption_key, server.roster)
+    zero = key.encrypt(np.zeros(bfv.length(run.terms), dtype=np.int64), terms=len(run.terms.members))
+    seen = lattice.add_all([key.read_vector(body) for body in bodies.values()])
+    return replace(zero, parts=tuple(a - b for a, b in zip(zero.parts, seen.parts, strict=True))).to_bytes()
+
+
+def _masked_negative(run: Run, server: LyingServer, bodies: Bodies) -> bytes:
+    uploads = np.array([run.terms.read_residues(body) for body in bodies.values()])
+    return bytes(np.negative(uploads.sum(axis=0, dtype=uploads.dtype)).tobytes())
+
+
+def models_of_their_own(scheme: str) -> Iterator[Finding]:
+    """Let all but the victim learn from weights that nothing changes: what they send is zero."""
+    run = Run(scheme, minimum_per_position=1)  # no block is withheld because the others changed nothing
+    dead = [name for name in MEMBERS if name != VICTIM]
+    updates = run.updates(dead=dead)
+    opened = run.play((1, 0), updates, models=dict.fromkeys(dead, OTHER))[0]
+    yield _finding(
+        scheme,
+        "members contribute to one sum from one model only",
+        "a model of its own for each member",
+        _READ,
+        _read(opened, updates[VICTIM]),
+    )
+
+
+def one_member_ends_the_run(scheme: str) -> Iterator[Finding]:
+    """Let a member sign garbage of many kinds; the sum of the others must be opened all the same."""
+    run, failed = Run(scheme), 0
+    updates, kinds = run.updates(), [b"", bytes(1000), system_bytes(1000), *_garbage(run.terms)]
+    others = sum(update for name, update in updates.items() if name != LIAR)
+    for number, body in enumerate(kinds):
+        turn, model = (number, 0), model_digest([b"%d" % number])
+
+        def lies(server: LyingServer, sent: dict[str, bytes], said: tuple[Any, ...] = (turn, model, body)) -> bytes:
+            return run.members[LIAR].say(CONTRIBUTE, *said)
+
+        try:
+            opened = run.play(turn, updates, model=model, lies=lies)[0]
+        except Exception:  # of any kind: that is what is looked for
+            opened = None
+        failed += opened is None or not np.array_equal(opened, others)
+    yield _finding(
+        scheme,
+        "a message of a member that does not fit is refused for that member alone",
+        "one member ends the run",
+        f"share of {len(kinds)} rounds, each with other well-signed garbage, that do not give the others' sum",
+        failed / len(kinds),
+    )
+
+
+def _garbage(terms: Terms) -> Iterator[bytes]:
+    """Yield bodies of the right kind and the wrong content."""
+    if terms.scheme == "masks":
+        yield bytes(terms.dimension * terms.residue_type.itemsize + 1)
+    if not terms.sparse:
+        return
+    width, room = terms.key_bits // 4, terms.room
+    places, ciphertexts, one = np.arange(room)[None], np.ones((1, room, width), np.uint8), np.ones((1, width), np.uint8)
+    wrapped = places.copy()
+    wrapped[0, -2:] = (1 << 63) - 1, -(1 << 63)
+    for where, what, code in [
+        (np.array(0), np.array(0, np.uint8), np.array(0, np.uint8)),
+        (places[:, :0], ciphertexts[:, :0], one),
+        (wrapped, ciphertexts, one),
+        (places + 1, ciphertexts, one),
+        (places, ciphertexts[:, :, 1:], one),
+        (places, 0 * ciphertexts, one),
+        (places, ciphertexts, one[:0]),
+    ]:
+        yield encode(Shards(bytes(32), where, what, code))
+
+
+def forged_counts(scheme: str) -> Iterator[Finding]:
+    """Let a member claim that three changed the blocks which the victim alone changed, and which two of them sent."""
+    members, three = (VICTIM, "bob", "cem", LIAR), 3
+    for padded in (False, True):
+        slots = 1 if scheme == "dphe" else 4
+        blocks = DIMENSION // slots
+        run = Run(
+            scheme,
+            members=members,
+            minimum_per_position=three,
+            capacity=DIMENSION if padded else DIMENSION // 3,
+        )
+        updates, mine = run.updates(), np.arange(DIMENSION)
+        for place, name in enumerate(members[:3]):  # a third of the weights each
+            updates[name] = updates[name] * (mine // (DIMENSION // 3) == place)
+        lonely = np.arange(blocks) if padded else np.arange(blocks // 3)
+
+        def lies(server: LyingServer, sent: dict[str, bytes], run: Run = run, lonely: Any = lonely) -> bytes:
+            return run.members[LIAR].say(CONTRIBUTE, (1, 0), MODEL, _counted_twice(run, server, lonely))
+
+        opened, victim = run.play((1, 0), updates, lies=lies)[0], updates[VICTIM]
+        yield _finding(
+            scheme,
+            f"with minimum_per_position={three} nothing is opened that one member alone changed"
+            if padded
+            else f"with minimum_per_position={three} nothing is opened that two members sent",
+            "forged contributor counts, where padding counts as sending" if padded else "forged contributor counts",
+            _READ,
+            _read(None if opened is None else opened[victim != 0], victim[victim != 0]),
+            admitted=_admission(run.terms, "from a member who lies about how many changed it") if padded else None,
+        )
+
+
+def _counted_twice(run: Run, server: LyingServer, blocks: Integers) -> bytes:
+    """Return a contribution of zeros to these blocks that counts as two."""
+    terms, handed = run.terms, run.members[LIAR].handed
+    key, permutations = read_key(handed.encryption_key, server.roster), Permutations(server.roster)
+    rows = np.zeros((terms.blocks, terms.packing.slots), dtype=np.int64)
+    rows[blocks, -1] = 2
+    places = permutations.own(handed.own[0], LIAR, 1).forward(permutations.shared(handed.shared, 1).forward(blocks))
+    context = context_of(server.roster.digest, 1)
+    numbers = [2 << (terms.slot_bits * terms.slots)] * blocks.size
+    numbers.append(tag(rows.ravel(), shared=handed.shared, offset=handed.offset, context=context))
+    matrix = key.encrypt(numbers).to_matrix()
+    return encode(Shards(system_bytes(32), np.sort(places)[None], matrix[None, :-1], matrix[-1:]))
+
+
+def failing_on_data() -> tuple[Finding, ...]:
+    """Hand a participant of selective sharing weights with which training fails if a photo exceeds a number.
+
+    Under noise a photo must not show in whether training fails, how, and how long what is uploaded is.
+    """
+    found = []
+    noises: tuple[RecordGaussian | ParticipantGaussian, ...] = (
+        RecordGaussian(clip=1.0, noise_multiplier=1.0),
+        ParticipantGaussian(clip=1.0, noise_multiplier=1.0),
+    )
+    for unit, noise in zip(("record", "participant"), noises, strict=True):
+        attempts = [(LARGEST_PARAMETER, 1e36), (3e38, 1.2)]  # a weight, and a feature with which it overflows
+        told = sum(_seen(noise, weight, 0.5) != _seen(noise, weight, feature) for weight, feature in attempts)
+        found.append(
+            _finding(
+                "selective sharing",
+                f"under noise per {unit} a server that chooses the weights learns nothing from failures",
+                "training that fails on data",
+                f"share of {len(attempts)} choices of weights with which one photo changes what the server sees",
+                told / len(attempts),
+            )
+        )
+    return tuple(found)
+
+
+def _seen(noise: RecordGaussian | ParticipantGaussian, weight: float, feature: float) -> str:
+    """Return what a server sees of a participant one of whose photos has this feature: an error, or a length."""
+    rng, size, count = science(0), 4, 6
+    standardiser = Standardiser(np.zeros(size), np.ones(size))
+    per_record = noise if isinstance(noise, RecordGaussian) else None
+    trainer = SoftmaxTrainer(standardiser=standardiser, classes=2, learning_rate=0.1, batch=2, record_noise=per_record)
+    terms = SelectiveTerms.of(trainer.layout, run="audit", participants=(VICTIM,), batch=count)
+    participant = Participant(VICTIM, terms, trainer, Sharing(0.5, select="random", noise=noise), random_state=1)
+    photos = rng.uniform(-1, 1, (count, size)).astype(np.float32)
+    photos[3] = feature
+    participant.gather(photos, np.arange(count) % 2)
+    weights = np.zeros(trainer.layout.dimension, dtype=np.float32)
+    weights[2] = weight
+    body = encode_sparse(SparseUpdate(weights.size, np.arange(weights.size), weights))
+    try:
+        participant.take(encode(Answer(terms.digest, VICTIM, 0, 0, b"", body)))
+        return f"{len(participant.train())} bytes"
+    except BlindsightError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+ATTACKS: tuple[tuple[str, Sequence[str], Finder], ...] = (
+    ("differencing attempts", HIDING_SCHEMES, differencing_attempts),
+    ("differencing rounds", HIDING_SCHEMES, differencing_rounds),
+    ("inconsistent drop-out sets", ("masks",), inconsistent_drop_outs),
+    ("chosen ciphertexts", KEYED_SCHEMES, chosen_ciphertexts),
+    ("malleable copies", HIDING_SCHEMES, malleable_copies),
+    ("a model of its own for each member", HIDING_SCHEMES, models_of_their_own),
+    ("one member ends the run", HIDING_SCHEMES, one_member_ends_the_run),
+    ("forged contributor counts", SPARSE_SCHEMES, forged_counts),
+)
+"""Every attack on sums: its name, the schemes that have to fear it, and what plays it."""

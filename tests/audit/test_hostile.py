@@ -1,0 +1,141 @@
+"""Attacks of hostile servers and members read nothing of a sound engine, and each finds the defect it looks for."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from blindsight.audit import hostile
+from blindsight.audit.adversaries import MEMBERS, LyingServer
+from blindsight.audit.hostile import ATTACKS, attack_scheme, failing_on_data
+from blindsight.learn.selective import Participant
+from blindsight.sums import bfv, dphe, masks, roles
+from blindsight.sums.roles import KeyGenerator, Member
+from blindsight.sums.terms import SPARSE_SCHEMES, Terms
+
+SOME = ("dphe", "bfv")  # of keyed schemes: block-dphe differs in nothing that is tested with it
+PLAYED = {name: attack for name, _, attack in ATTACKS}
+
+
+def verdicts(scheme, name):
+    return [row.verdict for row in PLAYED[name](scheme)]
+
+
+@pytest.mark.parametrize(("name", "scheme"), [(name, scheme) for name, schemes, _ in ATTACKS for scheme in schemes])
+def test_attack(name, scheme):
+    """What the statement promises holds, and what it admits happens."""
+    *held, last = rows = list(PLAYED[name](scheme))
+    if name in ("differencing rounds", "forged contributor counts"):
+        assert (last.verdict, last.measured.value > 0.999, last.proven[:8]) == ("as stated", True, "except: ")
+    else:
+        held = rows
+    most = 1 if name == "differencing attempts" else 0
+    assert {(row.verdict, row.measured.value) for row in held} <= {("not refuted", most)}
+    assert all(row.attack.startswith(name) and row.claim.startswith(f"{scheme}: ") for row in rows)
+
+
+def test_every_attack_on_a_scheme_is_played():
+    steps = []
+    rows = attack_scheme("masks", progress=lambda *step: steps.append(step))
+    assert [name for name, _, _ in steps] == [name for name, schemes, _ in ATTACKS if "masks" in schemes]
+    assert len(rows) == len(steps)
+    assert json.loads(json.dumps([row.to_dict() for row in rows]))
+
+
+def test_plain_sums_promise_nothing():
+    assert attack_scheme("plain") == ()
+
+
+def test_a_statement_that_is_silent_about_differences_is_refuted(monkeypatch):
+    monkeypatch.setattr(hostile, "_admission", lambda terms, words: None)
+    assert verdicts("masks", "differencing rounds") == ["refuted"]
+
+
+# Planted defects
+
+
+@pytest.mark.parametrize("scheme", SOME)
+def test_a_key_generator_that_forgets_what_it_opened_is_found(monkeypatch, scheme):
+    whole = KeyGenerator.answer
+
+    def forgetful(self, request):
+        self._state = replace(self._state, round=-1)
+        return whole(self, request)
+
+    monkeypatch.setattr(KeyGenerator, "answer", forgetful)
+    assert verdicts(scheme, "differencing attempts") == ["refuted"]
+
+
+@pytest.mark.parametrize("scheme", [*SOME, "masks"])
+def test_members_that_answer_a_model_again_are_found(monkeypatch, scheme):
+    monkeypatch.setattr(Member, "_check_call", lambda self, call: None)
+    assert verdicts(scheme, "differencing attempts") == ["refuted"]
+
+
+def test_masks_with_a_threshold_just_above_half_are_found(monkeypatch):
+    assert verdicts("masks", "inconsistent drop-out sets") == ["not refuted"]
+    monkeypatch.setattr(masks, "threshold", lambda members: members // 2 + 1)
+    assert verdicts("masks", "inconsistent drop-out sets") == ["refuted"]
+
+
+@pytest.mark.parametrize("scheme", SOME)
+def test_a_key_generator_without_the_check_of_tags_is_found(monkeypatch, scheme):
+    monkeypatch.setattr(bfv, "_checked", lambda *given: True)
+    monkeypatch.setattr(dphe, "matches", lambda *given, **named: True)
+    assert verdicts(scheme, "chosen ciphertexts")[0] == "refuted"
+    assert verdicts(scheme, "malleable copies") == ["refuted"]
+
+
+@pytest.mark.parametrize("scheme", SOME)
+def test_a_key_generator_whose_refusals_cost_nothing_is_found(monkeypatch, scheme):
+    refuse = KeyGenerator._refused
+
+    def patient(self, request, reason):
+        before, opener = self._state, self._opener
+        answer = refuse(self, request, reason)
+        self._state, self._opener = before, opener
+        return answer
+
+    monkeypatch.setattr(KeyGenerator, "_refused", patient)
+    assert verdicts(scheme, "chosen ciphertexts") == ["not refuted", "refuted"]
+
+
+@pytest.mark.parametrize("scheme", [*SOME, "masks"])
+def test_calls_that_are_not_bound_to_the_model_are_found(monkeypatch, scheme):
+    """Everybody signs one model, whatever model each was sent."""
+    monkeypatch.setattr(LyingServer, "pretend", lambda self, model: None)
+    assert verdicts(scheme, "a model of its own for each member") == ["refuted"]
+
+
+@pytest.mark.parametrize("scheme", [*SOME, "masks"])
+def test_a_message_that_raises_what_nobody_catches_is_found(monkeypatch, scheme):
+    adder = roles._PARTS[scheme][1]
+    check = adder.check
+
+    def fragile(self, step, member, reply):
+        try:
+            return check(self, step, member, reply)
+        except Exception:
+            raise IndexError from None
+
+    monkeypatch.setattr(adder, "check", fragile)
+    assert verdicts(scheme, "one member ends the run") == ["refuted"]
+
+
+@pytest.mark.parametrize("scheme", SPARSE_SCHEMES)
+def test_counts_that_nobody_compares_with_senders_are_found(monkeypatch, scheme):
+    released = dphe._released
+    monkeypatch.setattr(dphe, "_released", lambda rows, senders, *rest: released(rows, senders * 0 + 9, *rest))
+    assert verdicts(scheme, "forged contributor counts") == ["refuted", "as stated"]
+
+
+def test_training_that_fails_on_data_is_found(monkeypatch):
+    assert [row.verdict for row in failing_on_data()] == ["not refuted"] * 2
+    monkeypatch.setattr(Participant, "_noise_outside", False)
+    assert [row.verdict for row in failing_on_data()] == ["not refuted", "refuted"]
+
+
+def test_five_members_stand_two_that_collude():
+    """The number that the attack on drop-out sets takes from the statement."""
+    terms = Terms(scheme="masks", run="a", members=MEMBERS, dimension=1, fraction_bits=1)
+    assert masks.colluders(len(terms.members)) == hostile.COLLUDING
