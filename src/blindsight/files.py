@@ -136,6 +136,18 @@ def exclusive_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold an advisory lock on a folder itself, so that no lock file lies in it; otherwise as `exclusive_lock`."""
+    with storage_errors("lock", folder):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def sha256_of(path: AnyPath) -> str:
     """Return the SHA-256 of a file's content in hexadecimal."""
     path = as_path(path)

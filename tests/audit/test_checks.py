@@ -265,9 +265,8 @@ def test_indexes_and_sifts_of_other_versions(tmp_path):
         audit_artefact(folder, minutes=0, random_state=0)
     with pytest.raises(InputError, match="seed"):
         audit_artefact(folder, minutes=1, random_state=-1)
-    about = json.loads((folder / "gallery.json").read_text())
-    written(folder, "gallery.json", json.dumps(about | {"format": 2}))
-    with pytest.raises(CorruptFileError, match=r"gallery\.json"):
+    write_arrays(folder / "gallery.npz", "blindsight/gallery.3", {}, {"ids": np.zeros(1)})
+    with pytest.raises(CorruptFileError, match=r"gallery\.3"):
         audited_path(folder)
     sift = tmp_path / "sift"
     write_arrays(sift / "origin.npz", "blindsight/sift-origin.2", {}, {"seen": np.zeros((1, 16), np.uint8)})

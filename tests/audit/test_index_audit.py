@@ -20,7 +20,7 @@ from blindsight.search.discrete import SDH
 from blindsight.search.gallery import Gallery, feature_pipeline
 from blindsight.search.origin import Source
 from blindsight.search.postings import SymbolIndex
-from blindsight.search.releasebook import Book
+from blindsight.search.releases import Book, Releases
 from blindsight.search.symbols import KaryResponse
 
 DIGITS = Source("digits", count=600)
@@ -40,7 +40,7 @@ def indexes(tmp_path_factory):
     return folder
 
 
-def audited(folder, minutes=0.05, **options):
+def audited(folder, minutes=0.1, **options):
     return audit_artefact(folder, minutes=minutes, random_state=0, **options)
 
 
@@ -69,7 +69,28 @@ def test_local_index_keeps_its_word(indexes):
     assert (again.verdict, again.measured.value, again.details["pictures"]) == ("not refuted", 0.0, 420)
     (linked,) = by_claim(audit, "which entry")
     assert linked.verdict == "not refuted"
+    (public,) = by_claim(audit, "through its noisy release alone")
+    assert (public.verdict, public.measured.value) == ("not refuted", 0.0)
     assert not audit.notes
+
+
+@pytest.mark.parametrize(
+    "leak", ["epsilon counts equal pictures", "copies are dropped", "only other symbols are drawn"]
+)
+def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatch, leak):
+    if leak == "epsilon counts equal pictures":
+        monkeypatch.setattr("blindsight.search.building.EQUAL_CONTENTS", "")
+    elif leak == "copies are dropped":
+        monkeypatch.setattr("blindsight.search.origin.reader_options", lambda *asked: set())
+    else:
+        release = Releases.release
+        monkeypatch.setattr(
+            Releases,
+            "release",
+            lambda store, ids, X, versions: release(store, ids, X, versions=store._mechanism.basis(X)[:, None]),
+        )
+    (public,) = by_claim(audited(indexes / "local"), "through its noisy release alone")
+    assert public.verdict == "refuted"
 
 
 def test_index_of_true_symbols_is_found_out(indexes, tmp_path):
@@ -85,7 +106,7 @@ def test_index_of_true_symbols_is_found_out(indexes, tmp_path):
 
 
 def test_noise_that_is_drawn_again_is_found_out(indexes, monkeypatch):
-    monkeypatch.setattr(Book, "unchanged", lambda book, ids, digests: np.zeros(len(ids), dtype=np.bool_))
+    monkeypatch.setattr(Book, "unchanged", lambda book, ids, digests, **how: np.zeros(len(ids), dtype=np.bool_))
     (again,) = by_claim(audited(indexes / "local"), "draws nothing anew")
     assert again.verdict == "refuted"
     assert again.measured.value > 0.2
@@ -130,7 +151,7 @@ def test_without_the_owners_table_only_the_mechanism_is_audited(indexes, tmp_pat
     folder = shutil.copytree(indexes / "local", tmp_path / "index", ignore=shutil.ignore_patterns("private"))
     audit = audited(folder)
     assert len(audit.findings) == 1
-    assert sum("only the owner" in note for note in audit.notes) == 3
+    assert sum("only the owner" in note for note in audit.notes) == 4
 
 
 def test_pictures_that_are_gone_are_a_note(indexes):

@@ -30,9 +30,13 @@ def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, le
     assert [answer["rank"] for answer in found["answers"]] == [1, 2, 3, 4, 5]
     assert len({answer["number"] for answer in found["answers"]}) == 5
     assert np.asarray(Image.open(tmp_path / "sheet.png")).std() > 10
+    assert (tmp_path / "sheet.png").stat().st_mode & 0o077 == 0  # it shows private pictures
     measured = blindsight("search", "evaluate", index, "--json").document
     assert measured["queries"] == 50
-    assert measured["mean_average_precision"] > least
+    assert measured["mean_average_precision"] > least > measured["chance"]
+    assert measured["precision_at_10"] > measured["chance"]
+    shown = blindsight("search", "show", index, "--json").document
+    assert (shown["pictures"], shown["statement"]["epsilon"]) == (measured["pictures"], proven)
 
 
 def test_folder_of_pictures_is_known_by_name(digits, tmp_path, blindsight, monkeypatch):
@@ -42,7 +46,8 @@ def test_folder_of_pictures_is_known_by_name(digits, tmp_path, blindsight, monke
         (pictures / f"digit {label}").mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.repeat(4, axis=0).repeat(4, axis=1)).save(pictures / f"digit {label}" / f"no {row}.png")
     monkeypatch.setenv("HOME", str(tmp_path))
-    blindsight("search", "build", "~/pictures", "--mode", "open", "--bits", 16, "--out", index)
+    as_thumbnails = ["--features", "thumbnail"]
+    blindsight("search", "build", "~/pictures", "--mode", "open", "--bits", 16, "--out", index, *as_thumbnails)
     query = next(pictures.rglob("*.png"))
     said = blindsight("search", "query", index, query, "--sheet", sheet).out
     assert query.name in said  # the picture itself is among the nearest
@@ -60,6 +65,7 @@ def test_compare_names_claim_and_proof(tmp_path, blindsight):
     said = blindsight(*asked, "--methods", "ITQ; PHashing (ITQ); codebook").out
     assert "epsilon = 4" in said  # claimed
     assert "nothing" in said  # proven of it
+    assert (tmp_path / "report.html").stat().st_mode & 0o077 == 0
     page = (tmp_path / "report.html").read_text()
     assert "Searching without showing" in page
     assert "which does not hold" in page
@@ -82,11 +88,11 @@ def test_compare_names_claim_and_proof(tmp_path, blindsight):
 def test_options_that_cannot_be_met(tmp_path, blindsight, options, sentence):
     asked = ["search", "build", "digits", "-n", 200, "--out", tmp_path / "index"]
     assert sentence in blindsight(*asked, *options, code=2).err
-    assert not (tmp_path / "index" / "gallery.json").exists()
+    assert not (tmp_path / "index" / "gallery.npz").exists()
 
 
 def test_what_is_no_index(tmp_path, blindsight):
     assert "holds no gallery" in blindsight("search", "evaluate", tmp_path, code=2).err
     blindsight("search", "build", "digits", "-n", 200, "--mode", "open", "--bits", 8, "--out", tmp_path)
-    (tmp_path / "index.bin").write_bytes((tmp_path / "index.bin").read_bytes()[:-3])
-    assert "damaged" in blindsight("search", "evaluate", tmp_path, code=1).err
+    (tmp_path / "gallery.npz").write_bytes((tmp_path / "gallery.npz").read_bytes()[:-3])
+    assert "truncated" in blindsight("search", "evaluate", tmp_path, code=1).err

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, StorageError
+from blindsight.files import write_arrays
 from blindsight.rng import system_bytes
 from blindsight.search.lsh import LSH
 from blindsight.search.phashing import PHashing
-from blindsight.search.releases import Releases
+from blindsight.search.releases import EQUAL_CONTENTS, Releases, digests_of
 
 SCOPE = "album"
 
@@ -93,16 +94,59 @@ def test_only_new_and_changed_records_are_drawn(path):
     np.testing.assert_array_equal(*zeros)  # the same content
 
 
-def test_a_record_is_drawn_again_only_if_what_its_release_depends_on_changed(path):
+def test_an_edit_is_drawn_again_whatever_it_changed(path):
+    """Two versions of an index must not tell whether the true symbol changed: the odds of a new draw are the same."""
     mechanism = Parity()
     store = Releases(path, mechanism)
-    first = store.release([1, 2], rows(1, 2))
-    np.testing.assert_array_equal(store.release([1, 2], rows(3, 2.001)), first)
+    first = store.release([1, 2, 3], rows(1, 2, 3))
+    second = store.release([1, 2, 3], rows(3, 4, 3))  # as odd as before, as even as before, not edited
+    assert (mechanism.drawn, store.most_releases) == ([3, 2], 2)
+    assert (first != second).any(axis=1).tolist() == [True, True, False]
+    store.release([1, 2, 3], rows(4, 4, 3))  # odd becomes even: drawn just the same
+    assert mechanism.drawn == [3, 2, 1]
+
+
+def test_versions_tell_an_edit_from_another_machines_rounding(path):
+    mechanism = Coins()
+    store = Releases(path, mechanism)
+    pixels = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    first = store.release([1, 2], rows(1, 2), versions=pixels)
+    np.testing.assert_array_equal(store.release([1, 2], rows(1.0001, 2), versions=pixels), first)
+    pixels[1, 0] ^= 1
+    second = store.release([1, 2], rows(1, 2), versions=pixels)
+    assert (first != second).any(axis=1).tolist() == [False, True]
+    for wrong in (pixels[:1], pixels / 2):
+        with pytest.raises(InputError, match="versions"):
+            store.release([1, 2], rows(1, 2), versions=wrong)
+
+
+def test_a_store_of_version_01_goes_on(tmp_path):
+    """It compared what a release depends on; nothing is drawn again because of the new way to compare."""
+    file, mechanism, wanted = tmp_path / "r.npz", Parity(), np.array([1, 2])
+    key, X = bytes(32), rows(1, 2)
+    codes = mechanism.release(X)
+    digests = digests_of(key, np.array([1, 0], dtype="<i8"), ["1\0", "2\0"])
+    arrays = {
+        "key": np.frombuffer(key, dtype=np.uint8),
+        "ids": wanted,
+        "digests": digests,
+        "counts": np.ones(2, dtype=np.int64),
+        "kept": np.ones(2, dtype=np.bool_),
+        "codes": codes,
+        "contents": digests,
+        "content_counts": np.ones(2, dtype=np.int64),
+    }
+    write_arrays(file, "blindsight/releases.1", {"mechanism": mechanism.digest}, arrays, private=True)
+    for _ in range(2):
+        np.testing.assert_array_equal(Releases(file, mechanism).release(wanted, X), codes)
     assert mechanism.drawn == [2]
-    store.release([1, 2], rows(4, 2))
-    assert (mechanism.drawn, store.most_releases) == ([2, 1], 2)
+    Releases(file, mechanism).release(wanted, rows(3, 2))  # from now on every edit counts
+    assert mechanism.drawn == [2, 1]
+
+
+def test_codes_of_a_public_function_are_released_for_good():
     X, ledger = np.random.default_rng(2).normal(0, 1, (30, 8)), Ledger()
-    hasher = PHashing(LSH(20).fit(X), 2.0, public_function=True).fit(X)  # codes of a public function
+    hasher = PHashing(LSH(20).fit(X), 2.0, public_function=True).fit(X)
     store = Releases(None, hasher, ledger=ledger, scope=SCOPE)
     first = store.release(list(range(30)), X)
     np.testing.assert_array_equal(store.release(list(range(30)), X), first)
@@ -211,12 +255,22 @@ def test_a_record_under_another_id_is_the_same_record(path):
     store.release(["a", "b"], rows(1, 2))
     store.delete(["a"])
     store.release(["c", "d"], rows(1, 3))
-    assert spent(ledger) == 2 == store.most_releases
+    assert spent(ledger) == 2
+    assert (store.most_releases, store.excess) == (1, 1)  # which records are equal is for the owner alone
     with pytest.raises(BudgetExceededError):
         store.release(["e"], rows(1))
     twins = Releases(None, Coins())
-    twins.release([1, 2, 3], rows(7, 7, 8))  # equal contents count as one record, however they came
-    assert twins.most_releases == 2
+    twins.release([1, 2, 3], rows(7, 7, 8))
+    assert (twins.most_releases, twins.excess) == (1, 1)
+
+
+def test_twins_are_paid_for_whole_or_not_at_all(path):
+    ledger = Ledger()
+    ledger.set_budget(SCOPE, unit="record", neighbours="replace", epsilon=1.0, delta=0.0)
+    store = Releases(path, Coins(), ledger=ledger, scope=SCOPE)
+    with pytest.raises(BudgetExceededError):
+        store.release([1, 2], rows(7, 7))
+    assert (spent(ledger), len(store)) == (0, 0)
 
 
 def test_another_mechanism_has_a_file_of_its_own_and_adds_up_in_its_scope(tmp_path):
@@ -274,11 +328,13 @@ def test_any_history_agrees_with_a_simple_model(history):
             assert (codes.get(key) == code.tobytes()) == same
             contents[key], codes[key] = value, code.tobytes()
     assert sorted(store.ids) == sorted(contents)
-    most = max(*counts.values(), *of_content.values())
-    assert store.most_releases == most
+    assert store.most_releases == max(counts.values())
+    assert store.excess == max(0, max(of_content.values(), default=0) - max(counts.values()))
     assert sum(mechanism.drawn) == sum(counts.values())
-    if most:
-        assert spent(ledger) == most
+    if of_content:
+        told = [one.loss.count for one in ledger.spends(SCOPE, "record") if one.purpose != EQUAL_CONTENTS]
+        assert sum(told) == max(counts.values())  # may be published: counts edits, whatever the contents
+        assert max(of_content.values()) <= spent(ledger) <= max(counts.values()) + max(of_content.values())
 
 
 # --- interruptions ---

@@ -2,7 +2,7 @@
 
 | mode | epsilon | permanence | the hash function | codes |
 | --- | --- | --- | --- | --- |
-| local | fresh draws of the mechanism; the stored releases | building again | public, holds no record | releases |
+| local | fresh draws; the stored releases; every public byte | building again | public, holds no record | releases |
 | central | fresh fits of the mechanism | building again | who was in the collection | exact, for the owner alone |
 | open | none is claimed | - | who was in the collection | exact, for whoever has them |
 
@@ -30,7 +30,12 @@ from blindsight.audit.membership import Game
 from blindsight.audit.rates import rate
 from blindsight.audit.run_audit import shadows_for, usable_fprs
 from blindsight.audit.shadow import likelihood_ratio
-from blindsight.audit.storedreleases import anchors_finding, truth_finding
+from blindsight.audit.storedreleases import (
+    anchors_finding,
+    neighbouring_bytes,
+    public_bytes_finding,
+    truth_finding,
+)
 from blindsight.audit.subject import Subject
 from blindsight.audit.targets import Plan
 from blindsight.data.dataset import Dataset
@@ -50,6 +55,7 @@ from blindsight.search.origin import Origin, Part
 from blindsight.search.postings import SymbolIndex
 
 _RUNS = 100_000
+_NEIGHBOURHOOD = 12  # pictures of the folders whose public bytes are compared
 _EPSILON_SECONDS = 2.0
 _CLIP = 1.0  # of the central mode of galleries
 STATEMENT = "the statement of the index"
@@ -66,8 +72,9 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
     again = Check("building again", 0, index.permanence, fixed=reading)
     linked = Check("finding a picture taken again", 0.2, index.linkage, fixed=reading)
     members = Check("membership in the hash function", 2e-3 * pictures, index.members, fixed=reading)
+    public = Check("public bytes", 0, index.dependence, fixed=0.5)
     checks: dict[str, tuple[Check, ...]] = {
-        "local": (epsilon, Check("stored releases", 0, index.truths, fixed=reading), again, linked),
+        "local": (epsilon, public, Check("stored releases", 0, index.truths, fixed=reading), again, linked),
         "central": (epsilon, again, linked, members),
         "open": (linked, members),
     }
@@ -159,6 +166,17 @@ class IndexAudit:
                 for _ in range(2)
             )
         return Evidence((_permanence_finding(first, second),))
+
+    def dependence(self, effort: float) -> Evidence:
+        """Build neighbouring folders by the codebook of this index, with the same coins, and compare what is public."""
+        hasher, epsilon = self.gallery.hasher, self.gallery.settings["epsilon"]
+        assert isinstance(hasher, LocalHasher)
+        if self.dataset.images is None:
+            raise InputError(f"{self.dataset.name} has no pictures, only features: no folder can be built of them.")
+        some = self.dataset.images[self.origin.rows(self.dataset, "indexed")[1][:_NEIGHBOURHOOD]]
+        wish = Wish("local", epsilon, 0.0, 1, features=self.gallery.features)
+        pairs = list(neighbouring_bytes(some, hasher, wish, seeds=max(1, round(3 * effort))))
+        return Evidence((public_bytes_finding(pairs, STATEMENT),))
 
     def linkage(self, effort: float) -> Evidence:
         """Look for pictures in the index by taking them again, a little differently."""

@@ -3,17 +3,31 @@
 A mechanism may be sound and an index still hold something else: the true symbols, by mistake. So the releases in the
 index are compared with the true symbols, which only the owner of the pictures can compute. Each names its true symbol
 with a known probability, independently, so their number is binomial. KSH and SDH carry training rows as anchors.
+
+And a sound release may be published with something that is none. Two folders that differ in one picture are built, and
+built again after that picture was edited, with the same coins: all public bytes must agree but for its releases.
 """
+
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.finding import Finding
 from blindsight.audit.rates import rate
+from blindsight.rng import seeded_bytes
+from blindsight.search.building import PRIVATE, Wish, build_gallery, read_origin
 from blindsight.search.function import Floats
+from blindsight.search.gallery import Gallery
 from blindsight.search.kernel import KernelHash, squared_distances
 from blindsight.search.localmode import LocalHasher
+from blindsight.search.origin import Source
+from blindsight.search.postings import SymbolIndex
 from blindsight.validation import check_features
 
 _SAME = 1e-6  # of a row's squared length: what rounding leaves of nothing
@@ -35,6 +49,69 @@ def truth_finding(hasher: LocalHasher, truth: NDArray[np.int64], released: NDArr
         verdict="refuted" if share.low > expected else "not refuted",
         attack="the owner compares the index with the pictures",
         details={"releases": len(named), "expected": expected},
+    )
+
+
+def neighbouring_bytes(images: NDArray[np.uint8], codebook: LocalHasher, wish: Wish, *, seeds: int) -> Iterator[bool]:
+    """Build folders of these pictures that differ in the first; yield whether their public bytes agree, twice a pair.
+
+    Its neighbours are a copy of the second picture, one all black, and one of noise; each is edited, slightly or
+    wholly, before the second build, so that both versions are compared.
+    """
+    noise = np.random.default_rng(0).integers(0, 256, images[0].shape, dtype=np.uint8)
+    black, touched = np.zeros_like(noise), images[0].copy()
+    touched[0, 0] ^= 1  # an edit that changes hardly anything must look like one that changes everything
+    histories = [(images[0], touched), (images[1], 255 - images[0]), (black, images[1]), (noise, black)]
+    with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
+        for seed in range(seeds):
+            built = [
+                _histories(Path(scratch) / f"{seed}-{number}", images, history, codebook, wish, seed)
+                for number, history in enumerate(histories)
+            ]
+            yield from (one == other for versions in built[1:] for one, other in zip(built[0], versions, strict=True))
+
+
+def _histories(
+    folder: Path,
+    images: NDArray[np.uint8],
+    history: tuple[NDArray[np.uint8], ...],
+    codebook: LocalHasher,
+    wish: Wish,
+    seed: int,
+) -> list[dict[str, tuple[int, bytes]]]:
+    """Return modes and contents of the public files of each version, with the first picture's release set to 0."""
+    pictures, index, coins = folder / "pictures", folder / "index", seeded_bytes(seed)
+    pictures.mkdir(parents=True)
+    for row, image in enumerate(images):
+        Image.fromarray(image).save(pictures / f"{row:03}.png")
+    versions: list[dict[str, tuple[int, bytes]]] = []
+    for image in history:
+        Image.fromarray(image).save(pictures / "000.png")
+        build_gallery(Source("folder", str(pictures)), wish, index, public=codebook, secret=coins)
+        seen = folder / f"seen {len(versions)}"
+        copytree(index, seen, ignore=ignore_patterns(PRIVATE))
+        origin, gallery = read_origin(index), Gallery.load(seen)
+        assert isinstance(gallery.index, SymbolIndex)
+        place = gallery.index.ids == origin.numbers[origin.names == "000.png"]
+        gallery.index.update(gallery.index.ids[place], np.zeros(int(place.sum()), dtype=np.int64))
+        gallery.save(seen)
+        files = sorted(path for path in seen.rglob("*") if path.is_file())
+        versions.append({str(path.relative_to(seen)): (path.stat().st_mode, path.read_bytes()) for path in files})
+    return versions
+
+
+def public_bytes_finding(agree: list[bool], source: str) -> Finding:
+    """Say whether anything public but a picture's own release depended on what it shows."""
+    different = len(agree) - sum(agree)
+    return Finding(
+        claim="what is published depends on a picture through its noisy release alone",
+        source=source,
+        proven="epsilon of one release: nothing else that is public looks at pictures",
+        measure="share of neighbouring folders whose public files differ in more than that release",
+        measured=rate(different, len(agree)),
+        verdict="refuted" if different else "not refuted",
+        attack="folders that differ in one picture are built and edited with the same coins, and compared byte by byte",
+        details={"pairs": len(agree)},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from blindsight.audit.checks import Check
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import AnyPath, as_path, storage_errors
-from blindsight.search.gallery import holds_gallery
+from blindsight.search.gallery import gallery_file
 from blindsight.sift import fitted
 
 Kind = Literal["run", "index", "sift"]
@@ -46,7 +46,7 @@ def recognise(path: AnyPath) -> Target:
         return _of_file(path)
     marks: dict[Kind, Callable[[Path], bool]] = {
         "run": lambda folder: (folder / ABOUT_RUN).exists(),
-        "index": holds_gallery,
+        "index": lambda folder: gallery_file(folder) is not None,
         "sift": lambda folder: (folder / fitted.SIFT).exists(),
     }
     found = [kind for kind in get_args(Kind) if marks[kind](path)]

@@ -1,5 +1,6 @@
 """`blindsight search`: index pictures as codes that keep each of them private, ask the index, and measure it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -7,7 +8,7 @@ from typer import Argument, Option
 
 from blindsight.cli import options
 from blindsight.cli.options import Commands, show, split_names, split_numbers, table, terminal_progress
-from blindsight.files import as_path, cache_folder, storage_errors
+from blindsight.files import as_path, atomic_writer, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands should not wait for
     from blindsight.data import Dataset
@@ -34,12 +35,14 @@ def build(
     ] = None,
     public_share: Annotated[float | None, Option(help="Or declare so large a share of IMAGES public.")] = None,
     hold_out: Annotated[int, Option(help="Leave so many out, to ask with later.", min=0)] = 0,
-    features: Annotated[str, Option(help="thumbnail, embedding, or the path of an ONNX model.")] = "thumbnail",
+    features: Annotated[
+        str, Option(help="thumbnail, embedding, the path of an ONNX model, or auto: embedding for photographs.")
+    ] = "auto",
     count: options.CountOption = None,
     budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
     ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
     relearn: Annotated[
-        bool, Option("--relearn", help="Learn and release anew, which costs every record once more.")
+        bool, Option("--relearn", help="Learn anew; where that changes the codes, every record loses once more.")
     ] = False,
     out: Annotated[Path, Option(help="Folder of the index.")] = Path("out/index"),
     seed: options.SeedOption = 0,
@@ -65,15 +68,35 @@ def build(
     with storage_errors("write into", out):
         out.mkdir(parents=True, exist_ok=True)
     with terminal_progress() as progress:
-        others = None if public is None else _load(_source(public, None, seed), progress)
+        others = None if public is None else _source(public, None, seed)
         gallery = build_gallery(source, wish, out, public=others, cache=cache_folder(), progress=progress)
     document = {
         "index": str(out),
         "pictures": len(gallery),
         "mode": gallery.mode,
+        "features": gallery.features,
+        "notes": list(gallery.notes),
         "statement": gallery.statement.to_dict(),
     }
-    show(document, f"{len(gallery):,} pictures are in {out}.", gallery.statement.headline())
+    made = f"{len(gallery):,} pictures are in {out}, as {_described(gallery.features)}."
+    show(document, made, *gallery.notes, gallery.statement.headline())
+
+
+@app.command("show")
+def describe(index: options.IndexArgument) -> None:
+    """Say what an index holds and what is proven of it."""
+    from blindsight.search.gallery import Gallery
+
+    gallery = Gallery.load(index)
+    document = {
+        "pictures": len(gallery),
+        "mode": gallery.mode,
+        "features": gallery.features,
+        "settings": gallery.settings,
+        "statement": gallery.statement.to_dict(),
+    }
+    said = f"{len(gallery):,} pictures in {gallery.mode} mode, as {_described(gallery.features)}."
+    show(document, said, str(gallery.statement))
 
 
 @app.command("query")
@@ -108,7 +131,9 @@ def query(
     show(
         document,
         table(f"Nearest to {image.name}", ("rank", "picture", kind), rows, numbers=("rank", kind)),
-        f"Drawn in {sheet}." if drawn else "The pictures cannot be read from here, so nothing is drawn.",
+        f"Drawn in {sheet}, which shows private pictures: only you can read it."
+        if drawn
+        else "The pictures cannot be read from here, so nothing is drawn.",
         gallery.statement.headline(),
     )
 
@@ -131,12 +156,15 @@ def evaluate(
         ranking = evaluate_gallery(gallery, index, others, count=count, random_state=seed, progress=progress)
     document: dict[str, Any] = {
         "mean_average_precision": ranking.mean_average_precision,
+        "precision_at_10": ranking.precision_at_10,
+        "chance": ranking.chance,
         "queries": ranking.queries,
         "pictures": ranking.items,
         "statement": gallery.statement.to_dict(),
     }
     parts: list[Any] = [
-        f"mAP {ranking.mean_average_precision:.4f} over {ranking.queries:,} queries and {ranking.items:,} pictures.",
+        f"mAP {ranking.mean_average_precision:.4f}, precision among the first ten {ranking.precision_at_10:.4f}, where "
+        f"chance is {ranking.chance:.4f}; over {ranking.queries:,} queries and {ranking.items:,} pictures.",
         gallery.statement.headline(),
     ]
     if isinstance(ranking, Retrieval):
@@ -155,7 +183,9 @@ def compare(
     delta: options.CentralDeltaOption = 1e-6,
     bits: options.BitsOption = 48,
     methods: options.OnlyMethodsOption = "",
-    features: options.FeaturesOption = "thumbnail",
+    features: Annotated[
+        str, Option(help="pixels, embedding, thumbnail, an ONNX model's path, or auto: embedding for photographs.")
+    ] = "auto",
     queries: Annotated[int, Option(help="How many pictures to ask with.", min=1)] = 200,
     public_share: Annotated[float, Option(help="How much of the data is public.")] = 0.5,
     count: options.CountOption = None,
@@ -164,10 +194,12 @@ def compare(
 ) -> None:
     """Search one collection by every method at every epsilon: what is found, what is claimed, what is proven."""
     from blindsight.data import pipeline
+    from blindsight.data.features import reading_side
     from blindsight.dp.accounting import check_positive
     from blindsight.report import write_report
     from blindsight.report.searching import search_chapter
     from blindsight.search.contest import SearchResult, contest
+    from blindsight.search.gallery import choose_features
     from blindsight.search.study import SearchStudy, divide
 
     budgets = split_numbers(epsilons)
@@ -175,21 +207,26 @@ def compare(
         check_positive("epsilon", budget)
     asked = split_names(methods, ";") or None
     with terminal_progress() as progress:
-        dataset = _load(_source(data, count, seed), progress)
+        source = _source(data, count, seed)
+        features, note = choose_features(source) if features == "auto" else (features, "")
+        dataset = _load(replace(source, side=reading_side(pipeline(features))), progress)
         division = divide(dataset, queries=queries, public=public_share, random_state=seed)
         study = SearchStudy.prepare(dataset, division, pipeline(features), cache=cache_folder(), progress=progress)
         rows = contest(
             study, epsilons=budgets, delta=delta, methods=asked, bits=bits, random_state=seed, progress=progress
         )
     result = SearchResult.of(dataset, study, rows, _described(features), epsilon=_middle(budgets))
-    report = write_report(out / "report.html", f"Searching {data}", [search_chapter(result)], facts={"Seed": str(seed)})
-    columns = ("method", "protects", "epsilon", "proven per record", "mAP")
+    report = write_report(
+        out / "report.html", f"Searching {data}", [search_chapter(result)], facts={"Seed": str(seed)}, private=True
+    )
+    columns = ("method", "protects", "epsilon", "proven per record", "mAP", "P@10")
     cells = [_compared(row) for row in rows]
     document = {"report": str(report), "chance": study.chance, "methods": [row.to_dict() for row in rows]}
     show(
         document,
-        table(f"Searching {data}; chance is {study.chance:.3f}", columns, cells, numbers=("epsilon", "mAP")),
-        f"The report is in {report}.",
+        table(f"Searching {data}; chance is {study.chance:.3f}", columns, cells, numbers=("epsilon", "mAP", "P@10")),
+        *((note,) if note else ()),
+        f"The report is in {report}. It shows pictures: only you can read it.",
     )
 
 
@@ -203,19 +240,20 @@ def _source(images: str, count: int | None, seed: int) -> "Source":
 
 def _load(source: "Source", progress: "Progress") -> "Dataset":
     progress("reading pictures", 0, None)
-    return source.load()
+    return source.load(progress)
 
 
 def _draw_answers(gallery: "Gallery", index: Path, picture: Any, found: list["Found"], sheet: Path) -> bool:
     """Draw the query and its answers; tell whether the pictures could be read."""
+    from PIL import Image
+
     from blindsight.search.building import answer_sheet
 
     page = answer_sheet(gallery, index, picture, found)
     if page is None:
         return False
-    with storage_errors("write", sheet):
-        sheet.parent.mkdir(parents=True, exist_ok=True)
-        page.save(sheet)
+    with atomic_writer(sheet, private=True) as stream:
+        page.save(stream, format=Image.registered_extensions().get(sheet.suffix.lower(), "PNG"))
     return True
 
 
@@ -237,4 +275,5 @@ def _compared(row: "ContestRow") -> tuple[str, ...]:
     promise = row.promise if claim is None else f"{row.promise}, claims {claim.claimed}"
     if row.at_best is not None:
         promise += f", {row.at_best:.0f} at best"
-    return row.method, row.group, "-" if row.epsilon is None else f"{row.epsilon:g}", promise, f"{row.score:.3f}"
+    found = f"{row.score:.3f}", f"{row.ranking.precision_at_10:.3f}"
+    return row.method, row.group, "-" if row.epsilon is None else f"{row.epsilon:g}", promise, *found

@@ -112,6 +112,13 @@ def load(
     return dataset
 
 
+def reader_options(name: str, path: str | os.PathLike[str] | None = None) -> set[str]:
+    """Return the options that `load` hands on for a collection: `keep_copies` where it decodes files, for one."""
+    _check_name(name)
+    readers = _READ if path is not None else _BUNDLED | _FETCHED
+    return _options_of(readers[name]) if name in readers else set()
+
+
 def digits() -> Dataset:
     """Return the 1,797 handwritten digits that scikit-learn carries: 8 x 8 grey levels, no download needed.
 
@@ -216,13 +223,17 @@ def _check_count(count: int | None) -> None:
         raise InputError(f"count must be at least 1 picture; got {count}.")
 
 
-def _reader(
-    name: str, path: str | os.PathLike[str] | None, cache: Path | None
-) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
+def _check_name(name: str) -> None:
     if not isinstance(name, str):
         raise InputError(f"a collection is opened by its name, such as 'faces'; got {name!r}.")
     if name not in {*_BUNDLED, *_FETCHED, *_READ}:
         raise UnknownNameError("collection", name, {*_BUNDLED, *_FETCHED, *_READ})
+
+
+def _reader(
+    name: str, path: str | os.PathLike[str] | None, cache: Path | None
+) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
+    _check_name(name)
     if path is not None:
         if name not in _READ:
             raise InputError(f"{name} is not read from a path. Leave the path out, or use 'folder' or 'csv'.")

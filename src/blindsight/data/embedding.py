@@ -58,6 +58,7 @@ class Embedding:
     """
 
     n_components_ = 1280
+    size = _SIZE
 
     def __init__(self, batch: int = 8, device: str = "cpu") -> None:
         self.batch = batch

@@ -29,6 +29,7 @@ from blindsight.progress import Progress, silent
 from blindsight.validation import check_finite
 
 _KIND = "blindsight/features.2"
+_SIDE = 64  # of pictures read from files, where features need no more
 _CHUNK = 256  # images between two reports of progress
 _THUMBNAIL_VERSION = 1  # raised whenever the same images would give other features
 
@@ -127,6 +128,15 @@ def pipeline(kind: str, *, components: int | None = None, random_state: int = 0)
     if Path(kind).suffix == ".onnx":
         return OnnxEmbedding(kind)
     raise UnknownNameError("feature pipeline", kind, ("embedding", "pixels", "thumbnail", "the path of an .onnx model"))
+
+
+def reading_side(pipeline: FeaturePipeline) -> int:
+    """Return the side in pixels at which files should be read, so that a network sees as much as it can take.
+
+    >>> reading_side(Thumbnails()), reading_side(Embedding())
+    (64, 224)
+    """
+    return max(_SIDE, pipeline.size if isinstance(pipeline, Embedding | OnnxEmbedding) else 0)
 
 
 def extract(

@@ -74,11 +74,12 @@ def read_images(
     annotations: NDArray[np.integer] | None = None,
     size: int = 64,
     fit: Fit = "crop",
+    keep_copies: bool = False,
     limit_memory: int = MEMORY_LIMIT,
     cache: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
 ) -> Pictures:
-    """Decode all entries on a few threads; drop unreadable ones and duplicates, and say which.
+    """Decode all entries on a few threads; drop unreadable ones and (unless `keep_copies`) duplicates, and say which.
 
     `annotations` holds one row of integers per entry, all that is known of it (-1: unknown): duplicates whose rows
     disagree are all dropped. Where the pixels of all entries exceed `limit_memory` bytes, they are decoded into the
@@ -90,7 +91,8 @@ def read_images(
 
     def fill(pixels: NDArray[np.uint8]) -> Pictures:
         digests, skipped = _decode_into(pixels, entries, size, fit, progress)
-        rows, contradicting = _distinct(digests, annotations)
+        readable = np.flatnonzero([digest is not None for digest in digests])
+        rows, contradicting = (readable, 0) if keep_copies else _distinct(digests, annotations)
         if not len(rows):
             raise DataError(_nothing_left(where, len(entries), skipped))
         _compact(pixels, rows)

@@ -43,11 +43,13 @@ class Reading(TypedDict, total=False):
 
     `size` and `fit` give the pictures' square shape (64, "crop"). `limit` reads a random part of that many pictures
     (before unreadable ones and duplicates are dropped), the same for the same `random_state` (0) and part of any larger
-    one. Pixels beyond `limit_memory` bytes (2 GiB) are memory-mapped from the folder `cache` (the cache folder).
+    one. With `keep_copies` pictures of the same content all stay: their number then tells nothing of contents. Pixels
+    beyond `limit_memory` bytes (2 GiB) are memory-mapped from the folder `cache` (the cache folder).
     """
 
     size: int
     fit: Fit
+    keep_copies: bool
     limit: int | None
     random_state: Seed
     limit_memory: int
@@ -146,6 +148,7 @@ def decode_entries(
     *,
     size: int = 64,
     fit: Fit = "crop",
+    keep_copies: bool = False,
     limit: int | None = None,
     random_state: Seed = 0,
     limit_memory: int = MEMORY_LIMIT,
@@ -168,6 +171,7 @@ def decode_entries(
         annotations=np.column_stack(known) if known else None,
         size=size,
         fit=fit,
+        keep_copies=keep_copies,
         limit_memory=limit_memory,
         cache=cache,
         progress=progress,

@@ -1,46 +1,57 @@
 """From a collection of pictures to a gallery, and back to pictures: what `blindsight search` does with folders.
 
-Building again keeps what was learned and what was released: the codebook or hash function stays, pictures that did not
-change are not released anew, new ones are added, those that are gone are removed. Only `relearn` starts over, and the
-ledger counts it. What leads from the index back to pictures lies in the subfolder ``private/``.
+Building again keeps what was learned and what was released: the codebook or hash function stays, pictures that were not
+edited keep their release, new ones are added, those that are gone are removed. Only `relearn` starts over; where that
+changes the codebook, every picture is released once more and the ledger counts it. What leads from the index back to
+pictures lies in the subfolder ``private/``.
+
+*What is published depends on private pictures through the mechanism alone.* Whatever a picture shows, the files outside
+``private/`` have the same bytes but for its release: copies of a picture count as pictures, an edit is released again
+whatever it changed, and the published epsilon counts edits (`releases`). `blindsight audit` compares the bytes.
+
+*A crash redraws nothing.* A codebook is saved, in a gallery without pictures, before anything is released by it;
+releases are kept before they are indexed; the gallery is replaced as a whole. A build goes on where a killed one ended.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.data import Dataset, contact_sheet, extract
+from blindsight.data.features import reading_side
 from blindsight.data.images import decode
-from blindsight.dp.accounting import check_positive
+from blindsight.dp.accounting import check_positive, compose
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
-from blindsight.files import AnyPath, as_path, storage_errors
+from blindsight.files import AnyPath, as_path, folder_lock, storage_errors
 from blindsight.progress import Progress, silent
-from blindsight.rng import science
+from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
-from blindsight.search.gallery import Found, Gallery, Mode, feature_pipeline, holds_gallery
+from blindsight.search.gallery import Found, Gallery, Mode, choose_features, feature_pipeline, gallery_file
 from blindsight.search.index import HammingIndex
 from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.origin import Origin, Source
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.private import PrivateHasher
+from blindsight.search.releases import EQUAL_CONTENTS
 from blindsight.search.study import sought
 from blindsight.statement import PrivacyStatement
 
 PRIVATE = "private"
-_ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases-{}.npz", "ledger.jsonl"
+_ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases", "ledger.jsonl"
 _SCOPE = "pictures"
 _CLIP = 1.0  # thumbnails have unit norm; longer rows of other features are shortened to it
-_CELL = 96  # side of a picture on a sheet of answers
+_CELL = 96  # least side of a picture on a sheet of answers
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,7 @@ class Wish:
     epsilon: float | None
     delta: float
     bits: int
-    features: str = "thumbnail"
+    features: str = "auto"
     public_share: float | None = None
     hold_out: int = 0
     budget: float | None = None
@@ -78,7 +89,8 @@ class Wish:
             raise InputError("name public pictures with --public, or declare a share public; not both.")
         if self.public_share is not None and not 0 < self.public_share < 1:
             raise InputError(f"the public share must be in (0, 1); got {self.public_share}.")
-        feature_pipeline(self.features)
+        if self.features != "auto":
+            feature_pipeline(self.features)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -92,32 +104,67 @@ def build_gallery(
     wish: Wish,
     folder: AnyPath,
     *,
-    public: Dataset | None = None,
+    public: Source | Dataset | LocalHasher | None = None,
     cache: AnyPath | None = None,
     progress: Progress = silent,
+    secret: ByteSource = system_bytes,
 ) -> Gallery:
-    """Index the pictures of a source in a folder, as wished, on top of what the folder holds already."""
+    """Index the pictures of a source in a folder, as wished, on top of what the folder holds already.
+
+    In local mode a codebook is learned from `public` pictures, unless it is given ready-made. Noise and numbers are
+    drawn from `secret`. Builds in one folder take turns.
+    """
     folder = as_path(folder)
     wish.check(public is not None)
+    private = folder / PRIVATE
+    with storage_errors("write into", private):
+        private.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with folder_lock(private):
+        for left in private.glob(".*.part"):  # by a build that was killed
+            left.unlink(missing_ok=True)
+        return _build(source, wish, folder, public, cache, progress, secret)
+
+
+def _build(
+    source: Source,
+    wish: Wish,
+    folder: Path,
+    public: Source | Dataset | LocalHasher | None,
+    cache: AnyPath | None,
+    progress: Progress,
+    secret: ByteSource,
+) -> Gallery:
     before = _gallery_before(wish, folder)
     if wish.mode == "local" and before is None and public is None and wish.public_share is None:
         raise InputError(
             "local mode learns what codes mean from public pictures, never from private ones: name some with --public, "
             "or declare a part of these public with --public-share."
         )
-    dataset = source.load()
+    notes: list[str] = []
+    if wish.features == "auto":
+        chosen, note = choose_features(source) if before is None else (before.features, "")
+        wish, notes = replace(wish, features=chosen), [note] if note else []
+    pipeline = feature_pipeline(wish.features)
+    side = reading_side(pipeline) if before is None else before.side
+    source = replace(source, side=side)
+    dataset = source.load(progress)
     if dataset.images is None:
         raise DataError(f"{dataset.name} comes without pictures. A gallery is made of pictures.")
-    origin = _keep_origin(source, dataset, wish, folder)
-    features = extract(dataset, feature_pipeline(wish.features), cache=cache, progress=progress)
+    origin = _keep_origin(source, dataset, wish, folder, secret)
+    features = extract(dataset, pipeline, cache=cache, progress=progress)
     numbers, rows = origin.rows(dataset, "indexed")
-    known = features[origin.rows(dataset, "public")[1]]
-    if public is not None:
-        known = extract(public, feature_pipeline(wish.features), cache=cache, progress=progress)
+    known: Floats | LocalHasher = features[origin.rows(dataset, "public")[1]]
+    if isinstance(public, LocalHasher):
+        known = public if before is None else known
+    elif public is not None and before is None:
+        others = public if isinstance(public, Dataset) else replace(cast(Source, public), side=side).load(progress)
+        known = extract(others, pipeline, cache=cache, progress=progress)
+        _refuse_overlap(features[rows], known)
     progress("building the index", 0, None)
-    plan = _Build(wish, folder, before, numbers, features[rows], dataset.images.shape[1])
+    plan = _Build(wish, folder, before, numbers, features[rows], dataset.images.shape[1], secret, notes)
     if wish.mode == "local":
-        gallery = plan.local(known, origin.missing(dataset))
+        versions = np.array([np.frombuffer(sha256(dataset.images[row]).digest(), dtype=np.uint8) for row in rows])
+        gallery = plan.local(known, origin.missing(dataset), versions)
     else:
         gallery = plan.central() if wish.mode == "central" else plan.open()
     gallery.save(folder)
@@ -132,21 +179,34 @@ class _Build:
     numbers: NDArray[np.int64]
     features: Floats
     side: int
+    secret: ByteSource
+    notes: list[str]
 
-    def local(self, public: Floats, gone: NDArray[np.int64]) -> Gallery:
+    def local(self, public: Floats | LocalHasher, gone: NDArray[np.int64], versions: NDArray[np.uint8]) -> Gallery:
         """Release every picture once and index the releases."""
-        if self.before is None:
-            _refuse_overlap(self.features, public)
-        learned = self.before.hasher if self.before is not None else public
-        assert not isinstance(learned, HashFunction)
-        hasher, ledger = self._hasher()
+        assert self.wish.epsilon is not None
+        if isinstance(public, LocalHasher):
+            learned = public
+        elif self.before is None:
+            learned = LocalHasher(self.wish.epsilon, random_state=self.wish.random_state).fit(public)
+        else:
+            assert isinstance(self.before.hasher, LocalHasher)
+            learned = self.before.hasher
+        index = SymbolIndex(learned.outputs_)
+        if gallery_file(self.folder) is None:  # should this build be killed, the next one releases by this codebook too
+            self._gallery(learned.statement(self.secret), learned, index).save(self.folder)
+        hasher, ledger = self._hasher(self._releases(learned))
         hasher.fit(public=learned)
-        assert isinstance(hasher.hasher_, LocalHasher)
         if stored := np.intersect1d(gone, hasher.releases_.ids).tolist():
             hasher.releases_.delete(stored)
-        index = SymbolIndex(hasher.hasher_.outputs_)
-        index.add(self.numbers, hasher.release(self.numbers, self.features))
-        return self._gallery(_as_spent(hasher.statement_, ledger), hasher.hasher_, index)
+        index.add(self.numbers, hasher.releases_.release(self.numbers, self.features, versions=versions))
+        if hasher.releases_.excess:
+            self.notes.append(
+                "Some pictures are, or were, here under several names. Each name is released, so these pictures lose "
+                f"up to {hasher.releases_.excess + hasher.releases_.most_releases} times epsilon. Your ledger counts "
+                "that; the published statement does not tell it, for which pictures are equal is private."
+            )
+        return self._gallery(_as_spent(hasher.statement_, ledger), learned, index)
 
     def central(self) -> Gallery:
         """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
@@ -175,9 +235,11 @@ class _Build:
         self, statement: PrivacyStatement, hasher: HashFunction | LocalHasher, index: HammingIndex | SymbolIndex
     ) -> Gallery:
         wish = self.wish
-        return Gallery(wish.mode, wish.features, self.side, statement, hasher, index, wish.settings)
+        return Gallery(
+            wish.mode, wish.features, self.side, statement, hasher, index, wish.settings, notes=tuple(self.notes)
+        )
 
-    def _hasher(self) -> tuple[PrivateHasher, Ledger]:
+    def _hasher(self, releases: Path | None = None) -> tuple[PrivateHasher, Ledger]:
         wish, private = self.wish, self.folder / PRIVATE
         ledger = Ledger(wish.ledger or private / _LEDGER)
         central = wish.mode == "central"
@@ -191,17 +253,22 @@ class _Build:
             bits=wish.bits,
             delta=wish.delta if central else None,
             clip=_CLIP if central else None,
-            path=None if central else self._releases(private),
+            path=releases,
             ledger=ledger,
             scope=_SCOPE,
             random_state=wish.random_state,
+            source=self.secret,
         )
         return hasher, ledger
 
-    def _releases(self, private: Path) -> Path:
-        """Return the file of releases: that of the codebook in use, or the next one for a codebook learned anew."""
-        made = len(list(private.glob(_RELEASES.format("*"))))
-        return private / _RELEASES.format(made if self.before is not None and made else made + 1)
+    def _releases(self, learned: LocalHasher) -> Path:
+        """Return the file of releases by a codebook, each its own; version 0.1 numbered them and used the last."""
+        private = self.folder / PRIVATE
+        path = private / f"{_RELEASES}-{learned.digest[:16]}.npz"
+        numbered = [int(old.stem.split("-")[1]) for old in private.glob(f"{_RELEASES}-?.npz")]
+        if self.before is not None and not path.exists() and numbered:
+            (private / f"{_RELEASES}-{max(numbered)}.npz").rename(path)
+        return path
 
 
 def evaluate_gallery(
@@ -267,11 +334,14 @@ def read_origin(folder: AnyPath) -> Origin:
 
 
 def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
-    """Return the gallery to build on, or None where there is none or it is to be learned anew."""
-    if wish.relearn or wish.mode == "open" or not holds_gallery(folder):
+    """Return the gallery to build on; None if there is none, nothing was released of it, or it is to be relearned."""
+    if wish.relearn or wish.mode == "open" or gallery_file(folder) is None:
         return None
     before = Gallery.load(folder)
-    if (before.mode, before.features, before.settings) != (wish.mode, wish.features, wish.settings):
+    if not len(before) and not any((folder / PRIVATE).glob(f"{_RELEASES}*")):
+        return None
+    features = before.features if wish.features == "auto" else wish.features
+    if (before.mode, before.features, before.settings) != (wish.mode, features, wish.settings):
         raise InputError(
             f"{folder} holds a gallery that was made otherwise ({before.mode}, {before.features}, {before.settings}). "
             "Say --relearn to spend once more on the same pictures, or take another folder with the same --ledger."
@@ -279,17 +349,20 @@ def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
     return before
 
 
-def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path) -> Origin:
+def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path, secret: ByteSource) -> Origin:
     """Return the owner's table with all pictures in it, written before any of them is released."""
-    private = folder / PRIVATE
-    with storage_errors("write into", private):
-        private.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = private / _ORIGIN
+    path = folder / PRIVATE / _ORIGIN
     if path.exists():
-        origin = Origin.load(path).grown(source, dataset)
+        origin = Origin.load(path).grown(source, dataset, secret)
     else:
-        public, held = wish.public_share or 0.0, wish.hold_out
-        origin = Origin.begin(source, dataset, public=public, held_out=held, random_state=wish.random_state)
+        origin = Origin.begin(
+            source,
+            dataset,
+            public=wish.public_share or 0.0,
+            held_out=wish.hold_out,
+            random_state=wish.random_state,
+            secret=secret,
+        )
     origin.save(path)
     return origin
 
@@ -306,12 +379,16 @@ def _refuse_overlap(private: Floats, public: Floats) -> None:
 
 
 def _as_spent(statement: PrivacyStatement, ledger: Ledger) -> PrivacyStatement:
-    """Return the statement with all that was ever released of these pictures, as the ledger has it."""
-    spent = ledger.spent(_SCOPE, "record", delta=statement.delta or 0.0)
-    if statement.epsilon is None or not statement.epsilon < spent.epsilon < math.inf:
+    """Return the statement with all that was ever released of these pictures, as the ledger has it.
+
+    What the ledger counts of equal pictures stays there: a published number must not depend on what pictures show.
+    """
+    losses = [one.loss for one in ledger.spends(_SCOPE, "record") if one.purpose != EQUAL_CONTENTS]
+    spent = compose(losses, delta=statement.delta or 0.0).epsilon
+    if statement.epsilon is None or not statement.epsilon < spent < math.inf:
         return statement
     told = f"{statement.accountant}; all releases of these pictures together, by the ledger"
-    return replace(statement, epsilon=spent.epsilon, accountant=told)
+    return replace(statement, epsilon=spent, accountant=told)
 
 
 def _open_statement(bits: int) -> PrivacyStatement:

@@ -84,6 +84,7 @@ class ContestRow:
             "protects": self.group,
             "epsilon": self.epsilon,
             "mean_average_precision": self.score,
+            "precision_at_10": self.ranking.precision_at_10,
             "statement": None if self.statement is None else self.statement.to_dict(),
         }
 

@@ -37,10 +37,15 @@ _Labels = NDArray[Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ranking:
-    """How well items are ranked: mean average precision, each query's own, and over what."""
+    """How well items are ranked: mean average precision, each query's own, precision among the first 10, and over what.
+
+    `chance` is what a random order reaches in both, on average: the share of items that are relevant.
+    """
 
     mean_average_precision: float
     per_query: _Floats
+    precision_at_10: float
+    chance: float
     queries: int
     items: int
 
@@ -82,12 +87,13 @@ def evaluate_codes(
             f"give one label per code: {len(queries)} query codes have {len(wanted)} labels, "
             f"{len(packed)} codes have {len(offered)}."
         )
-    per_query = np.empty(len(queries))
+    per_query, first, share = np.empty(len(queries)), np.empty(len(queries)), np.empty(len(queries))
     precision, recall = np.zeros(bits + 1), np.zeros(bits + 1)
     for span in blocks(len(queries), _QUERIES):
         sizes, hits = _counts(queries[span], packed, wanted[span], offered, bits)
         if ties != "stable":
             per_query[span] = average_precision_of_counts(sizes, hits, top=top, ties=ties)
+        first[span], share[span] = _first_ten(sizes, hits), hits.sum(axis=1) / len(packed)
         within, reached = precision_recall_of_counts(sizes, hits)
         precision += within.sum(axis=0)
         recall += reached.sum(axis=0)
@@ -100,6 +106,8 @@ def evaluate_codes(
     return Retrieval(
         mean_average_precision=float(per_query.mean()),
         per_query=per_query,
+        precision_at_10=float(first.mean()),
+        chance=float(share.mean()),
         queries=len(queries),
         items=len(packed),
         precision=precision / len(queries),
@@ -132,15 +140,24 @@ def evaluate_distances(
     rows = _block(items) if block is None else block
     if rows < 1:
         raise InputError(f"a block is at least 1 query; got {block}.")
-    per_query = np.empty(queries)
+    per_query, first, share = np.empty(queries), np.empty(queries), np.empty(queries)
     for span in blocks(queries, rows):
         spans = np.asarray(distances(span))
         expected = (span.stop - span.start, items)
         if spans.shape != expected:
             raise InputError(f"distances must return an array {expected} for {span}; got {spans.shape}.")
-        per_query[span] = query_average_precision(spans, _relevant(wanted[span], offered), top=top, ties=ties)
+        relevant = _relevant(wanted[span], offered)
+        per_query[span] = query_average_precision(spans, relevant, top=top, ties=ties)
+        first[span], share[span] = _first_ten_of(spans, relevant), relevant.mean(axis=1)
         progress("evaluating distances", span.stop, queries)
-    return Ranking(mean_average_precision=float(per_query.mean()), per_query=per_query, queries=queries, items=items)
+    return Ranking(
+        mean_average_precision=float(per_query.mean()),
+        per_query=per_query,
+        precision_at_10=float(first.mean()),
+        chance=float(share.mean()),
+        queries=queries,
+        items=items,
+    )
 
 
 def neighbours_recall(found: ArrayLike, query_codes: Codes, codes: Codes, bits: int) -> _Floats:
@@ -156,6 +173,23 @@ def neighbours_recall(found: ArrayLike, query_codes: Codes, codes: Codes, bits: 
         raise InputError(f"found must have a row per query, {len(queries)}; got {numbers.shape}.")
     spans = blocks(len(queries), _block(len(packed)))
     return np.concatenate([recall_at_k(numbers[span], hamming(queries[span], packed)) for span in spans])
+
+
+def _first_ten(sizes: _Counts, hits: _Counts) -> _Floats:
+    """Return the precision among the first ten of groups of tied items, nearest first, over all orders of ties."""
+    before = np.cumsum(sizes, axis=1) - sizes
+    most = np.minimum(10, sizes.sum(axis=1))[:, None]
+    taken = np.clip(most - before, 0, sizes)
+    return np.asarray((taken * hits / np.maximum(sizes, 1)).sum(axis=1) / most[:, 0])
+
+
+def _first_ten_of(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> _Floats:
+    """Return the same from distances: those nearer than the tenth count in full, those as near in part."""
+    most = min(10, distances.shape[1])
+    tenth = np.partition(distances, most - 1, axis=1)[:, most - 1 : most]
+    nearer, tied = distances < tenth, distances == tenth
+    sizes = np.stack([nearer.sum(axis=1), tied.sum(axis=1)], axis=1)
+    return _first_ten(sizes, np.stack([(nearer & relevant).sum(axis=1), (tied & relevant).sum(axis=1)], axis=1))
 
 
 def _block(items: int) -> int:

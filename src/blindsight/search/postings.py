@@ -4,7 +4,7 @@ Whoever asks scores the symbols (the posterior probability of a match, for insta
 search opens the lists in the order of their scores and stops after k records, whatever the size of the collection.
 """
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,18 +83,26 @@ class SymbolIndex:
         return ScoredHits(self._rows.take(positions), values)
 
     def save(self, path: AnyPath, *, private: bool = False) -> None:
-        sections = {"symbols": self._rows.values, **pack_ids(self.ids)}
-        write_arrays(path, _KIND, {"outputs": self.outputs}, sections, private=private)
+        write_arrays(path, _KIND, *self.parts(), private=private)
 
     @classmethod
     def load(cls, path: AnyPath) -> Self:
         """Read what `save` wrote; a damaged or foreign file raises `CorruptFileError`."""
-        document, sections = read_index(path, _KIND)
+        return cls.from_parts(*read_index(path, _KIND), where=str(path))
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the index as a document and arrays for a file; symbols take the fewest bytes that hold them."""
+        narrow = np.min_scalar_type(self.outputs - 1)
+        return {"outputs": self.outputs}, {"symbols": self._rows.values.astype(narrow), **pack_ids(self.ids)}
+
+    @classmethod
+    def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
+        """Return the index that these parts describe; `where` they come from is named if they are unusable."""
         try:
             index = cls(document["outputs"])
-            index.add(unpack_ids(sections), sections["symbols"])
-        except (KeyError, InputError) as error:
-            raise CorruptFileError(f"{path} holds no usable index: {error}") from None
+            index.add(unpack_ids(arrays), arrays["symbols"])
+        except (KeyError, TypeError, InputError) as error:
+            raise CorruptFileError(f"{where} holds no usable index: {error}") from None
         return index
 
     def _check(self, symbols: ArrayLike) -> NDArray[np.int64]:

@@ -50,7 +50,7 @@ class _LocalMechanism:
     def release(self, X: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[Any]:
         return self.hasher.release(X, source=source)
 
-    def basis(self, X: ArrayLike) -> NDArray[Any]:
+    def basis(self, X: ArrayLike) -> NDArray[Any]:  # what version 0.1 compared
         return self.hasher.true_symbols(X)
 
 
@@ -117,7 +117,7 @@ class PrivateHasher:
         """
         return self._fit_local(public, public_labels) if self.mode == "local" else self._fit_central(X)
 
-    def release(self, ids: ArrayLike, X: ArrayLike) -> NDArray[Any]:
+    def release(self, ids: ArrayLike, X: ArrayLike, *, versions: ArrayLike | None = None) -> NDArray[Any]:
         """Return the permanent noisy releases of records (local mode); see `Releases.release`."""
         self._check_fitted()
         if self.mode == "central":
@@ -125,7 +125,7 @@ class PrivateHasher:
                 "central mode releases the hash function and never a code: codes carry no noise. Search them where "
                 "they are, or take mode='local'."
             )
-        return self.releases_.release(ids, X)
+        return self.releases_.release(ids, X, versions=versions)
 
     def transform(self, X: ArrayLike) -> Codes:
         """Return codes without noise (central mode): of queries, or of records for the owner's own index."""

@@ -50,7 +50,7 @@ class Searcher(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FeatureSearcher(Searcher):
-    """Ranks by Euclidean distance between features: what search is without codes and without privacy."""
+    """Ranks by the cosine of features: what search is without codes and without privacy."""
 
     features: Floats
 
@@ -59,10 +59,10 @@ class FeatureSearcher(Searcher):
         return len(self.features)
 
     def distances(self, queries: ArrayLike) -> Distances:
-        """Return squared Euclidean distances, but for a term of the query's own that ranks nothing."""
+        """Return negative cosines, but for a factor of the query's own that ranks nothing; rows of zeros come last."""
         rows = check_features(queries, self.features.shape[1], what="features", least=0)
-        squares = np.einsum("ij,ij->i", self.features, self.features)
-        return np.asarray(squares - 2 * rows @ self.features.T)
+        norms = np.linalg.norm(self.features, axis=1)
+        return np.asarray(-(rows @ self.features.T) / np.maximum(norms, np.finfo(np.float32).tiny))
 
 
 @dataclass(frozen=True, eq=False)

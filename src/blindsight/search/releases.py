@@ -1,23 +1,27 @@
 """Permanent randomisation: a record's noisy code is drawn once and kept, so that asking again teaches nothing.
 
-*The guarantee.* As long as this file is kept, a record of which a release would depend on the same (its *basis*, such
-as its true symbol) is never drawn again: rebuilding an index, or a crash in the middle of it, costs nothing. (Noise
-that is drawn afresh on every rebuild averages out.) What a record has lost is its number of releases times the
-mechanism's loss:
+*The guarantee.* As long as this file is kept, a record that was not edited is never drawn again: rebuilding an index,
+or a crash in the middle of it, costs nothing. (Noise that is drawn afresh on every rebuild averages out.) What a record
+has lost is its number of releases times the mechanism's loss:
 
-- a record that is new, or whose basis changed, is one more release of it;
+- a record that is new or was edited is one more release of it, *whatever the edit changed*: were it drawn again only
+  where its true symbol changed, two versions of an index would tell that it did;
 - deleting a record removes its code from the file. What was released stays released: the count remains, and should
   the record come back it is released once more.
 
-*What is not protected.* That a record changed: whoever sees two versions of an index sees which releases were drawn
-again, and those belong to records that changed.
+*What is not protected.* That a record was edited: whoever sees two versions of an index sees which releases were drawn
+again. To what it was edited is protected.
+
+*What may be published* is how often the record that was edited most often was released (`most_releases`). That counts
+edits of ids and is the same whatever the records hold. Which records are equal is a secret: it counts in the ledger,
+which is the owner's own, and nowhere else.
 
 *The ledger.* Each release concerns one record alone, and two datasets that differ in one record differ in its releases
-only (parallel composition). So a scope has lost what its worst record has, whether a record is known by its id or by
-its content: the ledger is charged the loss of one release whenever the largest number of releases of any id, or of any
-content under whatever ids, rises by one, and nothing for all others that follow. Two different records with equal
-features cost double, for they look like one that was renamed. A picture that changes its features and its id is a new
-record here; that there are none such is the caller's word. Several stores add up under one scope.
+only (parallel composition). So a scope has lost what its worst record has: the ledger is charged the loss of one
+release whenever the largest number of releases of any id rises by one, and nothing for all others that follow. Of a
+content that is there under several ids, or came back under another one, more was lost: that is charged under a purpose
+of its own (`EQUAL_CONTENTS`). A picture that changes its content and its id is a new record here; that there are none
+such is the caller's word. Several stores add up under one scope.
 
 *The order of things.* The codes are drawn and held back; the ledger records the spend; the file is replaced as a whole;
 only then are codes returned. A process killed on the way has shown nobody anything, and at worst has paid for nothing.
@@ -25,19 +29,21 @@ A spend that the ledger refuses changes nothing. The ledger names the store, so 
 store already released (it is new, or the store was used without it) is charged for that before it returns any code.
 
 *The file* is private (mode 0600): it tells who is in the collection. What it compares are HMAC-SHA256 under a key in
-the file, so it holds no features; but whoever steals it can try out a guess, and of a basis there are few: take the
-true symbols, and which pictures are or once were there, for lost with it. An older copy put back in its place has
-forgotten releases, which may then be drawn again without a spend: keep one copy, beside the ledger. Every call reads
-and replaces the file: release in batches.
+the file, so it holds no features; but whoever steals it can try out a guess: take which pictures are or once were there
+for lost with it. An older copy put back in its place has forgotten releases, which may then be drawn again without a
+spend: keep one copy, beside the ledger. Every call reads and replaces the file: release in batches. Stores of version
+0.1 are read and go on; of their records only another symbol can be told for an edit until they are released here once.
 """
 
+import hmac
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,21 +55,19 @@ from blindsight.files import AnyPath, as_path, exclusive_lock, read_arrays, writ
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.function import Floats
 from blindsight.search.hits import IdArray
-from blindsight.search.ids import check_ids, check_unique
-from blindsight.search.releasebook import Book, digests_of, plain_rows
+from blindsight.search.ids import check_ids, check_unique, id_table, kind_of
 from blindsight.statement import Unit
 from blindsight.validation import check_features
 
-_KIND = "blindsight/releases.1"
-_ARRAYS = ("digests", "counts", "kept", "codes", "contents", "content_counts")
+EQUAL_CONTENTS = "releases of equal contents under several ids"
+"""The purpose of spends that depend on which records are equal; nothing that is published may count them."""
+
+_KIND, _OLD_KIND = "blindsight/releases.2", "blindsight/releases.1"
+_ARRAYS = ("digests", "counts", "kept", "old", "codes", "contents", "content_counts")
 
 
 class RecordMechanism(Protocol):
-    """What can be released record by record: a row in, a noisy row out, independently of all other rows.
-
-    It may have a method ``basis(X)`` that returns whole numbers, one or one row per record: all that a release depends
-    on. Without, that is the features to their last digit, which another machine may compute a little differently.
-    """
+    """What can be released record by record: a row in, a noisy row out, independently of all other rows."""
 
     @property
     def loss(self) -> BoundedLoss:
@@ -75,6 +79,115 @@ class RecordMechanism(Protocol):
 
     def release(self, X: ArrayLike, *, source: ByteSource = ...) -> NDArray[Any]:
         """Return one noisy row per record."""
+
+
+@dataclass(frozen=True, eq=False)
+class Book:
+    """What a store remembers: a row per record ever released; a deleted one has no code and no digest, but its count.
+
+    How often each content was released is counted apart, in the order of digests, which tells of no id. `old` rows are
+    of version 0.1, whose digests are of a record's true symbol in place of its content.
+    """
+
+    key: bytes
+    ids: IdArray
+    digests: NDArray[np.uint8]
+    counts: NDArray[np.int64]
+    kept: NDArray[np.bool_]
+    old: NDArray[np.bool_]
+    codes: NDArray[Any]
+    contents: NDArray[np.uint8]
+    content_counts: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, key: bytes) -> Self:
+        """Return a book in which nothing was released."""
+        none, no_digest, no_row = np.empty(0, np.int64), np.empty((0, 32), np.uint8), np.empty(0, np.bool_)
+        return cls(key, none, no_digest, none, no_row, no_row, np.empty(0, np.uint8), no_digest, none)
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls this store."""
+        return hmac.digest(self.key, b"name", "sha256").hex()[:16]
+
+    @property
+    def most(self) -> int:
+        """How often the id with most releases was released."""
+        return int(self.counts.max(initial=0))
+
+    @property
+    def excess(self) -> int:
+        """How much more often than that some content was released, under several ids."""
+        return max(0, int(self.content_counts.max(initial=0)) - self.most)
+
+    def positions(self, ids: IdArray) -> NDArray[np.int64]:
+        """Return where records stand, -1 for those never released."""
+        if not len(self.ids) or not len(ids):
+            return np.full(len(ids), -1, dtype=np.int64)
+        if kind_of(ids) != kind_of(self.ids):
+            raise InputError(f"the ids of these releases are {kind_of(self.ids)}; got {kind_of(ids)}.")
+        return id_table(self.ids).positions(ids)
+
+    def holding(self, ids: IdArray) -> NDArray[np.int64]:
+        """Return where records stand that are all there."""
+        places = self.positions(ids)
+        missing = (places < 0) | ~self.kept[places] if len(self.ids) else places < 0
+        if missing.any():
+            raise InputError(f"no release is stored for {ids[missing].tolist()[0]!r}. Nothing was changed.")
+        return places
+
+    def unchanged(self, ids: IdArray, digests: NDArray[np.uint8], *, old: bool = False) -> NDArray[np.bool_]:
+        """Tell which records are stored with this very digest (`old`: of version 0.1)."""
+        places = self.positions(ids)
+        if not len(self.ids):
+            return np.zeros(len(ids), dtype=np.bool_)
+        same: NDArray[np.bool_] = (self.digests[places] == digests).all(axis=1)
+        return np.asarray(same & (places >= 0) & self.kept[places] & (self.old[places] == old))
+
+    def renewed(self, ids: IdArray, digests: NDArray[np.uint8]) -> "Book":
+        """Return the book with the digests of this version for records that are all there."""
+        places, now, old = self.holding(ids), self.digests.copy(), self.old.copy()
+        now[places], old[places] = digests, False
+        return replace(self, digests=now, old=old)
+
+    def released(
+        self, ids: IdArray, digests: NDArray[np.uint8], contents: NDArray[np.uint8], codes: NDArray[Any]
+    ) -> "Book":
+        """Return the book after one more release of these records."""
+        places = self.positions(ids)
+        new = places < 0
+        places[new] = len(self.ids) + np.arange(int(new.sum()))
+        if len(self.ids) and (codes.dtype, codes.shape[1:]) != (self.codes.dtype, self.codes.shape[1:]):
+            raise InputError("the mechanism's releases have another shape than those stored.")
+        grown = Book(
+            self.key,
+            np.concatenate([self.ids, ids[new]]) if len(self.ids) else ids[new],
+            _grown(self.digests, int(new.sum())),
+            _grown(self.counts, int(new.sum())),
+            _grown(self.kept, int(new.sum())),
+            _grown(self.old, int(new.sum())),
+            _grown(self.codes if len(self.ids) else codes[:0], int(new.sum())),
+            *self._counted(contents),
+        )
+        grown.digests[places], grown.codes[places] = digests, codes
+        grown.kept[places], grown.old[places] = True, False
+        grown.counts[places] += 1
+        return grown
+
+    def _counted(self, contents: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return all contents, each once, and their counts after one more release of these."""
+        rows = np.ascontiguousarray(np.concatenate([self.contents, contents]))
+        different, places = np.unique(rows.view("V32").ravel(), return_inverse=True)
+        counts = np.zeros(len(different), dtype=np.int64)
+        np.add.at(counts, places, np.concatenate([self.content_counts, np.ones(len(contents), dtype=np.int64)]))
+        return different.view(np.uint8).reshape(-1, 32), counts
+
+    def without(self, ids: IdArray) -> "Book":
+        """Return the book without the codes of these records."""
+        places = self.holding(ids)
+        digests, kept, codes = self.digests.copy(), self.kept.copy(), self.codes.copy()
+        digests[places], kept[places], codes[places] = 0, False, 0
+        return replace(self, digests=digests, kept=kept, codes=codes)
 
 
 class Releases:
@@ -101,22 +214,29 @@ class Releases:
         with self._book():  # refuses at once a file that is damaged or of another mechanism
             pass
 
-    def release(self, ids: ArrayLike, X: ArrayLike) -> NDArray[Any]:
-        """Return one release per record: the stored one where its basis is the same, else a new one, paid for."""
+    def release(self, ids: ArrayLike, X: ArrayLike, *, versions: ArrayLike | None = None) -> NDArray[Any]:
+        """Return one release per record: the stored one where it was not edited, else a new one, paid for.
+
+        `versions` holds what tells a record from an edited one, a row of whole numbers each: its pixels, or a digest of
+        its file. Without, that is the features to their last digit, which another machine may compute differently.
+        """
         rows, wanted = check_features(X, least=0), check_ids(ids)
         check_unique(wanted)
         if len(rows) != len(wanted):
             raise InputError(f"there must be one id per row; got {len(wanted)} ids and {len(rows)} rows.")
         if not len(rows):
             raise InputError("there are no records to release.")
+        told = _plain_rows(rows) if versions is None else _whole_rows(versions, len(rows))
         with self._book() as book:
-            digests = digests_of(book.key, self._basis(rows), (f"{one}\0" for one in wanted))
-            fresh, after = ~book.unchanged(wanted, digests), book
+            digests, after = digests_of(book.key, told, (f"{one}\0" for one in wanted)), book
+            fresh = ~book.unchanged(wanted, digests)
+            if book.old.any() and (known := fresh & self._known_of_old(book, wanted, rows)).any():
+                after, fresh = book.renewed(wanted[known], digests[known]), fresh & ~known
             if fresh.any():
                 drawn = np.asarray(self._mechanism.release(rows[fresh], source=self._source))
-                contents = digests_of(book.key, plain_rows(rows[fresh]), repeat(""))
-                after = book.released(wanted[fresh], digests[fresh], contents, drawn)
-            self._pay(book, after.most)
+                contents = digests_of(book.key, told[fresh], repeat(""))
+                after = after.released(wanted[fresh], digests[fresh], contents, drawn)
+            self._pay(book, after)
             if after is not book:
                 self._keep(after)
             return np.asarray(after.codes[after.positions(wanted)])
@@ -125,7 +245,7 @@ class Releases:
         """Return the releases of records that are there, without asking for their content."""
         with self._book() as book:
             places = book.holding(check_ids(ids))
-            self._pay(book, book.most)
+            self._pay(book, book)
             return np.asarray(book.codes[places])
 
     def delete(self, ids: ArrayLike) -> None:
@@ -143,37 +263,54 @@ class Releases:
 
     @property
     def most_releases(self) -> int:
-        """How often the worst record was released, by id or content: times the mechanism's loss, what is lost."""
+        """How often the id with most releases was released: times the mechanism's loss, what is lost."""
         with self._book() as book:
             return book.most
+
+    @property
+    def excess(self) -> int:
+        """How many more releases there are of some content that is or was there under several ids: for the owner."""
+        with self._book() as book:
+            return book.excess
 
     def __len__(self) -> int:
         with self._book() as book:
             return int(book.kept.sum())
 
-    def _basis(self, rows: Floats) -> NDArray[Any]:
-        """Return what the releases of these rows depend on."""
+    def _known_of_old(self, book: Book, ids: IdArray, rows: Floats) -> NDArray[np.bool_]:
+        """Tell which records a store of version 0.1 holds: it compared what their releases depend on."""
         basis = getattr(self._mechanism, "basis", None)
-        return plain_rows(rows) if basis is None else np.asarray(basis(rows)).astype("<i8")
+        compared = _plain_rows(rows) if basis is None else np.asarray(basis(rows)).astype("<i8")
+        return book.unchanged(ids, digests_of(book.key, compared, (f"{one}\0" for one in ids)), old=True)
 
-    def _pay(self, book: Book, most: int) -> None:
-        """Record at once all releases up to the `most`-th that the ledger lacks, or that this book is yet to make.
+    def _pay(self, book: Book, after: Book) -> None:
+        """Record at once all releases of the book `after` that the ledger lacks, or that this book is yet to make.
 
         After a crash, or with a copy of the file, the ledger may have more than the book: those are no advance payment.
         """
         if self._ledger is None or self._scope is None:
             return
         loss, mechanism = self._mechanism.loss, f"permanent release by {self._mechanism.digest[:16]} in {book.name}"
-        paid = min(book.most, _recorded(self._ledger, self._scope, self._unit, mechanism, loss))
-        if paid < most:
-            self._ledger.spend(
-                replace(loss, count=loss.count * (most - paid)),
-                scope=self._scope,
-                unit=self._unit,
-                neighbours="replace",
-                mechanism=mechanism,
-                purpose=f"releases {paid + 1} to {most} of the records released most often",
-            )
+        paid, equal = _recorded(self._ledger, self._scope, self._unit, mechanism, loss)
+        paid, equal = min(book.most, paid), min(book.excess, equal)
+        more, doubled = max(0, after.most - paid), max(0, after.excess - equal)
+        purpose, parts = f"releases {paid + 1} to {after.most} of the records released most often", [more, doubled]
+        if (
+            more
+            and doubled
+            and (more + doubled) * loss.count * loss.epsilon > _left(self._ledger, self._scope, self._unit)
+        ):
+            parts = [more + doubled, 0]  # refused as a whole
+        for number, why in zip(parts, (purpose, EQUAL_CONTENTS), strict=True):
+            if number:
+                self._ledger.spend(
+                    replace(loss, count=loss.count * number),
+                    scope=self._scope,
+                    unit=self._unit,
+                    neighbours="replace",
+                    mechanism=mechanism,
+                    purpose=why,
+                )
 
     @contextmanager
     def _book(self) -> Iterator[Book]:
@@ -186,7 +323,11 @@ class Releases:
                 yield self._read(self._path) if self._path.exists() else self._memory
 
     def _read(self, path: Path) -> Book:
-        document, arrays = read_arrays(path, _KIND)
+        try:
+            document, arrays = read_arrays(path, _KIND)
+        except CorruptFileError:
+            document, arrays = read_arrays(path, _OLD_KIND)
+            arrays["old"] = np.ones(len(arrays["ids"]), dtype=np.bool_)
         if document.get("mechanism") != self._mechanism.digest:
             raise InputError(
                 f"{path} holds releases of another mechanism. A record released by both has lost to both: keep them "
@@ -213,11 +354,45 @@ class Releases:
         write_arrays(self._path, _KIND, {"mechanism": self._mechanism.digest}, arrays, private=True)
 
 
-def _recorded(ledger: Ledger, scope: str, unit: Unit, mechanism: str, loss: BoundedLoss) -> int:
-    """Return how many releases of this loss the ledger has of a mechanism."""
+def _left(ledger: Ledger, scope: str, unit: Unit) -> float:
+    try:
+        return ledger.remaining(scope, unit)
+    except UnknownNameError:
+        return math.inf
+
+
+def _recorded(ledger: Ledger, scope: str, unit: Unit, mechanism: str, loss: BoundedLoss) -> tuple[int, int]:
+    """Return how many releases of this loss the ledger has of a mechanism, and how many more of equal contents."""
     try:
         spends = ledger.spends(scope, unit)
     except UnknownNameError:  # nothing was ever spent there
-        return 0
-    alike = [one.loss for one in spends if one.mechanism == mechanism and replace(one.loss, count=loss.count) == loss]
-    return sum(one.count for one in alike) // loss.count
+        return 0, 0
+    counts = [0, 0]
+    for one in spends:
+        if one.mechanism == mechanism and replace(one.loss, count=loss.count) == loss:
+            counts[one.purpose == EQUAL_CONTENTS] += one.loss.count
+    return counts[0] // loss.count, counts[1] // loss.count
+
+
+def _grown(array: NDArray[Any], more: int) -> NDArray[Any]:
+    """Return a copy with so many rows of zeros at its end."""
+    return np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)])
+
+
+def _plain_rows(rows: Floats) -> NDArray[Any]:
+    """Return features of which equal ones have equal bytes."""
+    return np.ascontiguousarray(rows + np.float32(0), dtype="<f4")  # -0 and 0 are the same content
+
+
+def digests_of(key: bytes, rows: NDArray[Any], labels: Iterable[str]) -> NDArray[np.uint8]:
+    """Return a keyed digest of each row under its label."""
+    pairs = zip(labels, rows, strict=False)
+    joined = b"".join(hmac.digest(key, label.encode() + row.tobytes(), "sha256") for label, row in pairs)
+    return np.frombuffer(joined, dtype=np.uint8).reshape(len(rows), 32)
+
+
+def _whole_rows(versions: ArrayLike, rows: int) -> NDArray[Any]:
+    told = np.ascontiguousarray(versions)
+    if told.dtype.kind not in "iu" or told.ndim < 1 or len(told) != rows:
+        raise InputError(f"versions must be whole numbers, a row for each of {rows} records; got {told.shape}.")
+    return told

@@ -15,10 +15,10 @@ from typing import Any
 
 from blindsight.errors import CorruptFileError, StorageError, UnknownNameError
 from blindsight.files import storage_errors
-from blindsight.search.gallery import Gallery, holds_gallery
+from blindsight.search.gallery import Gallery, gallery_file
 from blindsight.statement import PrivacyStatement
 
-_ABOUT, _STATEMENT, _HISTORY, _INDEX = "run.json", "statement.json", "history.json", "gallery.json"
+_ABOUT, _STATEMENT, _HISTORY = "run.json", "statement.json", "history.json"
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,15 @@ class Shelf:
 
     def indexes(self) -> tuple[str, ...]:
         """Return the names of all finished indexes."""
-        return _names(self._indexes, holds_gallery)
+        return _names(self._indexes, lambda folder: gallery_file(folder) is not None)
 
     def index(self, name: str) -> Gallery:
         """Return an index, read once as long as it is not built anew."""
-        if name not in self.indexes():
+        file = gallery_file(self._indexes / name) if name in self.indexes() else None
+        if file is None:
             raise UnknownNameError("index", name, self.indexes())
-        with storage_errors("read", self._indexes / name):
-            made = (self._indexes / name / _INDEX).stat().st_mtime_ns
+        with storage_errors("read", file):
+            made = file.stat().st_mtime_ns
         with self._mutex:
             known = self._open.get(name)
             if known is None or known[0] != made:
