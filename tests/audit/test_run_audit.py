@@ -248,3 +248,27 @@ def test_owners_that_compare_with_nobody_are_not_tested():
         attack_view((), {"a": np.zeros(3)})
     with pytest.raises(InputError, match="'a'"):
         attack_view((), {"a": np.ones(3)})
+
+
+def test_noise_inside_the_sums_is_attacked_and_a_quarter_of_it_is_noticed(tmp_path):
+    """A sound run is refuted with probability 1e-3 at most, so it must happen twice in a row."""
+    study = studied(load("digits", count=500, random_state=0))
+    learner = FederatedClassifier("plain", rounds=2, epsilon=4.0, delta=1e-5, unit="record", classes=study.classes)
+    learner.fit(study.owners, public=study.public)
+    learner.model_.save(tmp_path / "model.npz")
+    (tmp_path / "run.json").write_text(json.dumps(ABOUT))
+    (tmp_path / "noise.json").write_text(json.dumps(learner.noise_.to_dict() | {"delta": 1e-5}))
+    for _ in range(2):
+        audit = audited(tmp_path)
+        (sound,), (planted,) = (
+            audit.sections[name].findings for name in ("noise inside the sums", "a quarter of that noise")
+        )
+        if sound.verdict != "refuted":
+            break
+    assert sound.verdict == "not refuted"
+    assert planted.verdict == "refuted"
+    assert sound in audit.claims
+    assert planted not in audit.claims
+    (tmp_path / "noise.json").write_text("{}")
+    with pytest.raises(CorruptFileError, match=r"noise\.json"):
+        audited(tmp_path)

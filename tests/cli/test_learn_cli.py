@@ -5,9 +5,11 @@ import json
 import pytest
 
 from blindsight.cli.options import LiveTable
+from blindsight.dp.ledger import Ledger
 from blindsight.learn.model import LinearModel
 from blindsight.service.shelf import Shelf
 from blindsight.statement import PrivacyStatement
+from blindsight.sums.noise import NoisePlan
 
 QUICK = ["-n", 300, "--components", 15, "--owners", 3, "--rounds", 2, "--key-bits", 2048]
 
@@ -26,6 +28,34 @@ def test_encrypted_learning_writes_model_statement_and_report(tmp_path, blindsig
     for part in ("Learning together, unseen", "Who sees what", "block-dphe", "masks"):
         assert part in report.read_text()
     assert report.stat().st_mode & 0o077 == 0  # it shows an owner's update
+
+
+def test_noise_inside_the_sums_is_proven_kept_and_charged(tmp_path, blindsight):
+    asked = ["learn", "encrypted", *QUICK, "--epsilon", 2, "--delta", 1e-5, "--unit", "record"]
+    found = blindsight(*asked, "--ledger", tmp_path / "ledger", "--out", tmp_path / "run", "--json").document
+    statement = PrivacyStatement.from_dict(found["statement"])
+    assert (statement.guarantee, statement.unit) == ("differential privacy", "record")
+    assert 1.99 < statement.epsilon <= 2
+    plan = NoisePlan.from_dict(json.loads((tmp_path / "run" / "noise.json").read_text()))
+    assert plan.epsilon(1e-5) == statement.epsilon
+    (spend,) = Ledger(tmp_path / "ledger", readonly=True).spends("digits", "record")
+    assert spend.loss.epsilon == statement.epsilon
+    assert "Proven: epsilon = 2.00" in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--epsilon", 2], "delta"),
+        (["--epsilon", 2, "--delta", 1e-5], "unit"),
+        (["--delta", 1e-5], "epsilon"),
+        (["--epsilon", 2, "--delta", 1e-5, "--unit", "record", "--record"], "record"),
+        (["--epsilon", 2, "--delta", 1e-5, "--unit", "record", "--resume"], "checkpoint"),
+    ],
+)
+def test_noise_needs_its_parameters_by_name(tmp_path, blindsight, options, named):
+    said = blindsight("learn", "encrypted", *QUICK, *options, "--out", tmp_path / "run", code=2)
+    assert named in said.err
 
 
 def test_a_run_says_why_its_scheme_and_plays_no_other(tmp_path, blindsight, monkeypatch):

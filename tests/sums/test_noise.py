@@ -3,6 +3,7 @@
 Statistical tests are seeded and fail by chance with probability below 1e-6 each (over the choice of the seed).
 """
 
+import json
 import math
 from dataclasses import replace
 
@@ -215,6 +216,19 @@ def test_contributions_follow_the_stated_law():
     assert stats.chisquare(observed, expected).pvalue > 1e-6
 
 
+def test_a_plan_is_plain_data():
+    plan = NoisePlan.calibrated(**TERMS)
+    assert NoisePlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    for wrong in (
+        {},
+        plan.to_dict() | {"version": 9},
+        plan.to_dict() | {"sigma": "x"},
+        {"schema": plan.to_dict()["schema"]},
+    ):
+        with pytest.raises(InputError):
+            NoisePlan.from_dict(wrong)
+
+
 def test_a_sum_stands_for_its_values():
     plan = NoisePlan.calibrated(**TERMS)
     parts = [np.full(plan.dimension, 3.0), np.full(plan.dimension, -1.0)]
@@ -227,14 +241,14 @@ def test_the_statement_names_epsilon_colluders_and_drop_outs():
 
     users = ("ann", "bob", "cem", "dan", "eva")
     plan = NoisePlan.calibrated(**TERMS)
-    said = noised(open_session("masks", members=users, dimension=200).statement(), plan, delta=1e-6, hidden=True)
+    said = noised(open_session("masks", members=users, dimension=200).statement(), plan, delta=1e-6, scheme="masks")
     assert said.guarantee == "differential privacy"
     assert (said.unit, said.neighbours, said.delta) == ("record", "add/remove", 1e-6)
     assert said.epsilon == plan.epsilon(1e-6)
     assert any("c = 1" in line and "d = 1" in line for line in said.assumptions)
     assert any("n - d = 4" in line for line in said.assumptions)
     assert said.randomness == "operating system"
-    void = noised(said, plan, delta=1e-6, hidden=True, source=seeded_bytes(1))
+    void = noised(said, plan, delta=1e-6, scheme="masks", source=seeded_bytes(1))
     assert void.status == "void"
 
 
@@ -242,7 +256,7 @@ def test_without_hiding_the_statement_says_what_the_aggregator_sees():
     from blindsight.sums import open_session
 
     said = open_session("plain", members=("ann", "bob", "cem", "dan", "eva"), dimension=200).statement()
-    plain = noised(said, NoisePlan.calibrated(**TERMS), delta=1e-6, hidden=False)
+    plain = noised(said, NoisePlan.calibrated(**TERMS), delta=1e-6, scheme="plain")
     assert "aggregator" in plain.not_protected[0]
 
 

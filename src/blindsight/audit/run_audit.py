@@ -8,8 +8,9 @@ each owner sends one step on one of its own, through the scheme of the run. The 
 have, is made from public rows: one number that tells the first answer of the classifier and hides the second.
 """
 
+import json
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,9 +31,12 @@ from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
 from blindsight.audit.leakage.schemes import attack_schemes, scheme_findings
 from blindsight.audit.leakage.singles import SinglesLeak, count_singles, single_findings
 from blindsight.audit.leakage.views import attack_view, view_finding
+from blindsight.audit.mechanisms import RUNS
 from blindsight.audit.membership import Game
+from blindsight.audit.noisyvalues import planned_noise
 from blindsight.audit.roc import LOW_FPRS, fewest_others
 from blindsight.audit.shadow import FEWEST_SHADOWS, likelihood_ratio
+from blindsight.audit.subject import audit_subjects, findings
 from blindsight.audit.targets import Plan, read_run
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
@@ -40,8 +44,8 @@ from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import extract
 from blindsight.data.pixels import PixelFeatures
-from blindsight.errors import BlindsightError, DataError, InputError, MessageError
-from blindsight.files import cache_folder
+from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
+from blindsight.files import cache_folder, storage_errors
 from blindsight.learn.federation import fraction_bits
 from blindsight.learn.linear import LARGEST_WEIGHT
 from blindsight.learn.model import Classes, LinearModel, Standardiser
@@ -53,6 +57,7 @@ from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift
 from blindsight.sums.dphe import Shards
 from blindsight.sums.messages import Reply
+from blindsight.sums.noise import NoisePlan
 from blindsight.sums.terms import AGGREGATOR, HIDING_SCHEMES, SPARSE_SCHEMES, Terms
 
 _SHADOWS = 16
@@ -63,17 +68,23 @@ HOW_TO_RECORD = (
     "--record`."
 )
 
-RECORDING = "recorded-round.npz"
+RECORDING, NOISE = "recorded-round.npz", "noise.json"
+_NOISE, _LESS = "noise inside the sums", "a quarter of that noise"
+_CANARY_DELTA = 1e-9  # a larger one, counted for every canary, would drown what they show
 _PROBES, _SHOWN = 24, 3
 
 
 @dataclass(frozen=True, eq=False)
 class RebuiltRun:
-    """What `learn encrypted` wrote: the model, and a recorded round if there is one; data are read when asked for."""
+    """What `learn encrypted` wrote: the model, and a recorded round if there is one; data are read when asked for.
+
+    `noise` is the plan of the noise inside its sums, with the delta at which it was stated.
+    """
 
     about: dict[str, Any]
     model: LinearModel
     recorded: RecordedRound | None
+    noise: tuple[NoisePlan, float] | None
     given: Dataset | None = None
     progress: Progress = field(default=silent, repr=False)
 
@@ -82,7 +93,8 @@ class RebuiltRun:
         """Read a run; `data` stand for its collection where that cannot be read from where it was."""
         recording = folder / RECORDING
         recorded = RecordedRound.load(recording) if recording.exists() else None
-        return cls(read_run(folder), LinearModel.load(folder / "model.npz"), recorded, data, progress)
+        model = LinearModel.load(folder / "model.npz")
+        return cls(read_run(folder), model, recorded, _read_noise(folder / NOISE), data, progress)
 
     @property
     def name(self) -> str:
@@ -191,6 +203,10 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
     members = Check(
         "membership in the model", _seconds_of_shadows(run), lambda effort: _members(run, effort, random_state)
     )
+    if run.noise is not None:
+        shares = {_NOISE: 1.0, _LESS: 0.25}
+        sums = (Check(name, 3, partial(_noisy_sums, run.noise, share)) for name, share in shares.items())
+        return Plan(run.name, (*sums, members))
     if run.recorded is None:
         return Plan(run.name, (members,), (HOW_TO_RECORD,))
     attack = _RoundAttack(run.recorded, random_state, progress)
@@ -205,6 +221,25 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
     if attack.sparse:
         checks.insert(1, Check("the aggregator's view with its set-up", attack.seconds_to_play, attack.view_with_setup))
     return Plan(run.name, tuple(checks))
+
+
+def _read_noise(path: Path) -> tuple[NoisePlan, float] | None:
+    if not path.exists():
+        return None
+    with storage_errors("read", path):
+        text = path.read_bytes()
+    try:
+        data = json.loads(text)
+        return NoisePlan.from_dict(data), float(data["delta"])
+    except (InputError, ValueError, KeyError, TypeError, AttributeError):
+        raise CorruptFileError(f"{path} is damaged, or of another version. Learn again.") from None
+
+
+def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> Evidence:
+    """Look for canaries in sums with the run's noise, or with a `share` of it, to see whether that would be noticed."""
+    plan, delta = noise
+    subject = replace(planned_noise(plan, min(delta, _CANARY_DELTA), noise_share=share), expense=2)
+    return Evidence(findings(audit_subjects([subject], runs=2 * round(RUNS * effort))), claims=share == 1)
 
 
 class _RoundAttack:

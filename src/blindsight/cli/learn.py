@@ -60,6 +60,23 @@ def learn_encrypted(
             help="Withhold weights that fewer owners changed (dphe, block-dphe); default: 2, from 5 owners on 3.", min=1
         ),
     ] = None,
+    epsilon: Annotated[
+        float | None, Option(help="Prove this much of all rounds, by noise inside the sums; needs --delta and --unit.")
+    ] = None,
+    delta: Annotated[float | None, Option(help="Of epsilon; below one over the number of records.")] = None,
+    unit: Annotated[Literal["record", "owner"] | None, Option(help="What epsilon protects.")] = None,
+    clip: Annotated[
+        float | None, Option(help="Longest gradient of a record (default 1), or update of an owner.")
+    ] = None,
+    colluders: Annotated[
+        int | None, Option(help="Owners that may tell the server their noise; default: what masks withstand.", min=0)
+    ] = None,
+    drop_outs: Annotated[
+        int | None, Option(help="Owners that may miss a round; default: what masks withstand.", min=0)
+    ] = None,
+    ledger: Annotated[
+        Path | None, Option(help="Ledger that is charged with epsilon before anything is learned.")
+    ] = None,
     compare: Annotated[
         bool, Option("--compare", help="Also measure in the report what a round costs with every other scheme.")
     ] = False,
@@ -71,6 +88,7 @@ def learn_encrypted(
     seed: options.SeedOption = 0,
 ) -> None:
     """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
+    from blindsight.dp.ledger import Ledger
     from blindsight.learn.classifier import FederatedClassifier
 
     choice = _check_options(scheme, key_bits, sparsity)
@@ -87,19 +105,29 @@ def learn_encrypted(
         multilabel=study.multilabel,
         classes=study.classes,
         minimum_per_position=minimum_per_position,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        clip=clip,
+        colluders=colluders,
+        drop_outs=drop_outs,
         random_state=seed,
-        record=True,
+        record=record or epsilon is None,
     )
     learner.fit(
         study.owners,
         public=study.public,
         validation=study.test,
+        ledger=None if ledger is None else Ledger(ledger),
+        scope=data,
         checkpoint=out / "checkpoint" if resume else None,
         on_round=_told_and_kept(out, LiveTable(f"Learning {data} from {owners} owners by {scheme}", _COLUMNS)),
     )
     write_json(out / "history.json", [report.to_dict() for report in learner.history_])
     learner.model_.save(out / "model.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
+    if learner.noise_ is not None:
+        write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": delta})
     if record and learner.recorded_ is not None:
         learner.recorded_.save(out / "recorded-round.npz")
     if learner.views_ or not (out / "report.html").exists():  # a finished run that was asked for again keeps its report

@@ -20,7 +20,7 @@ fifth of the weights, by a public schedule that is the same for all (`sums.suppo
 them but its sum, and most of what they have learned elsewhere (`error_feedback`) is carried into the next round.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,14 +29,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError
 from blindsight.files import AnyPath
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining, Loss, Target, train
 from blindsight.learn.model import Attributes, Classes, Floats, Labels, LinearModel, Standardiser
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
+from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, check_sizes
 from blindsight.learn.rounds import Criterion
 from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Sparsify, Task, alone, play
 from blindsight.progress import Progress, silent
+from blindsight.sums.noise import NoisePlan, NoiseUnit, noised
 
 _FEW_PASSES, _MANY_PASSES = 3, 20
 _FEEDBACK = 0.7  # on Caltech-101 as good as a half and better than all of it; on small, noisy data better than a half
@@ -67,7 +70,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         is 2, and 3 from five owners on; the paper opens every sum: 1.
     early_stopping : "score" stops after `patience` rounds without a validation score better by `tolerance`, "step" when
         the model moved less than `tolerance` of its length in as many. The last round's model is kept, not the best.
-    random_state : decides the order of samples in training; keys never depend on it.
+    epsilon, delta : what is to be proven of all rounds, by noise inside the sums (`private`, `sums.noise`); None is
+        nothing. Then every weight is in every round, and loss, target, selection, sparsity, ridge, passes, batch_size
+        and balanced do not count.
+    unit : what epsilon protects: one "record", or all that one "owner" has.
+    clip : the longest gradient of a record (None is 1, rows of features having length 1), or update of an owner.
+    colluders, drop_outs : how many owners may tell the server their noise, and miss a round; None is what masks
+        withstand (`sums.masks`). A round with more drop-outs is not opened.
+    random_state : decides the order of samples in training; keys and noise never depend on it.
     record : keep, for one round, what each role held, as pictures (`views_`); for demonstrations only.
 
     Attributes
@@ -78,6 +88,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     history_ : a `RoundReport` per round.
     public_score_ : the validation score of the public model, before any round; None without validation data.
     statement_ : the `PrivacyStatement`.
+    noise_ : the `NoisePlan` of a run with epsilon; else None.
     views_ : a `RoleView` of what each role held, if recorded.
     recorded_ : the first round played, with everybody's messages and updates, if recorded: for audits only.
     n_features_in_ : the number of features.
@@ -104,6 +115,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: Criterion | None = None,
         patience: int = 3,
         tolerance: float = 1e-3,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: NoiseUnit | None = None,
+        clip: float | None = None,
+        colluders: int | None = None,
+        drop_outs: int | None = None,
         random_state: Seed = 0,
         insecure: bool = False,
         record: bool = False,
@@ -126,6 +143,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.early_stopping = early_stopping
         self.patience = patience
         self.tolerance = tolerance
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.clip = clip
+        self.colluders = colluders
+        self.drop_outs = drop_outs
         self.random_state = random_state
         self.insecure = insecure
         self.record = record
@@ -138,6 +161,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         public: tuple[ArrayLike, ArrayLike] | None = None,
         validation: tuple[ArrayLike, ArrayLike] | None = None,
         checkpoint: AnyPath | None = None,
+        ledger: Ledger | None = None,
+        scope: str | None = None,
         on_round: OnRound | None = None,
         progress: Progress = silent,
     ) -> Self:
@@ -146,12 +171,20 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `owners` is a list of (X, y), or a mapping from names to them; a function that returns (X, y) can stand for the
         pair and is called in every round. `public` data give the first model, the standardisation and the classes.
         `validation` data are scored after every round. With a `checkpoint` folder, a run that was interrupted goes
-        on where it stopped. `on_round` is called with each `RoundReport`.
+        on where it stopped. `on_round` is called with each `RoundReport`. With epsilon, a `ledger` is charged under
+        `scope` before anything is learned.
         """
+        privacy = Privacy.of(self)
+        if privacy is None and ledger is not None:
+            raise InputError("a ledger counts proven privacy; got one without epsilon, delta and unit.")
         if public is None:
+            if privacy is not None:
+                raise InputError("noise goes into sums of several owners, with public data. Leave epsilon away.")
             return self._fit_alone(owners, y)
         if y is not None:
             raise InputError("with public data every owner brings its own labels; got y as well.")
+        if privacy is not None:
+            return self._fit_private(privacy, owners, public, validation, checkpoint, ledger, scope, on_round, progress)
         task = self._task(owners, public, validation)
         run = play(
             task,
@@ -197,6 +230,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = model.labels.names
         self.history_ = [] if run is None else list(run.state.history)
         self.public_score_ = None if run is None else run.state.first_score
+        self.noise_: NoisePlan | None = None
         self.statement_ = alone() if run is None else run.statement
         self.views_ = () if run is None else run.views
         self.recorded_ = None if run is None else run.recorded
@@ -218,6 +252,73 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_state=self.random_state,
         )
         return self._adopt(LinearModel(weights, standardiser, labels), None)
+
+    def _fit_private(
+        self,
+        privacy: Privacy,
+        owners: Any,
+        public: Any,
+        validation: Any,
+        checkpoint: AnyPath | None,
+        ledger: Ledger | None,
+        scope: str | None,
+        on_round: OnRound | None,
+        progress: Progress,
+    ) -> Self:
+        """Learn with noise inside the sums."""
+        settings = self._private_settings(checkpoint)
+        task = self._private_task(privacy, owners, public, validation)
+        learner = task.learner
+        privacy.check_scheme(self.scheme, learner.plan)
+        if ledger is not None:
+            if scope is None:
+                raise InputError("a ledger is charged under a scope, the name of the data. Name it.")
+            privacy.spend(ledger, scope, learner.plan)
+        run = play(
+            task, settings, random_state=self.random_state, checkpoint=None, on_round=on_round, progress=progress
+        )
+        statement = noised(run.statement, learner.plan, delta=privacy.delta, scheme=self.scheme)
+        weights = learner.space.weights(run.state.shared)
+        self._adopt(LinearModel(weights, learner.standardiser, learner.labels), replace(run, statement=statement))
+        self.noise_ = learner.plan
+        return self
+
+    def _private_settings(self, checkpoint: AnyPath | None) -> RunSettings:
+        if checkpoint is not None:
+            raise InputError(
+                "with noise there is no checkpoint: a round that was interrupted and played again would be a further "
+                "release, which nobody has counted."
+            )
+        if self.record:
+            raise InputError("a recorded round shows every owner's own noise. Record one without epsilon.")
+        if self.minimum_per_position not in (None, 1):
+            raise InputError(
+                f"with noise every weight is in every round; got minimum_per_position={self.minimum_per_position}."
+            )
+        return replace(RunSettings.of(self, 1), minimum_per_position=1)
+
+    def _private_task(self, privacy: Privacy, owners: Any, public: Any, validation: Any) -> Task[PrivateLearner]:
+        with speaking_of("the public data"):
+            X, y = check_pair(public)
+            labels = self._labels(y)
+            labels.signs(y)
+        loads, standardiser, held_out, sizes = name_owners(owners), Standardiser.fit(X), None, []
+        for name, load in loads.items():
+            with speaking_of(name):
+                sizes.append(len(check_sizes(load(), X.shape[1])[0]))
+        if validation is not None:
+            with speaking_of("the validation data"):
+                features, answers = check_pair(validation, X.shape[1])
+                labels.signs(answers)
+            held_out = standardiser.apply(features), answers
+        public_rows = standardiser.apply(X)
+        space = PublicSpace.fit(public_rows)
+        size = labels.rows * space.size
+        plan = privacy.plan(owners=len(loads), dimension=size, rounds=self.rounds, records=max(sizes))
+        learner = PrivateLearner(loads, labels, standardiser, space, plan, sum(sizes), (public_rows, y), held_out)
+        return Task(
+            owners=tuple(loads), learner=learner, dimension=size, capacity=size, largest=1.0, identity={}, noise=plan
+        )
 
     def _labels(self, y: NDArray[Any]) -> Labels:
         if self.multilabel:

@@ -30,19 +30,24 @@ gradient descent is Song, Chaudhuri & Sarwate, GlobalSIP 2013, and Abadi et al.,
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.crypto.encoding import SlotPacking
+from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError
-from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.federation import SLOT_BITS, Memory, Proposal
 from blindsight.learn.model import Array, Classes, Floats, Labels, Standardiser, decision_function
 from blindsight.learn.owners import Load
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.sums.noise import MOST_UNITS, NoisePlan, clip_factors, clipped
+from blindsight.sums import RoundResult
+from blindsight.sums.masks import colluders, threshold
+from blindsight.sums.noise import MOST_UNITS, NoisePlan, NoiseUnit, clip_factors, clipped
+from blindsight.sums.terms import GROUP_MEMBERS
 
 MOST_COMPONENTS = 256
 
@@ -53,6 +58,9 @@ _PUBLIC_STEPS, _LOCAL_STEPS = 300, 5
 
 Targets = NDArray[np.float64]
 """What the scores of a row should be, (n, rows): 0 or 1 for classes, -1, 0 (unknown) or 1 for yes/no questions."""
+
+Records = tuple[Array, Targets]
+"""Rows in the public space, and what their scores should be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +88,8 @@ class PublicSpace:
         """Return rows of length 1 and their constant; zero where a feature is not finite."""
         finite = np.isfinite(features).all(axis=1, keepdims=True)
         with np.errstate(over="ignore", invalid="ignore"):
-            inner = np.where(finite, features, 0.0).astype(np.float64) @ self.matrix
+            inner = np.where(finite, features, 0.0).astype(np.float32) @ self.matrix.astype(np.float32)
+            inner = inner.astype(np.float64)
             lengths = np.linalg.norm(inner, axis=1, keepdims=True)
         finite = finite & np.isfinite(lengths)
         rows = np.column_stack([inner / np.where(lengths > 0, lengths, 1.0), np.full(len(inner), _BIAS)])
@@ -91,9 +100,82 @@ class PublicSpace:
         return np.column_stack([inner[:, :-1] @ self.matrix.T / self.length, _BIAS * inner[:, -1]])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """What is to be proven, as an estimator was asked for it; see `FederatedClassifier`."""
+
+    epsilon: float
+    delta: float
+    unit: NoiseUnit
+    clip: float | None = None
+    colluders: int | None = None
+    drop_outs: int | None = None
+
+    @classmethod
+    def of(cls, estimator: Any) -> Self | None:
+        """Return the privacy that an estimator's parameters name; None without epsilon."""
+        given = {one.name: getattr(estimator, one.name) for one in fields(cls)}
+        named = [name for name, value in given.items() if value is not None]
+        if given["epsilon"] is None:
+            if named:
+                raise InputError(f"{named[0]} goes with epsilon, which was not given. Name both, or neither.")
+            return None
+        for name in ("delta", "unit"):
+            if given[name] is None:
+                raise InputError(f"epsilon = {given['epsilon']} needs {name}, which has no default. Name it.")
+        if given["unit"] == "owner" and given["clip"] is None:
+            raise InputError("unit='owner' needs clip, the longest update that an owner may send. Name it.")
+        return cls(**given)
+
+    def plan(self, *, owners: int, dimension: int, rounds: int, records: int) -> NoisePlan:
+        """Return the noise for so many owners, the largest of whom has so many records.
+
+        Where the caller does not say, it is made for as many drop-outs and colluders as masks withstand.
+        """
+        return NoisePlan.calibrated(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            unit=self.unit,
+            clip=1.0 if self.clip is None else self.clip,
+            members=owners,
+            drop_outs=owners - threshold(owners) if self.drop_outs is None else self.drop_outs,
+            colluders=colluders(owners) if self.colluders is None else self.colluders,
+            dimension=dimension,
+            rounds=rounds,
+            largest=SlotPacking(SLOT_BITS, 1).max_value(owners),
+            reach=float(max(records, 1)) if self.unit == "record" else 1.0,
+        )
+
+    def check_scheme(self, scheme: str, plan: NoisePlan) -> None:
+        """Refuse a scheme that opens less than the whole sum."""
+        if plan.members - plan.drop_outs < 3:
+            raise InputError(
+                f"a sum needs 3 owners; got drop_outs = {plan.drop_outs} of {plan.members}. Name fewer drop-outs."
+            )
+        if scheme == "masks" and plan.members >= 2 * GROUP_MEMBERS:
+            raise InputError(
+                f"masks of {2 * GROUP_MEMBERS} owners and more are shared in groups, whose sums the server sees; got "
+                f"{plan.members} owners. Use bfv, or fewer owners."
+            )
+
+    def spend(self, ledger: Ledger, scope: str, plan: NoisePlan) -> None:
+        """Charge a ledger for a whole run."""
+        ledger.spend(
+            plan.loss(self.delta),
+            scope=scope,
+            unit="record" if self.unit == "record" else "person",
+            neighbours="add/remove",
+            mechanism=str(plan),
+            purpose="learning a classifier together",
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateLearner:
-    """The `Learner` of a federation whose sums hold noise; public and validation features are standardised already."""
+    """The `Learner` of a federation whose sums hold noise; public and validation features are standardised already.
+
+    `records` is how many all owners have together.
+    """
 
     owners: Mapping[str, Load]
     labels: Labels
@@ -104,7 +186,7 @@ class PrivateLearner:
     public: tuple[Floats, NDArray[Any]]
     validation: tuple[Floats, NDArray[Any]] | None
     source: ByteSource = system_bytes
-    _loaded: dict[str, tuple[Array, Targets]] = field(default_factory=dict)
+    _loaded: dict[str, Records] = field(default_factory=dict)
 
     @property
     def adds(self) -> bool:
@@ -115,49 +197,35 @@ class PrivateLearner:
         return self.validation is not None
 
     @cached_property
-    def _public(self) -> tuple[Array, Targets]:
-        return self.space.rows(self.public[0]), targets(self.labels, self.public[1])
-
-    @cached_property
     def step(self) -> float:
         """The length of a round's step, from public numbers alone."""
         noise = self.plan.deviation / self.plan.clip / math.sqrt(self.plan.rounds)
         time = _TRUST * math.pow((self.records + len(self._public[0])) / noise, 1.5)
-        return min(time / self.plan.rounds, 1 / self._curvature)
-
-    @cached_property
-    def _curvature(self) -> float:
-        """The largest second derivative of the public loss."""
-        softmax = self.labels.rows > 1 and isinstance(self.labels, Classes)
-        largest = float(np.linalg.norm(self._public[0], 2)) ** 2 / len(self._public[0])
-        return (0.5 if softmax else 0.25) * largest
+        return min(time / self.plan.rounds, 1 / _curvature(self.labels, self._public[0]))
 
     def first(self, seed: int) -> Array:
         """Return the public data's own classifier, in the space of the rows."""
-        rows, wanted = self._public
-        weights = before = np.zeros((self.labels.rows, self.space.size))
-        for step in range(_PUBLIC_STEPS):  # accelerated descent (Nesterov)
-            ahead = weights + step / (step + 3) * (weights - before)
-            gradient = residuals(self.labels, rows @ ahead.T, wanted).T @ rows / len(rows) + _RIDGE * ahead
-            before, weights = weights, ahead - gradient / (self._curvature + _RIDGE)
-        return weights
+        return public_start(self.labels, *self._public)
 
     def propose(self, owner: str, shared: Array, memory: Memory, seed: int) -> Proposal:
         """Return what an owner sends: whole numbers that hold its share of the noise."""
-        rows, wanted = self._rows(owner)
-        parts: Iterable[Array] = self._clipped_sums(rows, wanted, shared)
+        records = self.records_of(owner)
+        parts: Iterable[Array] = self._clipped_sums(shared, *records)
         if self.plan.unit == "owner":
-            parts = clipped(self._local(rows, wanted, shared) - shared.ravel(), self.plan.clip)
+            parts = clipped(self._local(shared, *records) - shared.ravel(), self.plan.clip)
         return Proposal(self.plan.contribution(parts, self.source).astype(np.float64), Memory(None, None))
 
-    def combine(self, shared: Array, result: Any) -> Array:
+    def combine(self, shared: Array, result: RoundResult) -> Array:
         """Return the next shared weights from the sum of a round."""
-        total: Array = self.plan.values(result.values).reshape(shared.shape)
+        total = self.plan.values(result.total)
         if self.plan.unit == "owner":
-            return shared + total / len(result.contributors)
-        rows, wanted = self._public
-        gradient = total + np.sum(list(self._clipped_sums(rows, wanted, shared)), axis=0).reshape(shared.shape)
-        moved: Array = shared - self.step * gradient / (self.plan.clip * (self.records + len(rows)))
+            return shared + total.reshape(shared.shape) / len(result.contributors)
+        return self.stepped(shared, total)
+
+    def stepped(self, shared: Array, total: Array) -> Array:
+        """Return the weights after a step against a noisy sum of private gradients and the public one."""
+        gradient = (total + self.gradient(shared, *self._public)).reshape(shared.shape)
+        moved: Array = shared - self.step * gradient / (self.plan.clip * (self.records + len(self._public[0])))
         return moved
 
     def score(self, shared: Array) -> float | None:
@@ -167,30 +235,14 @@ class PrivateLearner:
         features, y = self.validation
         return self.labels.quality(decision_function(self.space.weights(shared), features), y)
 
-    def _clipped_sums(self, rows: Array, wanted: Targets, shared: Array) -> Iterator[Array]:
-        """Yield sums of clipped gradients of at most `MOST_UNITS` records each."""
-        lengths = np.linalg.norm(rows, axis=1)
-        for start in range(0, len(rows), MOST_UNITS):
-            some = slice(start, start + MOST_UNITS)
-            slopes = self._slopes(rows[some], wanted[some], shared)
-            factors = clip_factors(np.linalg.norm(slopes, axis=1) * lengths[some], self.plan.clip)
-            yield ((slopes * factors[:, None]).T @ rows[some]).ravel()
+    def gradient(self, shared: Array, rows: Array, wanted: Targets) -> Array:
+        """Return the sum of clipped gradients, as one vector."""
+        total = np.zeros(shared.size)
+        for part in self._clipped_sums(shared, rows, wanted):
+            total += part
+        return total
 
-    def _slopes(self, rows: Array, wanted: Targets, shared: Array) -> Array:
-        with np.errstate(all="ignore"):  # weights that somebody else chose may be anything
-            slopes = residuals(self.labels, rows @ shared.T, wanted)
-        usable = np.isfinite(slopes).all(axis=1, keepdims=True) & rows.any(axis=1, keepdims=True)
-        return np.where(usable, slopes, 0.0)
-
-    def _local(self, rows: Array, wanted: Targets, shared: Array) -> Array:
-        """Return the weights after some steps on one owner's records and the public ones."""
-        rows, wanted = np.vstack([rows, self._public[0]]), np.vstack([wanted, self._public[1]])
-        weights = shared
-        for _ in range(_LOCAL_STEPS):
-            weights = weights - (self._slopes(rows, wanted, weights).T @ rows) / (len(rows) * self._curvature)
-        return weights.ravel()
-
-    def _rows(self, owner: str) -> tuple[Array, Targets]:
+    def records_of(self, owner: str) -> Records:
         """Return an owner's records in the space of the rows; they are made once."""
         if owner not in self._loaded:
             X, y = check_sizes(self.owners[owner](), self.standardiser.mean.size)
@@ -198,6 +250,44 @@ class PrivateLearner:
                 features = (X - self.standardiser.mean) / self.standardiser.scale
             self._loaded[owner] = self.space.rows(features), targets(self.labels, y)
         return self._loaded[owner]
+
+    @cached_property
+    def _public(self) -> Records:
+        return self.space.rows(self.public[0]), targets(self.labels, self.public[1])
+
+    def _clipped_sums(self, shared: Array, rows: Array, wanted: Targets) -> Iterator[Array]:
+        """Yield sums of clipped gradients of at most `MOST_UNITS` records each."""
+        lengths = np.linalg.norm(rows, axis=1)
+        for start in range(0, len(rows), MOST_UNITS):
+            some = slice(start, start + MOST_UNITS)
+            slopes = self._slopes(shared, rows[some], wanted[some])
+            factors = clip_factors(np.linalg.norm(slopes, axis=1) * lengths[some], self.plan.clip)
+            yield ((slopes * factors[:, None]).T @ rows[some]).ravel()
+
+    def _slopes(self, shared: Array, rows: Array, wanted: Targets) -> Array:
+        with np.errstate(all="ignore"):  # weights that somebody else chose may be anything
+            slopes = residuals(self.labels, rows @ shared.T, wanted)
+        usable = np.isfinite(slopes).all(axis=1, keepdims=True) & rows.any(axis=1, keepdims=True)
+        return np.where(usable, slopes, 0.0)
+
+    def _local(self, shared: Array, rows: Array, wanted: Targets) -> Array:
+        """Return the weights after some steps on one owner's records and the public ones."""
+        rows, wanted = np.vstack([rows, self._public[0]]), np.vstack([wanted, self._public[1]])
+        weights, step = shared, 1 / (len(rows) * _curvature(self.labels, self._public[0]))
+        for _ in range(_LOCAL_STEPS):
+            weights = weights - step * (self._slopes(weights, rows, wanted).T @ rows)
+        return weights.ravel()
+
+
+def public_start(labels: Labels, rows: Array, wanted: Targets) -> Array:
+    """Return the ridge solution of public rows, by accelerated descent (Nesterov 1983)."""
+    curvature = _curvature(labels, rows) + _RIDGE
+    weights = before = np.zeros((labels.rows, rows.shape[1]))
+    for step in range(_PUBLIC_STEPS):
+        ahead = weights + step / (step + 3) * (weights - before)
+        gradient = residuals(labels, rows @ ahead.T, wanted).T @ rows / len(rows) + _RIDGE * ahead
+        before, weights = weights, ahead - gradient / curvature
+    return weights
 
 
 def check_sizes(data: Any, dimensions: int) -> tuple[Floats, NDArray[Any]]:
@@ -241,6 +331,12 @@ def residuals(labels: Labels, scores: Array, wanted: Targets) -> Array:
         return np.where(wanted.any(axis=1, keepdims=True), off, 0.0)
     slopes: Array = -wanted * 0.5 * (1 - np.tanh(wanted * scores / 2))
     return slopes
+
+
+def _curvature(labels: Labels, rows: Array) -> float:
+    """Return the largest second derivative of the mean loss of rows."""
+    softmax = labels.rows > 1 and isinstance(labels, Classes)
+    return (0.5 if softmax else 0.25) * float(np.linalg.norm(rows, 2)) ** 2 / len(rows)
 
 
 def _place(places: Mapping[Any, int], label: Any) -> int:

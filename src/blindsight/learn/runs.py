@@ -24,6 +24,7 @@ from blindsight.progress import Progress
 from blindsight.rng import science
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import SPARSE_SCHEMES, Session, open_session
+from blindsight.sums.noise import NoisePlan
 from blindsight.sums.session import default_per_position
 from blindsight.sums.support import BLOCK, Schedule
 
@@ -129,6 +130,7 @@ class Task(Generic[L]):
     share: float | None = None  # of the weights in a round, by a public schedule; None: owners choose, or send all
     always: int = 0  # how many of the last numbers are part of every round of a schedule
     identity: Mapping[str, Any]  # settings and fingerprints of data, as plain data
+    noise: NoisePlan | None = None  # with noise, vectors are whole numbers and a sum needs all but its drop-outs
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,8 +202,9 @@ def _open(task: Task[L], settings: RunSettings, schedule: Schedule | None, witne
         settings.scheme,
         members=task.owners,
         dimension=dimension,
-        fraction_bits=fraction_bits(len(task.owners), task.largest),
+        fraction_bits=0 if task.noise else fraction_bits(len(task.owners), task.largest),
         slot_bits=SLOT_BITS,
+        minimum=3 if task.noise is None else task.noise.members - task.noise.drop_outs,
         minimum_per_position=settings.minimum_per_position,
         capacity=min(task.capacity, dimension),
         key_bits=settings.key_bits,

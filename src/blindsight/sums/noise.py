@@ -57,9 +57,9 @@ same epsilon, and members that choose the sample would have to be trusted to kee
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,8 @@ NoiseUnit = Literal["record", "owner"]
 
 MOST_UNITS = 4096
 """How many units may be added up in floating point before the sum is rounded."""
+
+SCHEMA, VERSION = "blindsight/noise-plan", 1
 
 LARGEST_EPSILON = 50.0
 """A larger one is no privacy, and what pays for cutting shares would not be negligible."""
@@ -276,6 +278,20 @@ class NoisePlan:
         """Return the real numbers that a sum of contributions stands for."""
         return total / self.scale
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain data."""
+        return {"schema": SCHEMA, "version": VERSION} | asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the plan that `to_dict` described, checked again."""
+        if data.get("schema") != SCHEMA or data.get("version") != VERSION:
+            raise InputError(f"not a plan of noise of version {VERSION}; got {data.get('schema')!r}.")
+        try:
+            return cls(**{one.name: data[one.name] for one in fields(cls)})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"a plan of noise has missing or ill-typed fields: {error}.") from None
+
     def __str__(self) -> str:
         return (
             f"distributed discrete Gaussian noise (Kairouz, Liu & Steinke 2021) in each of {self.rounds} sums: every "
@@ -323,15 +339,15 @@ def clipped(vectors: NDArray[np.floating], clip: float) -> Array:
 
 
 def noised(
-    said: PrivacyStatement, plan: NoisePlan, *, delta: float, hidden: bool, source: ByteSource = system_bytes
+    said: PrivacyStatement, plan: NoisePlan, *, delta: float, scheme: str, source: ByteSource = system_bytes
 ) -> PrivacyStatement:
-    """Return the statement of a run with noise in its sums, from what the sums themselves protect (`said`).
-
-    `hidden` tells whether the aggregator sees sums only.
-    """
+    """Return the statement of a run with noise in its sums, from what the sums themselves protect (`said`)."""
     seen = dict(said.who_sees)
     lone = f"single contributions with one share of noise each, a deviation of {plan.sigma / plan.scale:.3g}"
-    exposed = () if hidden else (f"anything from the aggregator, who sees {lone}; epsilon is that of the sums",)
+    teller = "the server" if scheme == "masks" else "whoever sees the sums, the aggregator excepted"
+    exposed = (
+        () if scheme != "plain" else (f"anything from the aggregator, who sees {lone}; epsilon is that of the sums",)
+    )
     return replace(
         said,
         guarantee="differential privacy",
@@ -352,7 +368,7 @@ def noised(
         ),
         assumptions=(
             f"{plan.honest} of {plan.members} members add their share to every sum that is opened: at most "
-            f"d = {plan.drop_outs} drop out of a round and at most c = {plan.colluders} tell theirs to the server",
+            f"d = {plan.drop_outs} drop out of a round and at most c = {plan.colluders} tell theirs to {teller}",
             f"members refuse to unmask (the key generator, to decrypt) fewer than n - d = "
             f"{plan.members - plan.drop_outs} contributions, and each round is opened once",
             "the number of records is public; a unit that is left out has zero in its place",

@@ -1,0 +1,227 @@
+"""Learning with noise inside the sum: what is cut, counted, refused and stated; and that it learns.
+
+Noise is injected where a figure is compared. A test with the operating system's noise states its false-alarm rate.
+"""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from blindsight.dp.ledger import Ledger
+from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
+from blindsight.learn import private
+from blindsight.learn.classifier import FederatedClassifier
+from blindsight.learn.federation import Memory
+from blindsight.learn.model import Attributes, Classes, Standardiser
+from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, residuals, targets
+from blindsight.rng import seeded_bytes
+from blindsight.sums import open_session
+
+TEN = Classes(np.arange(10))
+BUDGET = {"epsilon": 4.0, "delta": 1e-5, "unit": "record"}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order], y[order]
+
+
+@pytest.fixture(scope="module")
+def shared_out(digits):
+    X, y = digits
+    owners = {name: (X[200 + k : 1400 : 5], y[200 + k : 1400 : 5]) for k, name in enumerate("abcde")}
+    return owners, (X[:100], y[:100]), (X[1400:], y[1400:])
+
+
+def learner(shared_out, *, source=None, labels=TEN, **privacy):
+    owners, (X0, y0), test = shared_out
+    standardiser = Standardiser.fit(X0)
+    public = standardiser.apply(X0)
+    space = PublicSpace.fit(public)
+    sizes = [len(X) for X, _ in owners.values()]
+    plan = Privacy(**BUDGET | privacy).plan(
+        owners=len(owners), dimension=labels.rows * space.size, rounds=10, records=max(sizes)
+    )
+    loads = {name: (lambda pair=pair: pair) for name, pair in owners.items()}
+    held_out = standardiser.apply(test[0]), test[1]
+    return PrivateLearner(
+        loads, labels, standardiser, space, plan, sum(sizes), (public, y0), held_out, source or seeded_bytes(1)
+    )
+
+
+def test_it_learns_from_records_that_nobody_shows(shared_out):
+    owners, public, test = shared_out
+    model = FederatedClassifier("masks", **BUDGET, colluders=1, drop_outs=1).fit(owners, public=public, validation=test)
+    assert model.public_score_ < model.history_[-1].score  # 4 points apart; a deviation is half a point
+    assert model.score(*test) > 0.85
+    said = model.statement_
+    assert said.guarantee == "differential privacy"
+    assert (said.unit, said.delta) == ("record", 1e-5)
+    assert 3.99 < said.epsilon <= 4.0
+    assert any("c = 1" in line and "d = 1" in line for line in said.assumptions)
+
+
+def test_owners_are_a_unit_too(shared_out):
+    owners, public, _ = shared_out
+    model = FederatedClassifier("plain", epsilon=8.0, delta=1e-5, unit="owner", clip=0.5, rounds=2, random_state=0)
+    model.fit(owners, public=public)
+    assert model.statement_.unit == "person"
+    assert "aggregator" in model.statement_.not_protected[0]
+    assert model.model_.weights.shape == (10, 65)
+
+
+def test_gradients_are_those_of_the_loss_and_no_longer_than_the_clip(shared_out):
+    made = learner(shared_out)
+    rows, wanted = made.records_of("a")
+    weights = public_start(TEN, *made._public) + 0.1
+
+    def loss(weights):
+        scores = rows @ weights.T
+        top = scores.max(axis=1)
+        return float(np.sum(top + np.log(np.exp(scores - top[:, None]).sum(axis=1)) - (scores * wanted).sum(axis=1)))
+
+    gradient = residuals(TEN, rows @ weights.T, wanted).T @ rows
+    step = np.zeros_like(weights)
+    step[3, 5] = 1e-5
+    slope = (loss(weights + step) - loss(weights - step)) / 2e-5
+    assert gradient[3, 5] == pytest.approx(slope, rel=1e-5)
+    for k in range(5):
+        assert np.linalg.norm(made.gradient(weights, rows[k : k + 1], wanted[k : k + 1])) <= made.plan.clip
+
+
+@pytest.mark.parametrize("unit", ["record", "owner"])
+def test_one_unit_moves_what_is_sent_by_no_more_than_the_sensitivity(shared_out, unit):
+    """The same noise twice: what differs is the record, or all records, of an owner."""
+    owners, public, test = shared_out
+    X, y = owners["a"]
+    gone = np.array(X, dtype=np.float64)
+    gone[slice(7, 8) if unit == "record" else slice(None)] = np.nan
+    sent = []
+    for pair in ((X, y), (gone, y)):
+        made = learner(({**owners, "a": pair}, public, test), unit=unit, clip=0.1, source=seeded_bytes(5))
+        start = made.first(0)
+        sent.append(made.propose("a", start, Memory(None, None), 0).sent)
+    distance = np.linalg.norm(sent[0] - sent[1])
+    assert 0 < distance <= made.plan.sensitivity * (1 if unit == "record" else 2)
+
+
+def test_strange_records_count_as_zero_and_never_as_an_error(shared_out):
+    owners, public, test = shared_out
+    X, y = (np.array(part) for part in owners["a"])
+    X = X.astype(np.float64)
+    X[0], X[1, 3], X[2] = np.nan, np.inf, 1e308
+    y = y.astype(object)
+    y[3], y[4], y[5] = 77, "cat", [1]
+    made = learner(({**owners, "a": (X, y)}, public, test))
+    rows, wanted = made.records_of("a")
+    for weights in (made.first(0), np.full((10, made.space.size), 3e38), np.full((10, made.space.size), np.nan)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert not made.gradient(weights, rows[:6], wanted[:6]).any()
+            assert np.isfinite(made.propose("a", weights, Memory(None, None), 0).sent).all()
+    model = FederatedClassifier("plain", **BUDGET, rounds=2).fit({**owners, "a": (X, y)}, public=public)
+    assert np.isfinite(model.coef_).all()
+
+
+def test_sums_are_the_same_integers_with_drop_outs_and_without(shared_out):
+    made = learner(shared_out, drop_outs=1, colluders=1)
+    start = made.first(0)
+    sent = {name: made.propose(name, start, Memory(None, None), 0).sent for name in made.owners}
+    for scheme in ("masks", "plain"):
+        session = open_session(scheme, members=tuple(sent), dimension=made.plan.dimension, fraction_bits=0, minimum=4)
+        for number, present in enumerate((sent, {name: sent[name] for name in "abde"})):
+            result = session.round(present, number)
+            assert (result.total == sum(present.values())).all()
+            assert made.combine(start, result).shape == start.shape
+        with pytest.raises(PrivacyError):
+            session.round({name: sent[name] for name in "abc"}, 2)
+
+
+def test_the_ledger_is_charged_before_anything_is_learned(shared_out, monkeypatch):
+    owners, public, _ = shared_out
+    ledger = Ledger()
+    ledger.set_budget("digits", unit="record", neighbours="add/remove", epsilon=5.0, delta=2e-5)
+    model = FederatedClassifier("plain", **BUDGET, rounds=1)
+    spent_at_first = []
+    first = PrivateLearner.propose
+
+    def propose(self, *given):
+        spent_at_first.append(len(ledger.spends("digits", "record")))
+        return first(self, *given)
+
+    monkeypatch.setattr(PrivateLearner, "propose", propose)
+    model.fit(owners, public=public, ledger=ledger, scope="digits")
+    assert set(spent_at_first) == {1}
+    assert ledger.spends("digits", "record")[0].loss.epsilon == model.statement_.epsilon
+    with pytest.raises(BudgetExceededError):
+        model.fit(owners, public=public, ledger=ledger, scope="digits")
+    assert len(spent_at_first) == 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"delta": None}, "delta"),
+        ({"unit": None}, "unit"),
+        ({"epsilon": None}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"clip": -1.0}, "clip"),
+        ({"unit": "owner"}, "clip"),
+        ({"colluders": 5}, "collude"),
+        ({"drop_outs": 3}, "drop"),
+        ({"minimum_per_position": 3}, "minimum_per_position"),
+    ],
+)
+def test_wrong_parameters_get_a_sentence(shared_out, wrong, named):
+    owners, public, _ = shared_out
+    with pytest.raises(InputError, match=named):
+        FederatedClassifier(**{"scheme": "plain", **BUDGET, **wrong}).fit(owners, public=public)
+
+
+def test_what_noise_does_not_go_with_is_refused(shared_out, tmp_path):
+    owners, public, _ = shared_out
+    model = FederatedClassifier("plain", **BUDGET)
+    with pytest.raises(UnknownNameError, match="photo"):
+        FederatedClassifier("plain", **BUDGET | {"unit": "photo"}).fit(owners, public=public)
+    with pytest.raises(InputError, match="checkpoint"):
+        model.fit(owners, public=public, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="scope"):
+        model.fit(owners, public=public, ledger=Ledger())
+    with pytest.raises(InputError, match="ledger"):
+        FederatedClassifier("plain").fit(owners, public=public, ledger=Ledger(), scope="x")
+    with pytest.raises(InputError, match="several owners"):
+        model.fit(public[0], public[1])
+    with pytest.raises(InputError, match="numbers"):
+        model.fit({**owners, "a": (public[0][:, :5], public[1])}, public=public)
+
+
+def test_the_public_space_is_whitened_and_maps_back(shared_out):
+    made = learner(shared_out)
+    rows = made.space.rows(made.public[0])
+    assert np.linalg.norm(rows[:, :-1], axis=1) == pytest.approx(np.ones(len(rows)))
+    inner = np.random.default_rng(0).standard_normal((10, made.space.size))
+    weights = made.space.weights(inner)
+    scores = made.public[0] @ weights[:, :-1].T
+    direct = made.public[0] @ made.space.matrix @ inner[:, :-1].T / made.space.length
+    assert scores == pytest.approx(direct, rel=1e-3, abs=1e-4)
+
+
+def test_attributes_and_two_classes_have_signs():
+    assert targets(Attributes(2), np.array([[1, 0], [-1, 1]])).tolist() == [[1, -1], [0, 1]]
+    assert targets(Classes(np.array(["no", "yes"])), np.array(["yes", "no", "?"])).tolist() == [[1], [-1], [0]]
+    slopes = residuals(Attributes(1), np.array([[0.0], [0.0], [0.0]]), np.array([[1.0], [-1.0], [0.0]]))
+    assert slopes.tolist() == [[-0.5], [0.5], [0.0]]
+
+
+def test_more_noise_gives_shorter_steps(shared_out):
+    steps = [learner(shared_out, epsilon=epsilon).step for epsilon in (0.1, 1.0, 8.0)]
+    assert steps == sorted(steps)
+    assert steps[0] < steps[1]
+    assert math.isfinite(steps[2])
+    assert private.MOST_COMPONENTS >= 64
