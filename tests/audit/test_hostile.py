@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from blindsight.audit import hostile
 from blindsight.audit.adversaries import MEMBERS, LyingServer
 from blindsight.audit.hostile import ATTACKS, attack_scheme, failing_on_data
+from blindsight.crypto.bfv import generate_keys
 from blindsight.learn.selective import Participant
 from blindsight.sums import bfv, dphe, masks, roles
 from blindsight.sums.roles import KeyGenerator, Member
@@ -133,6 +135,19 @@ def test_training_that_fails_on_data_is_found(monkeypatch):
     assert [row.verdict for row in failing_on_data()] == ["not refuted"] * 2
     monkeypatch.setattr(Participant, "_noise_outside", False)
     assert [row.verdict for row in failing_on_data()] == ["not refuted", "refuted"]
+
+
+def test_a_chosen_ciphertext_decrypts_to_the_secret_key():
+    """The forged request is what it is said to be: whoever reads all of it has a polynomial of -1, 0 and 1."""
+    sealapi = pytest.importorskip("tenseal.sealapi")
+    secret = generate_keys(max_sum=1 << 30)
+    vector = secret.public.encrypt(np.arange(4096), terms=3)
+    forged = replace(vector, parts=(hostile._secret_key_part(vector.parts[0]),))
+    slots = secret.decrypt(secret.public.read_vector(forged.to_bytes()))
+    modulus, plain = secret.public.parameters.plain_modulus, sealapi.Plaintext()
+    context = vector.parts[0].context().seal_context().data
+    sealapi.BatchEncoder(context).encode([int(slot) % modulus for slot in slots], plain)
+    assert {int(plain[place]) for place in range(plain.coeff_count())} == {0, 1, modulus - 1}
 
 
 def test_five_members_stand_two_that_collude():

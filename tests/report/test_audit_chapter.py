@@ -61,7 +61,7 @@ def test_every_verdict_is_counted():
     [
         (SURE, "epsilon per record: >= 2.5, 99.9% sure. Attack: many runs"),
         (Interval(0.5, 0.25, 0.75, 0.95), "epsilon per record: 0.5 (0.25 to 0.75), 95% sure. Attack: many runs"),
-        (Interval(1.0, 1.0, 1.0, 1.0), "epsilon per record: 1 (1 to 1). Attack: many runs"),
+        (Interval(1.0, 1.0, 1.0, 1.0), "epsilon per record: 1. Attack: many runs"),
     ],
 )
 def test_what_was_measured_is_told_with_its_confidence(interval, said):

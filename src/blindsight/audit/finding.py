@@ -48,6 +48,8 @@ class Interval:
     def __str__(self) -> str:
         if self.high is None:
             return f">= {self.low:.3g}"
+        if self.low == self.high:
+            return f"{self.value:.3g}"
         return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
 
     @property

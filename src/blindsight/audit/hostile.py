@@ -73,8 +73,11 @@ def attack_scheme(scheme: str, *, progress: Progress = silent) -> tuple[Finding,
 def _finding(
     scheme: str, claim: str, attack: str, measure: str, value: float, *, most: float = 0.0, admitted: str | None = None
 ) -> Finding:
-    """Return a row: what exceeds `most` refutes the claim, unless a sentence of the statement has `admitted` it."""
-    verdict: Verdict = "not refuted"
+    """Return a row: what exceeds `most` refutes the claim, unless a sentence of the statement has `admitted` it.
+
+    What stays below it shows an attack that could not be played as it was meant.
+    """
+    verdict: Verdict = "undecided" if value < most else "not refuted"
     if value > most:
         verdict = "as stated" if admitted else "refuted"
     return Finding(
@@ -141,8 +144,7 @@ def differencing_rounds(scheme: str) -> Iterator[Finding]:
         "sums of several rounds tell nothing of one member",
         "differencing rounds of nearly equal models with different contributors",
         "cosine of the difference of two sums without noise with the update of the member that is missing from one",
-        float(left @ truth) / lengths if lengths else 0.0,
-        most=0.5,
+        round(float(left @ truth) / lengths, 6) if lengths else 0.0,
         admitted=_admission(run.terms, "the difference of two rounds"),
     )
 
@@ -244,8 +246,6 @@ def chosen_ciphertexts(scheme: str) -> Iterator[Finding]:
 
 
 Bodies = Mapping[str, bytes]
-
-
 SPARSE_FORGERIES = "victim", "altered", "doubled", "untagged", "wrapped"
 LATTICE_FORGERIES = "victim", "altered", "doubled", "secret key"
 
