@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from indexconformance import BITS, RECALL, IndexConformance, IndexMachine, clustered
+from indexconformance import BITS, RECALL, IndexConformance, IndexMachine, Oracle, assert_answers, clustered
 
 from blindsight.errors import CorruptFileError, InputError, StorageError
 from blindsight.files import write_arrays
@@ -18,6 +18,7 @@ from blindsight.search.codes import hamming, pack, unpack
 from blindsight.search.ids import IntegerIds
 from blindsight.search.index import HammingIndex
 from blindsight.search.postings import SymbolIndex
+from blindsight.search.rows import Rows
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -424,3 +425,45 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(saved, monkeypatch):
         index.save(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kind", ["exact", "ivf"])
+def test_removing_one_by_one_moves_the_codes_once_in_a_while(kind, monkeypatch):
+    """2,500 single removals from 10,000 codes close the gaps a few dozen times, and answers stay right in between."""
+    closed = []
+    real = Rows.close_gaps
+    monkeypatch.setattr(Rows, "close_gaps", lambda rows: closed.append(len(rows.gone)) or real(rows))
+    index, oracle, codes = HammingIndex(BITS, kind=kind, recall=1.0), Oracle(), clustered(0, 10_000)
+    ids = np.random.default_rng(3).permutation(10_000).tolist()
+    index.add(ids, codes)
+    oracle.add(ids, codes)
+    index.build()
+    for step, key in enumerate(ids[::4]):
+        assert index.remove([key]) == 1
+        oracle.remove([key])
+        if step % 500 == 77:  # with tombstones among the nearest, for those of a cluster are equal
+            assert_answers(index, oracle, codes[:6], 30, exact=kind == "exact")
+            near = index.within(codes[:1], 2)
+            assert near.ids.tolist() == [key for key, far in oracle.ranked(codes[0]) if far <= 2]
+            assert index.ids.tolist() == list(oracle.rows)
+            assert index.remove([key]) == 0
+            assert key not in index
+    assert sum(map(bool, closed)) < 60
+    back = ids[-4]
+    with pytest.raises(InputError, match="already"):
+        index.add([ids[1]], codes[:1])
+    index.add([back], codes[:1]) if back not in index else index.update([back], codes[:1])
+    assert index.search(codes[:1], 1).distances[0, 0] == 0
+    assert len(index) == len(index.ids) == len(index.codes)
+
+
+def test_an_id_that_was_removed_may_come_back():
+    index, codes = HammingIndex(BITS), clustered(1, 100)
+    index.add(list(range(100)), codes)
+    for _ in range(3):
+        index.remove([7])
+        index.add([7], codes[7:8])
+    assert index.ids.tolist() == [*range(7), *range(8, 100), 7]
+    index.remove([3])
+    scores = np.where(np.unpackbits(codes[:1], axis=1, bitorder="little")[:, :BITS], 1.0, -1.0)
+    assert 3 not in index.search_scores(scores, 99).ids

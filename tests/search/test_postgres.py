@@ -79,6 +79,20 @@ def test_a_built_index_is_used_measured_and_seen_by_everyone(opened, dsn, kind):
         assert int(index._settings(index._database.run("a test", index._known).effort, 1)["hnsw.ef_search"]) >= 101
 
 
+def test_noisy_codes_are_compared_one_and_all(opened, dsn):
+    """Uniform codes have no neighbourhoods: lists miss most of them, and searches stay exact."""
+    index = opened(bits=64)
+    codes = np.random.default_rng(0).integers(0, 256, (2_000, 8), dtype=np.uint8)
+    index.add(np.arange(2_000), codes)
+    for _ in range(2):
+        index.build()
+        assert index.plan.startswith("exact: ")
+        assert "half of 44 lists" in index.plan
+    queries = np.random.default_rng(1).integers(0, 256, (20, 8), dtype=np.uint8)
+    far = np.sort(hamming(queries, codes), axis=1)[:, :10]
+    np.testing.assert_array_equal(index.search(queries, 10).distances, far)
+
+
 def test_effort_buys_recall(opened):
     index = opened(bits=64)
     codes, queries = (clustered(seed, rows, bits=64, centres=300, spread=0.15) for seed, rows in ((0, 3_000), (1, 30)))

@@ -8,7 +8,7 @@ gives back the same index or is refused.
 Memory is the codes (8 MB for a million of 64 bits) and the ids, and the codes once more if there are lists.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from threading import RLock
@@ -34,6 +34,7 @@ from blindsight.validation import check_features
 Kind = Literal["auto", "exact", "ivf"]
 
 _EXACT_ROWS = 1_000_000  # up to here all codes are compared unless lists are asked for
+_SPARE = 16  # hits searched beyond those wanted, in case removed ones are among them
 _FEWEST = 64  # codes below which lists make no sense
 _FILE = "blindsight/code-index.1"
 
@@ -78,7 +79,7 @@ class HammingIndex:
     @property
     def codes(self) -> Codes:
         """All codes in the order of `ids`; not to be written to, and good until the next change."""
-        view = self._rows.values.view()
+        view = self._rows.kept.view()
         view.flags.writeable = False
         return view
 
@@ -93,17 +94,19 @@ class HammingIndex:
 
     def add(self, ids: ArrayLike, codes: ArrayLike) -> None:
         """Add codes under new ids; an id that exists already is refused."""
-        packed, begin = check_codes(codes, self.bits), len(self)
+        packed = check_codes(codes, self.bits)
+        if self._rows.buries(ids):
+            self._close_gaps()
+        begin = len(self._rows.values)
         self._rows.add(ids, packed)
         if tuned := self._still_tuned():
             tuned.lists.add(begin, packed)
 
     def remove(self, ids: ArrayLike) -> int:
-        """Remove what is there of these ids; return how many were."""
-        kept = self._rows.remove(ids)
-        removed = int(np.count_nonzero(~kept))
-        if removed and (tuned := self._still_tuned()):
-            tuned.lists.remove(kept)
+        """Remove what is there of these ids; return how many were. One in about sqrt(n) removals moves all codes."""
+        removed = self._rows.remove(ids)
+        if self._rows.crowded:
+            self._close_gaps()
         return removed
 
     def update(self, ids: ArrayLike, codes: ArrayLike) -> None:
@@ -127,6 +130,7 @@ class HammingIndex:
         with self._building, _threads(self.threads):
             self._tuned = None
             if self._wants_lists():
+                self._close_gaps()
                 self._tuned = TunedLists(Lists.learned(self.codes), len(self), Questions(asked, flips))
                 self._plan_for(1)
 
@@ -135,7 +139,7 @@ class HammingIndex:
         queries, k = self._queries(codes), check_k(k)
         wanted = min(k, len(self))
         with _threads(self.threads):
-            distances, positions = self._nearest(queries, wanted)
+            distances, positions = self._without_gone(lambda more: self._nearest(queries, more), wanted)
         if wanted < k:
             gap = ((0, 0), (0, k - wanted))
             distances = np.pad(distances, gap, constant_values=-1)
@@ -147,6 +151,10 @@ class HammingIndex:
         queries, radius = self._queries(codes), check_radius(radius)
         with _threads(self.threads):
             distances, positions, bounds = neighbourhoods(self._rows.values, queries, min(radius, self.bits))
+        if len(self._rows.gone):
+            there = ~np.isin(positions, self._rows.gone)
+            counted = np.concatenate([[0], np.cumsum(there, dtype=np.int64)])
+            distances, positions, bounds = distances[there], positions[there], counted[bounds]
         return Neighbourhoods(self._rows.take(positions), distances, bounds)
 
     def search_scores(self, scores: ArrayLike, k: int) -> ScoredHits:
@@ -160,8 +168,10 @@ class HammingIndex:
         values = np.full((len(queries), k), -np.inf, dtype=np.float32)
         if wanted and len(queries):
             with _threads(self.threads):
-                found = best_by_score(self._rows.values, self.bits, queries, wanted)
-            positions[:, :wanted], values[:, :wanted] = found
+                found, best = self._without_gone(
+                    lambda more: best_by_score(self._rows.values, self.bits, queries, more)[::-1], wanted
+                )
+            positions[:, :wanted], values[:, :wanted] = best, found
         return ScoredHits(self._rows.take(positions), values)
 
     def save(self, path: AnyPath, *, private: bool = False) -> None:
@@ -170,6 +180,7 @@ class HammingIndex:
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return everything as a document and arrays for a file."""
+        self._close_gaps()
         sections: dict[str, NDArray[Any]] = {"codes": self._rows.values, **pack_ids(self.ids)}
         plans: list[dict[str, Any]] = []
         if self._tuned:
@@ -217,6 +228,27 @@ class HammingIndex:
                 raise InputError("its plans do not fit its lists.")
             self._tuned = TunedLists(Lists(centroids, codes, lists), len(codes), plans={plan.k: plan for plan in plans})
 
+    def _close_gaps(self) -> None:
+        """Move all codes to where removed ones were; dear, so done once in a while."""
+        kept = self._rows.close_gaps()
+        if not kept.all() and (tuned := self._still_tuned()):
+            tuned.lists.remove(kept)
+
+    def _without_gone(
+        self, search: Callable[[int], tuple[NDArray[Any], NDArray[np.int64]]], k: int
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the k best of each query that were not removed; `search` returns values and positions of so many."""
+        gone = self._rows.gone
+        if not len(gone) or not k:
+            return search(k)
+        for more in (k + min(len(gone), _SPARE), k + len(gone)):
+            values, positions = search(more)
+            there = (positions >= 0) & ~np.isin(positions, gone)
+            if there.sum(axis=1).min(initial=more) >= k:
+                break
+        order = np.argsort(~there, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(values, order, axis=1), np.take_along_axis(positions, order, axis=1)
+
     def _queries(self, codes: ArrayLike) -> Codes:
         return np.ascontiguousarray(check_codes(codes, self.bits, "queries"))
 
@@ -239,9 +271,9 @@ class HammingIndex:
         """Return the lists and how many of them to open for k hits; make and measure them if need be."""
         with self._building:
             if self._tuned is None:
-                self._tuned = TunedLists(Lists.learned(self.codes), len(self))
+                self._tuned = TunedLists(Lists.learned(self._rows.values), len(self))
             always = self.kind == "ivf"
-            plan = self._tuned.plan_for(self.codes, self.bits, k, self.recall, always=always)
+            plan = self._tuned.plan_for(self._rows.values, self.bits, k, self.recall, always=always)
             return self._tuned.lists, plan.probes
 
     def _still_tuned(self) -> TunedLists | None:

@@ -3,7 +3,9 @@
 *What is promised.* Every change is one transaction: whole or not at all, whoever else writes. Without an index, and
 with kind "exact", searches are exact. `build` makes an ivfflat (or hnsw) index and measures how many lists a search
 must open (how many candidates it must keep) to reach the wanted recall@100 on the collection's own codes; what it
-measured is stored beside the codes, for everyone who searches. A radius is always answered exactly.
+measured is stored beside the codes, for everyone who searches. Where that takes more than half of the lists, or more
+candidates than pgvector keeps, as with codes that carry much noise, searches compare all codes, as in `HammingIndex`. A
+radius is always answered exactly.
 
 ivfflat is the default: hnsw takes far longer to build and loses recall where many codes are equal. Each collection has
 its table, several share a database.
@@ -30,6 +32,7 @@ from blindsight.search.tuning import fewest, measured_recall
 Kind = Literal["ivfflat", "hnsw", "exact"]
 T = TypeVar("T")
 
+_EXACT = 0  # effort that stands for comparing all codes
 _K = 100  # hits whose recall `build` measures
 _QUERIES = 64  # codes it measures with
 _MOST_LISTS = 32_768  # pgvector's bounds
@@ -111,6 +114,9 @@ class PostgresIndex:
     def plan(self) -> str:
         """How searches are answered now, in words, with the measured recall."""
         known = self._database.run("a look at its plan", self._known)
+        if known.effort == _EXACT:
+            what = f"half of {known.lists} lists" if self.kind == "ivfflat" else f"{_MOST_CANDIDATES} candidates"
+            return f"exact: all codes are compared; {self.kind} gave only recall@{_K} {known.recall:.3f} with {what}."
         if known.effort is None:
             return f"exact: all codes are compared{'' if self.kind == 'exact' else ' until build() is called'}."
         how = f"{known.effort} of {known.lists} lists are opened"
@@ -193,7 +199,8 @@ class PostgresIndex:
             known = self._known(connection)
             if known.ids is None:
                 return Hits(empty_ids((len(queries), k), None), np.full((len(queries), k), -1, dtype=np.int32))
-            settings = None if known.effort is None else self._settings(effort or known.effort, k)
+            wanted = 0 if known.effort is None else effort or known.effort
+            settings = self._settings(wanted, k) if wanted else None
             return self._table(known.ids).search(connection, queries, k, settings)
 
         return self._database.run("a search", work)
@@ -258,7 +265,9 @@ class PostgresIndex:
             return
         table, lists = self._table(ids), min(math.isqrt(rows), _MOST_LISTS)
         table.build(connection, self.kind, f"WITH (lists = {lists})" if self.kind == "ivfflat" else "")
-        effort, recall = self._tune(connection, table, lists if self.kind == "ivfflat" else _MOST_CANDIDATES)
+        effort, recall = self._tune(
+            connection, table, max(1, lists // 2) if self.kind == "ivfflat" else _MOST_CANDIDATES
+        )
         connection.execute(
             """
             INSERT INTO blindsight.tuned (collection, kind, lists, effort, recall) VALUES (%s, %s, %s, %s, %s)
@@ -277,7 +286,9 @@ class PostgresIndex:
             hits = table.search(connection, queries, _K + 1, self._settings(effort, _K + 1))
             return measured_recall((hits.distances, hits.ids), (truth.distances, truth.ids), own, _K)
 
-        effort, recall, _ = fewest(measure, self.recall, most)
+        effort, recall, enough = fewest(measure, self.recall, most)
+        if not enough:
+            return _EXACT, recall
         if self.kind == "hnsw":
             effort = max(effort, _K + 1)  # fewer candidates than hits were never measured: see _settings
         return effort, recall

@@ -56,9 +56,11 @@ class SymbolIndex:
         self._lists = None
 
     def remove(self, ids: ArrayLike) -> int:
-        kept = self._rows.remove(ids)
+        """Remove what is there of these ids; return how many were."""
+        removed = self._rows.remove(ids)
+        self._rows.close_gaps()  # lists are laid out anew anyhow
         self._lists = None
-        return int(np.count_nonzero(~kept))
+        return removed
 
     def update(self, ids: ArrayLike, symbols: ArrayLike) -> None:
         """Give ids that exist other symbols; they keep their age."""
