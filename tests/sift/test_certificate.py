@@ -12,6 +12,7 @@ from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval
 from blindsight.sift.certificate import Certificate, certify, certify_joint, symbol_codes
 from blindsight.sift.fewlevels import with_few_levels
 from blindsight.sift.sift import LinearSift
+from blindsight.sift.verify import Verifier
 from blindsight.statement import PrivacyStatement
 
 
@@ -161,3 +162,59 @@ SAME, HALF = np.zeros(100, int), np.arange(100) % 2
 def test_bad_input_is_refused(symbols, private, confidence, named):
     with pytest.raises(InputError, match=named):
         certify(symbols, private, confidence=confidence)
+
+
+def test_a_rare_symbol_that_gives_few_people_away_surely_is_not_accepted():
+    """4% of those who have it get a symbol that nobody else gets: on average they gain .02."""
+    rng = np.random.default_rng(3)
+    private = np.repeat([0, 1], 3000).astype(np.int8)
+    symbols = rng.integers(0, 2, 6000)
+    harmless = certify(symbols, private, confidence=0.95)
+    assert 0 < harmless.exposed < 0.002  # only what nobody has seen in 3,000 rows
+    symbols[private == 1] = np.where(rng.random(3000) < 0.04, 2, symbols[private == 1])
+    found = certify(symbols, private, confidence=0.95)
+    assert found.bound < 0.10
+    assert 0.04 < found.exposed < 0.08
+    verified = Verifier().verify(symbols, {"smiling": private}, certified=True)
+    assert (verified.verdict, verified.exposed) == ("inconclusive", found.exposed)
+    assert "90%" in verified.sentence
+    assert Verifier(exempt=0.08).verify(symbols, {"smiling": private}, certified=True).verdict == "accept"
+    flipped = certify(symbols, 1 - private, confidence=0.95)
+    assert flipped.exposed == pytest.approx(found.exposed)  # of those who lack it as of those who have it
+
+
+@pytest.mark.parametrize("m", [3, 20])
+def test_the_share_of_exposed_people_is_covered(m):
+    """The limit fails in 5% of cases at most; 15 of 60 would be a false alarm below 1e-6."""
+    rng, failed = np.random.default_rng(m), 0
+    common = (1 - 0.05 - 0.004) / (m - 2)
+    p1, p0 = (np.r_[rare, 0.05 + 0.004 - rare, np.full(m - 2, common)] for rare in (0.05, 0.004))
+    assert p1[0] / p0[0] > 9
+    for _ in range(60):
+        symbols = np.r_[rng.choice(m, 2000, p=p1), rng.choice(m, 2000, p=p0)]
+        found = certify(symbols, np.repeat([1, 0], 2000), confidence=0.95)
+        failed += found.exposed < 0.05  # the truth
+    assert failed < 15
+
+
+def clustered(rng, people, pictures):
+    """Persons with several pictures, alike within a person; the symbol gains .08."""
+    who = np.repeat(np.arange(people), pictures)
+    private = np.arange(people) % 2
+    mine = rng.random(people) < np.where(private == 1, 0.58, 0.42)
+    alike = rng.random(len(who)) < 0.7
+    again = rng.random(len(who)) < np.where(private[who] == 1, 0.58, 0.42)
+    return np.where(alike, mine[who], again).astype(np.int64), private[who].astype(np.int8), who
+
+
+@pytest.mark.parametrize("most", [1, 5, 500])
+def test_persons_count_once_each_however_many_pictures_they_have(most):
+    """Mean bound at a truth of .08: 15 of 60 below it would be a false alarm below 1e-6."""
+    rng, bounds = np.random.default_rng(most), []
+    for _ in range(60):
+        pictures = rng.integers(1, min(most, 5) + 1, 4000)
+        pictures[0] = most  # one person with hundreds of pictures
+        symbols, private, who = clustered(rng, 4000, pictures)
+        bounds.append(certify(symbols, private, confidence=0.95, persons=who).bound)
+    assert np.mean(bounds) <= 0.11
+    assert np.sum(np.array(bounds) < 0.08) < 15

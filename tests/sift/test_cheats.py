@@ -141,7 +141,7 @@ def test_a_network_without_a_certificate_is_refused(scrambled):
         Layers(np.zeros(inputs), np.ones(inputs), (np.eye(inputs)[:, :4],), (np.zeros(4),)), Quantiser([[0.0]] * 4)
     )
     with pytest.raises(PrivacyError, match=r"certificate only, and 2 frame\(s\) of all"):
-        platform.propose("Ann", "evil", long, frames=2)
+        asking(data, Verifier(PAPER[:1])).propose("Ann", "evil", long, frames=2)
     numbers = LinearSift(np.zeros(inputs), np.ones(inputs), np.eye(inputs)[:, 4:])
     platform.allow(platform.propose("Ann", "honest", numbers))
     with pytest.raises(PrivacyError, match=r"certificate only, and 2 frame\(s\) of all"):

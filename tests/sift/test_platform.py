@@ -249,6 +249,17 @@ def test_sifts_in_which_anything_could_hide_are_refused():
         odd.propose("Ann", "X")
 
 
+def test_a_sift_that_overflows_where_somebody_smiles_is_counted_and_never_fails():
+    """An error at the release would mean "smiling", and no certificate would have counted it."""
+    big, last = np.zeros((20, 1)), np.full((1, 1), 1e12)
+    big[1, 0] = 1e12
+    layers = Layers(np.zeros(20), np.ones(20), (big, last, last, last), (*[np.zeros(1)] * 3, np.ones(1)))
+    sift = LayeredSift(layers, Quantiser([[0.5]]), PIXELS)
+    smiling = pictures(50, 9000, seed=3).labels["smiling"]
+    assert balanced_accuracy(smiling, 1 - sift.apply(FRAMES)[:, 0]) > 0.9
+    assert platform().propose("Ann", "X", sift).verdict == "reject"
+
+
 # --- collusion ---
 
 
@@ -314,6 +325,26 @@ def test_what_was_told_counts_after_its_grant_has_ended():
     assert made.propose("Ann", "X", MINUS, frames=2).verdict == "reject"
     with pytest.raises(InputError, match="no live grant"):
         made.revoke(told.number, "again")
+
+
+def test_what_was_told_through_another_pipeline_counts_or_nothing_more_is_granted(tmp_path):
+    made = platform(tmp_path)
+    granted(made, PLUS, "X")
+    release(made)
+    minus = linear({0: 1.0, 1: -0.08}, pipeline="new")
+    for also, verdict in (({}, None), ({PIXELS: DATA.features}, "reject")):
+        rows = VerificationSet(DATA.features, DATA.labels, DATA.persons, "new", also)
+        later = Platform(rows, verifier=LENIENT, folder=tmp_path)
+        later.review()
+        if verdict is None:
+            with pytest.raises(PrivacyError, match="'pixels of this test'"):
+                later.propose("Ann", "Y", minus)
+        else:
+            assert later.propose("Ann", "Y", minus).verdict == verdict
+            later.set_preferences("Bob", ["smiling"])  # of whom nothing is out
+            assert later.propose("Bob", "Y", minus).verdict == "accept"
+    with pytest.raises(InputError, match="4000 rows"):
+        VerificationSet(DATA.features, DATA.labels, DATA.persons, "new", {PIXELS: FRAMES})
 
 
 def test_an_app_replaces_its_own_grant_but_not_what_it_has_got():

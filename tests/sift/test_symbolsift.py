@@ -15,6 +15,8 @@ from blindsight.metrics import balanced_accuracy
 from blindsight.sift.certificate import certify
 from blindsight.sift.layers import Layers
 from blindsight.sift.posterior import Posteriors, fit_posteriors
+from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.sift import LinearSift
 from blindsight.sift.siftfile import load_sift, save_sift
 from blindsight.sift.symbollearner import SymbolLearner
 from blindsight.sift.symbolrule import leak_of, symbol_rule
@@ -152,8 +154,14 @@ def test_layers_that_hide_things_or_do_not_fit_are_refused():
     ]:
         with pytest.raises(InputError):
             Layers(np.zeros(2), np.full(2, scale), weights, biases)
-    with pytest.raises(InputError, match="overflow"):
-        Layers(zero, np.ones(1), (np.array([[1e10]]),), (zero,)).apply(np.array([[1e35]], dtype=np.float32))
+
+
+def test_numbers_that_overflow_give_what_zeros_give_and_no_error():
+    huge = Layers(np.zeros(1), np.ones(1), (np.array([[1e10, 1.0]]),), (np.array([5.0, 5.0]),))
+    assert huge.apply(np.array([[1e35], [1.0]], dtype=np.float32))[0].tolist() == [0, 0]
+    sift = LinearSift(np.zeros(2), np.ones(2), np.array([[1.0, 1e3], [1e6, 1.0]]), Quantiser([[-1.0], [-1.0]]))
+    rows = np.array([[0, 3e38], [0, 0], [0, -3e38], [-9, 0]], dtype=np.float32)
+    assert sift.apply(rows).tolist() == [[1, 1], [1, 1], [1, 1], [0, 0]]
 
 
 # Posteriors

@@ -22,8 +22,21 @@ Up to `EXACT_SYMBOLS` symbols U is the exact binomial limit of `metrics.balanced
 closer; A is skipped where already Hoeffding's limit (at the error that the exact one leaves for its binomial tail, so
 that both fail together) cannot exceed the largest U so far.
 
-*Several pictures of a person.* Persons are independent, their pictures are not: a person with k1 of n1 and k0 of n0
-rows moves D^ by at most k1/n1 + k0/n0, so Hoeffding's (1/n1 + 1/n0) becomes the sum of the squares of that.
+*Several pictures of a person.* Persons are independent, their pictures are not. So every person counts once in each
+class, however many pictures there are of them: P1(A) is the chance that a picture of a person drawn at random, of those
+with the attribute, has a symbol in A. D^ is then a mean over persons, N1 of them in one class and N0 in the other; one
+of them moves it by at most 1/N1 + 1/N0 (or one of the two), and Hoeffding's (1/n1 + 1/n0) becomes the sum of the
+squares of that. One person with hundreds of pictures costs no more than one with a single picture.
+
+*Rare symbols.* An average may hide a symbol that gives a few people away surely. `exposed` bounds the share of people,
+with the attribute or without it, whose symbol makes a guess surer than `surest` (given even odds): those in the set E
+of symbols whose likelihood ratio is above r = surest / (1 - surest). E is one fixed set with P1(E) > r P0(E). A set A
+is cleared where the upper limit of P1(A) is at most r times the lower limit of P0(A), at alpha / 4 each; `exposed` is
+the largest upper limit of P1(A), at alpha / 2, over all A that are not cleared. Either E was cleared, which happens
+with probability alpha / 2 at most, or P1(E) is below `exposed`, but for alpha / 2. Limits invert the Chernoff bound
+exp(-N kl(p^, p)), which holds for means over persons, too (Hoeffding 1963). No set A with P1^(A) = c has a smaller
+P0^(A) than the likeliest symbols cut at c, so the sets are a curve, not 2^m. The empty set is never cleared: it stands
+for symbols that nobody has seen yet.
 
 *Several private attributes.* `certify` bounds each by itself. `certify_joint` takes every combination of them as one
 class and bounds the largest distance between any two: that bounds every attacker on every yes-or-no question about the
@@ -33,12 +46,13 @@ fixed pair, so it costs no confidence either.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import rel_entr
 
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy_interval
@@ -47,6 +61,8 @@ from blindsight.statement import PrivacyStatement
 
 EXACT_SYMBOLS = 8
 ROWS_PER_SYMBOL = 10
+SUREST = 0.9
+"""How sure a single symbol may make a guess, given even odds, but for a few exposed."""
 SMALLEST_EXACT = 1e-10
 """Below this error Hoeffding's limit is taken: binomial tails lose their digits."""
 _BINOMIAL_SHARE = 0.997  # of the error: what the exact limit leaves for its tail, see `balanced_accuracy_interval`
@@ -71,6 +87,9 @@ class Certificate:
     n1: int
     n0: int
     method: Method
+    surest: float = 1.0
+    exposed: float = 0.0
+    """Upper limit of the share of people whose symbol makes a guess surer than `surest`."""
     share: float = 1.0
     """Of the error 1 - confidence, which all tries on these rows have in common (`adaptive`), what this one used."""
 
@@ -101,6 +120,7 @@ def certify(
     confidence: float,
     attribute: str = "the private attribute",
     persons: ArrayLike | None = None,
+    surest: float = SUREST,
     share: float = 1.0,
 ) -> Certificate:
     """Bound every attacker on one private attribute (1 yes, 0 no, -1 unknown) from the symbols released of its rows.
@@ -118,7 +138,11 @@ def certify(
     sample = _Sample.of(symbols, labels.astype(np.int64), persons)
     if len(sample.sizes) < 2 or not sample.sizes.all():
         raise InputError(f"{attribute} is the same, or unknown, in all rows: there is nothing to certify.")
-    return sample.certificate(1, 0, attribute, confidence, share)
+    found = sample.certificate(1, 0, attribute, confidence, share)
+    if not 0.5 < surest < 1:
+        raise InputError(f"how sure a guess may be must be in (0.5, 1); got {surest}. Write 90% as 0.9.")
+    exposed = max(sample.exposed(*pair, surest, (1 - confidence) * share) for pair in ((1, 0), (0, 1)))
+    return replace(found, surest=surest, exposed=exposed)
 
 
 def certify_joint(
@@ -201,6 +225,32 @@ class _Sample:
         seen = np.unique(codes[used], return_inverse=True)[1].astype(np.int64)  # symbols of unknown rows do not count
         return cls(seen, classes[used], None if who is None else who[used], np.bincount(classes[used]))
 
+    def rates(self, c: int) -> tuple[NDArray[np.float64], int]:
+        """Return how often each symbol comes in a class, every person counted once, and how many those are."""
+        rows, m = self.classes == c, int(self.codes.max()) + 1
+        if self.persons is None:
+            return np.bincount(self.codes[rows], minlength=m) / self.sizes[c], int(self.sizes[c])
+        pictures = np.bincount(self.persons[rows])
+        people = int((pictures > 0).sum())
+        return np.bincount(self.codes[rows], 1 / pictures[self.persons[rows]], m) / people, people
+
+    def exposed(self, yes: int, no: int, surest: float, alpha: float) -> float:
+        """Return an upper limit of the share of class `yes` whose symbol is too telling of it."""
+        (first, many), (second, others) = self.rates(yes), self.rates(no)
+        order = np.argsort(-first / np.maximum(first + second, 1e-300), kind="stable")
+        reached = np.concatenate([[0.0], np.cumsum(first[order])])
+        beside = np.concatenate([[0.0], np.cumsum(second[order])])
+        if len(first) <= EXACT_SYMBOLS:  # every set A; else the curve that lies below all of them
+            sets = (np.arange(1 << len(first))[:, None] >> np.arange(len(first))) & 1
+            cuts, least = sets @ first, sets @ second
+        else:
+            cuts = np.linspace(0.0, 1.0, 2049)
+            least = np.interp(cuts, reached, beside)
+        ratio, step = surest / (1 - surest), 0.0 if len(first) <= EXACT_SYMBOLS else 1 / 2048
+        most = np.minimum(cuts + step, 1.0)  # of all sets between two points of the curve
+        cleared = _above(most, many, alpha / 4) <= ratio * (1 - _above(1 - least, others, alpha / 4))
+        return float(np.max(_above(most, many, alpha / 2), where=~cleared, initial=0.0))
+
     def certificate(self, yes: int, no: int, attribute: str, confidence: float, share: float) -> Certificate:
         """Bound every attacker that tells class `yes` from class `no`."""
         if not 0.5 <= confidence < 1:
@@ -214,8 +264,8 @@ class _Sample:
                 f"{m} symbols are too many for {n1} and {n0} rows of {attribute}: {ROWS_PER_SYMBOL} of either kind per "
                 "symbol are needed. Release fewer symbols, or label more rows."
             )
+        estimate = float(np.abs(self.rates(yes)[0] - self.rates(no)[0]).sum()) / 4  # TV^ / 2: TV^ is half of the sum
         first, second = (np.bincount(self.codes[self.classes == c], minlength=m) for c in (yes, no))
-        estimate = float(np.abs(first / n1 - second / n0).sum()) / 4  # TV^ / 2, as TV^ is half of the sum
         alpha = (1 - confidence) * share
         exact = m <= EXACT_SYMBOLS and self.persons is None and alpha >= SMALLEST_EXACT
         bound = _exact(first, second, alpha) if exact else estimate + self._reach(yes, no, alpha)
@@ -227,8 +277,8 @@ class _Sample:
         if self.persons is None:
             return _hoeffding(1 / n1 + 1 / n0, alpha)
         people = int(self.persons.max()) + 1
-        moves = sum(np.bincount(self.persons[self.classes == c], minlength=people) / self.sizes[c] for c in (yes, no))
-        return _hoeffding(float(np.sum(np.square(moves))), alpha)
+        there = [np.bincount(self.persons[self.classes == c], minlength=people) > 0 for c in (yes, no)]
+        return _hoeffding(float(np.sum(np.square(sum(one / one.sum() for one in there)))), alpha)
 
 
 def symbol_codes(symbols: ArrayLike) -> Counts:
@@ -245,6 +295,20 @@ def symbol_codes(symbols: ArrayLike) -> Counts:
 def _hoeffding(spread: float, alpha: float) -> float:
     """Return how far PrivLoss of a fixed attacker lies above its estimate with probability at most alpha."""
     return math.sqrt(-math.log(alpha) * spread / 2) / 2
+
+
+def _above(rates: NDArray[np.float64], people: int, alpha: float) -> NDArray[np.float64]:
+    """Return upper limits of means of numbers in [0, 1] over people: the largest p with N kl(rate, p) <= ln 1/a.
+
+    >>> _above(np.array([0.0, 0.5, 1.0]), 1000, 0.05).round(4).tolist()
+    [0.003, 0.5386, 1.0]
+    """
+    low, high, most = rates.copy(), np.ones_like(rates), -math.log(alpha) / people
+    for _ in range(50):
+        middle = (low + high) / 2
+        near = rel_entr(rates, middle) + rel_entr(1 - rates, 1 - middle) <= most
+        low, high = np.where(near, middle, low), np.where(near, high, middle)
+    return high
 
 
 def _exact(first: Counts, second: Counts, alpha: float) -> float:

@@ -1,6 +1,7 @@
 """The sentence a person reads before an app gets anything: what it asks, what it could guess, alone and with others.
 
-Percentages are balanced accuracies: how often a guess is right when having and lacking the attribute are as likely.
+Percentages are balanced accuracies: how often a guess is right when having and lacking the attribute are as likely, on
+average over people; a certified one says for how many people a single answer may tell more.
 Limits are rounded up, so that no sentence promises more than was found.
 """
 
@@ -50,7 +51,11 @@ With apps Y and Z together: 59% (at most 61%). Allow / fewer details / refuse.
 def _guess(reading: Reading, confidence: float) -> str:
     whose = "Best possible" if reading.certified else "Best known"
     sure = f"{confidence:.0%} sure; 50% is blind"
-    return f"{whose} guess of {reading.attribute}: {_share(reading.guess)} (at most {_limit(reading)}, {sure})."
+    line = f"{whose} guess of {reading.attribute}: {_share(reading.guess)} (at most {_limit(reading)}, {sure})."
+    if reading.surest == 1:
+        return line
+    few = math.ceil(1e3 * reading.exposed - 1e-9) / 10
+    return f"{line} That is an average: for all but {few:g}% of people no answer is surer than {reading.surest:.0%}."
 
 
 def _short(reading: Reading, *, named: bool) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
-from blindsight.sift.sift import LARGEST, Floats
+from blindsight.sift.sift import LARGEST, Floats, without_overflow
 
 _ROWS = 4096  # rows whose hidden values are in memory at once
 
@@ -53,7 +53,7 @@ class Layers:
         return len(self.biases[-1])
 
     def apply(self, X: Floats) -> Floats:
-        """Return the outputs (n, width) of float32 features (n, d); numbers that overflow are refused."""
+        """Return the outputs (n, width) of float32 features (n, d); rows that overflow give zeros."""
         outputs = np.empty((len(X), self.width), dtype=np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(X), _ROWS):
@@ -61,9 +61,7 @@ class Layers:
                 for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
                     values = np.maximum(values @ weight + bias, 0)
                 outputs[start : start + _ROWS] = values @ self.weights[-1] + self.biases[-1]
-        if not np.isfinite(outputs).all():
-            raise InputError("these features are too large for this sift: its numbers overflow.")
-        return outputs
+        return without_overflow(outputs)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all numbers by name."""

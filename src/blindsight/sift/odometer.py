@@ -19,6 +19,9 @@ class Reading:
     at_most: float
     """Upper limit at the verifier's confidence: of every attacker where `certified`, else of those that were tried."""
     certified: bool
+    surest: float = 1.0
+    exposed: float = 0.0
+    """Where certified: a single answer makes a guess surer than `surest` for at most this share of the people."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,16 @@ class Odometer:
 
 def readings(verification: Verification) -> tuple[Reading, ...]:
     """Return the best guess of every attribute that was attacked or certified, and its limit."""
-    bounds = {certificate.attribute: certificate.bound for certificate in verification.certificates}
+    certificates = {certificate.attribute: certificate for certificate in verification.certificates}
     found = []
     for name in dict.fromkeys(result.attribute for result in verification.results):
         rows = [result for result in verification.results if result.attribute == name]
         guess = max(result.balanced_accuracy for result in rows)
-        at_most = 0.5 + bounds[name] if name in bounds else max(result.limit for result in rows)
-        found.append(Reading(name, guess, at_most, verification.certified))
+        if name not in certificates:
+            found.append(Reading(name, guess, max(result.limit for result in rows), verification.certified))
+            continue
+        one = certificates[name]
+        found.append(Reading(name, guess, 0.5 + one.bound, True, one.surest, one.exposed))
     attacked = {reading.attribute for reading in found}
     joint = (one for one in verification.certificates if one.attribute not in attacked)
     found += [Reading(one.attribute, 0.5 + one.estimate, 0.5 + one.bound, certified=True) for one in joint]

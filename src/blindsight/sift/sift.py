@@ -187,13 +187,21 @@ class LinearSift(Sift):
     def _project(self, block: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
             outputs: Floats = np.matmul(block - self.mean, self.weights)
-        if not np.isfinite(outputs).all():
-            raise InputError("these features are too large for this sift: its numbers overflow.")
-        return outputs
+        return without_overflow(outputs)
 
     def _release(self, block: Floats) -> Floats | Levels:
         outputs = self._project(block)
         return outputs if self.quantiser is None else self.quantiser.apply(outputs)
+
+
+def without_overflow(outputs: Floats) -> Floats:
+    """Return outputs (n, width) with zeros for every row in which a number overflowed.
+
+    An error would be one more symbol, which depends on the picture and which nobody counted: an app could make a sift
+    overflow exactly where somebody smiles. So such rows get the release that zeros get, on verification rows too.
+    """
+    outputs[~np.isfinite(outputs).all(axis=1)] = 0
+    return outputs
 
 
 def without_negligible(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

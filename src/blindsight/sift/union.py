@@ -75,19 +75,23 @@ def examine(
 
     All of it is done whatever comes out, so that the time it takes does not tell what failed.
     """
-    beside, single = list(others), None
+    beside = list(others)
+    steps = [[part], [*beside, part]] if beside else [[part]]
     if part.frames > 1 and certifiable([part.sift.alphabet], data.private(private)):
-        single = verify_together([replace(part, frames=1)], private, data, verifier, progress=progress)
-    alone = verify_together([part], private, data, verifier, progress=progress)
-    failed = next((one for one in (single, alone) if one is not None and one.verdict != "accept"), None)
-    together = None
-    if beside:
+        steps.insert(0, [replace(part, frames=1)])
+    found: list[Verification] = []
+    failed: Verification | Exception | None = None
+    for step in steps:
         try:
-            together = verify_together([*beside, part], private, data, verifier, progress=progress)
-        except (InputError, PrivacyError):
-            if failed is None:
-                raise
-    return Examination(alone, together) if failed is None else Examination(failed, None)
+            found.append(verify_together(step, private, data, verifier, progress=progress))
+            failed = failed or (found[-1] if found[-1].verdict != "accept" and step is not steps[-1] else None)
+        except (InputError, PrivacyError) as error:
+            failed = failed or error
+    if isinstance(failed, Exception):
+        raise failed
+    if failed is not None:
+        return Examination(failed, None)
+    return Examination(found[-2], found[-1]) if beside else Examination(found[-1], None)
 
 
 def verify_together(
@@ -102,7 +106,7 @@ def verify_together(
     members = list(parts)
     frames, sifts = sum(part.frames for part in members), {part.sift.digest: part.sift for part in members}.values()
     cut = _windows(data, frames, len(members))
-    released = np.hstack([cut.concatenated(sift.apply(data.features)) for sift in sifts])
+    released = np.hstack([cut.concatenated(sift.apply(data.through(sift.pipeline))) for sift in sifts])
     labels = {name: cut.labels(column) for name, column in data.private(private).items()}
     certified = certifiable((sift.alphabet for sift in sifts), labels, frames)
     opaque = [sift.kind for sift in sifts if not isinstance(sift, LinearSift)]

@@ -2,7 +2,7 @@
 
 | verdict | when |
 | --- | --- |
-| `accept` | the upper limit of every planned attacker (certified: of every attacker) is at most the threshold |
+| `accept` | every planned attacker's upper limit is within the threshold; certified: anybody's, and few are exposed |
 | `reject` | some attacker's lower end, in intervals that hold together, is above the threshold |
 | `inconclusive` | neither; `needed` is about how many rows would decide, if accuracies stay what they are |
 
@@ -51,6 +51,8 @@ class Setting:
     software: Mapping[str, str]
     share: float = 1.0
     """Of the error: what this one of all tries on these rows may use (`adaptive`)."""
+    exempt: float = 1.0
+    """Share of people whose symbol may make a guess surer than a certificate's `surest`."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Verification:
         threshold = self.setting.threshold
         if any(result.interval.low - 0.5 > threshold for result in self.results):
             return "reject"
-        if self.ending == "complete" and self.bound <= threshold:
+        if self.ending == "complete" and self.bound <= threshold and self.exposed <= self.setting.exempt:
             return "accept"
         return "inconclusive"
 
@@ -98,9 +100,14 @@ class Verification:
         return max((result.limit for result in self.results), default=1.0) - 0.5
 
     @property
+    def exposed(self) -> float:
+        """Upper limit of the share of people whom a rare symbol may give away; 0 where nothing is certified."""
+        return max((certificate.exposed for certificate in self.certificates), default=0.0)
+
+    @property
     def needed(self) -> int | None:
         """About how many verification rows would decide; None where it is decided, or could never be."""
-        if self.verdict != "inconclusive" or self.ending == "cancelled":
+        if self.verdict != "inconclusive" or self.ending == "cancelled" or self.bound <= self.setting.threshold:
             return None
         factor = _growth(self._gaps(), self.setting.threshold)
         return None if math.isinf(factor) else math.ceil(self.setting.rows * factor)
@@ -119,6 +126,12 @@ class Verification:
         else:
             high = f"at most {50 + math.ceil(1e3 * self.bound) / 10:.1f}%, {self.setting.confidence:.0%} sure"
             line = f"{self.verdict.capitalize()}: {self._reached}{_BALANCED} ({high}; 50% is blind; {allowed})."
+        if self.exposed > self.setting.exempt:
+            surest = next(one.surest for one in self.certificates if one.exposed == self.exposed)
+            line += (
+                f" Rare symbols may give up to {math.ceil(1e3 * self.exposed) / 10:.1f}% of people away with over "
+                f"{surest:.0%} certainty; {self.setting.exempt:.0%} is allowed."
+            )
         if self.ending == "cancelled":
             return f"{line} Cancelled after {len(self.results)} of {self.setting.planned} attacks."
         needed = self.needed

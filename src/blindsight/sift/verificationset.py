@@ -6,7 +6,7 @@ here. Whatever a verdict rests on is named by `digest`; a grant that was verifie
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.partition import split
-from blindsight.errors import InputError, UnknownNameError
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.splits import check_persons
 from blindsight.sift.stream import Windows, windows
@@ -30,14 +30,19 @@ class VerificationSet:
     persons: NDArray[Any] | None = None
     pipeline: str = ""
     """Fingerprint of the feature pipeline."""
+    also: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """The same rows through other pipelines, by their fingerprints: to judge beside what was released through those."""
 
     def __post_init__(self) -> None:
         features = np.array(check_features(self.features))
         labels = {name: check_labels(column, len(features), name)[:, 0] for name, column in self.labels.items()}
         persons = check_persons(self.persons, len(features))
-        for array in (features, *labels.values()):
+        also = {name: np.array(check_features(rows)) for name, rows in self.also.items()}
+        if any(len(rows) != len(features) for rows in also.values()):
+            raise InputError(f"other pipelines must have the same {len(features)} rows, in the same order.")
+        for array in (features, *labels.values(), *also.values()):
             array.setflags(write=False)  # what was hashed stays as it was
-        for part, value in (("features", features), ("labels", labels), ("persons", persons)):
+        for part, value in (("features", features), ("labels", labels), ("persons", persons), ("also", also)):
             object.__setattr__(self, part, value)
 
     @property
@@ -52,6 +57,7 @@ class VerificationSet:
         arrays: list[NDArray[Any]] = [self.features, *(self.labels[name] for name in sorted(self.labels))]
         if self.persons is not None:
             arrays.append(self.persons.astype(str))
+        arrays += [self.also[name] for name in sorted(self.also)]
         for array in arrays:
             digest.update(f"{array.dtype.str} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -68,6 +74,17 @@ class VerificationSet:
                 raise error
             found[name] = self.labels[name]
         return found
+
+    def through(self, pipeline: str) -> NDArray[np.float32]:
+        """Return the features of a pipeline, or say that nobody can judge what was released through it."""
+        if pipeline == self.pipeline:
+            return self.features
+        if pipeline not in self.also:
+            raise PrivacyError(
+                f"something was released through feature pipeline {pipeline!r}, and the verification rows are not here "
+                "through that pipeline: what it tells beside something new cannot be judged. Give them as `also`."
+            )
+        return self.also[pipeline]
 
     def windows(self, frames: int) -> Windows:
         """Return windows of so many frames of one person; a single frame needs no persons."""
@@ -106,4 +123,5 @@ class VerificationSet:
     def _rows(self, rows: NDArray[np.int64]) -> Self:
         labels = {name: column[rows] for name, column in self.labels.items()}
         persons = None if self.persons is None else self.persons[rows]
-        return type(self)(self.features[rows], labels, persons, self.pipeline)
+        also = {name: features[rows] for name, features in self.also.items()}
+        return type(self)(self.features[rows], labels, persons, self.pipeline, also)

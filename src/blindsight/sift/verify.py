@@ -35,7 +35,7 @@ from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
 from blindsight.sift.bench import Attack, Bench, in_order
-from blindsight.sift.certificate import ROWS_PER_SYMBOL, Certificate, certify, certify_joint, fewest_rows
+from blindsight.sift.certificate import ROWS_PER_SYMBOL, SUREST, Certificate, certify, certify_joint, fewest_rows
 from blindsight.sift.evidence import AttackResult, Confidence
 from blindsight.sift.features import Features
 from blindsight.sift.labels import Labels
@@ -44,8 +44,6 @@ from blindsight.sift.sift import Sift
 from blindsight.sift.splits import Indices, check_persons, check_private, check_released, verification_halves
 from blindsight.sift.verdict import Ending, Setting, Verification
 from blindsight.validation import check_shape
-
-_ROWS_TO_CERTIFY = 100  # of either kind per symbol: then chance adds little to the estimate
 
 Release = ArrayLike | tuple[Sift, Features]
 """Numbers that were released, or a sift and the features it is applied to."""
@@ -57,7 +55,8 @@ class Verifier:
 
     `attackers` is "paper", "modern" or a list of `Attacker`, in the order of their turns; with `stop_early` the first
     proof of a leak ends the verification. `jobs` attacks run at once, each in its own process. Limits and certificates
-    use the `share` of the error 1 - confidence: the rest is for other tries on the same rows.
+    use the `share` of the error 1 - confidence: the rest is for other tries on the same rows. Where a release is
+    certified, a single symbol may make a guess surer than `surest` for no more than a share `exempt` of the people.
     """
 
     attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
@@ -67,14 +66,19 @@ class Verifier:
     random_state: int = 0
     stop_early: bool = True
     share: float = 1.0
+    surest: float = SUREST
+    exempt: float = 0.02
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 0.5:
             raise InputError(f"threshold must be in (0, 0.5), the most an attacker can gain; got {self.threshold}.")
         if not 0.5 < self.confidence < 1:
             raise InputError(f"confidence must be in (0.5, 1); got {self.confidence}. Write 95% as 0.95.")
-        if not 0 < self.share <= 1:
-            raise InputError(f"the share of the error must be in (0, 1]; got {self.share}.")
+        if not 0 < self.share <= 1 or not 0 <= self.exempt <= 1 or not 0.5 < self.surest < 1:
+            raise InputError(
+                "the share of the error must be in (0, 1], exempt in [0, 1], surest in (0.5, 1); "
+                f"got {self.share}, {self.exempt} and {self.surest}."
+            )
         if self.jobs < 1 or self.random_state < 0:
             raise InputError(f"jobs must be >= 1, random_state >= 0; got {self.jobs} and {self.random_state}.")
         chosen_attackers(self.attackers)
@@ -94,7 +98,7 @@ class Verifier:
 
         `private` has the labels of every private attribute: 1, 0, or -1 where unknown. With `public` labels the
         included mode's classifiers are trained and their PubLoss measured. `certified` insists on a certificate (or on
-        none); left open, sifts with at least 100 rows of either kind per symbol are certified, and attackers judge the
+        none); left open, sifts with at least 10 rows of either kind per symbol are certified, and attackers judge the
         others. `cancelled` is asked between attacks; what was found until then is kept.
         """
         given = _Given.of(release)
@@ -136,15 +140,15 @@ class Verifier:
         attackers = chosen_attackers(self.attackers)
         per_symbol = 0.0 if given.alphabet is None else fewest_rows(labels) / given.alphabet
         if certified is None:  # by counts alone: a second chance after seeing the bound would cost confidence
-            certified = per_symbol >= _ROWS_TO_CERTIFY
+            certified = per_symbol >= ROWS_PER_SYMBOL
         if not certified:
             return (), (LOOKUP, *attackers) if per_symbol >= ROWS_PER_SYMBOL else attackers
+        sure = {"confidence": self.confidence, "share": self.share}
         certificates = tuple(
-            certify(given.released, column, attribute=name, persons=who, confidence=self.confidence, share=self.share)
+            certify(given.released, column, attribute=name, persons=who, surest=self.surest, **sure)
             for name, column in labels.items()
         )
         if len(labels) > 1:  # what tells neither of two attributes may tell whether they differ
-            sure = {"confidence": self.confidence, "share": self.share}
             certificates += (certify_joint(given.released, labels, persons=who, **sure),)
         return certificates, (LOOKUP,)
 
@@ -186,6 +190,7 @@ class Verifier:
             sift=given.sift_digest,
             software={"engine": engine(), "scikit-learn": version("scikit-learn")},
             share=self.share,
+            exempt=self.exempt,
         )
 
 

@@ -2,9 +2,10 @@
 
 Grants count together that can tell something together: those that are live, with all frames they may release, and
 those that were revoked after they told something, with the frames they told. Two grants of the same sift count as two:
-their apps may be given different frames. Left out are grants of another feature
-pipeline, whose releases nobody can put beside these, and (except for the odometer) grants that were revoked because
-they were proven to leak: what they told is too much already, whatever comes beside it.
+their apps may be given different frames. What was told through another feature pipeline counts too: the verification
+rows must be there through that pipeline as well (`VerificationSet.also`), or nothing more is granted about that person.
+Left out (except for the odometer) are grants that were revoked because they were proven to leak: what they told is too
+much already, whatever comes beside it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -157,10 +158,15 @@ class Watch:
         return [grant for grant in self.register.told(person) if grant.revoked and not grant.revoked.leaks]
 
     def _told(self, grants: Iterable[Grant]) -> dict[int, int]:
-        return {grant.number: self.register.frames[grant.number] for grant in grants if self._comparable(grant)}
+        return {grant.number: self.register.frames[grant.number] for grant in grants}
 
     def _may_tell(self, grants: Iterable[Grant]) -> dict[int, int]:
-        return {grant.number: self._frames(grant) for grant in grants if self._comparable(grant)}
+        """Return the frames of live grants; through another pipeline only those that went out."""
+        frames = {
+            grant.number: self._frames(grant) if self._comparable(grant) else self.register.frames[grant.number]
+            for grant in grants
+        }
+        return {number: count for number, count in frames.items() if count}
 
     def _frames(self, grant: Grant) -> int:
         """Return how many frames a live grant may tell: its budget without what the app got through earlier grants."""
