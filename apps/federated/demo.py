@@ -28,7 +28,7 @@ from blindsight.errors import BlindsightError, ServiceError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.aggregation import HIDING_SCHEMES
 from blindsight.learn.model import LinearModel
-from blindsight.learn.runs import Selection
+from blindsight.learn.rounds import Selection
 from blindsight.learn.study import Study, divide
 
 ATTRIBUTES = ("smiling", "eyeglasses", "hat", "beard")

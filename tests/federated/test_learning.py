@@ -19,7 +19,7 @@ from blindsight.federated.updates import Briefing, mean_change, propose_update
 from blindsight.files import pack_arrays
 from blindsight.learn import FederatedClassifier, FederatedKMeans
 from blindsight.learn.dphe.terms import AGGREGATOR
-from blindsight.learn.federation import Memory
+from blindsight.learn.rounds import Memory
 from blindsight.rng import science
 from tests.federated.village import PATIENCE, USERS, Village
 

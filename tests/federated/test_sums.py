@@ -20,8 +20,8 @@ from blindsight.learn.dphe.messages import Contribution as DpheContribution
 from blindsight.learn.dphe.messages import Receipt, Shard
 from blindsight.learn.dphe.receipts import vouch
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.masks.messages import Survivors, UnmaskRequest
+from blindsight.learn.rounds import Memory, Proposal
 from tests.federated.village import ALL_SCHEMES, DECRYPTED, DIMENSION, IMPATIENT, PATIENCE, USERS, Village, damaged
 from tests.learn.mutants import mutant
 

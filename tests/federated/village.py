@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from blindsight.federated.home import Home
+from blindsight.federated.members import Members
 
 from blindsight.federated.courier import LocalCourier, Reply, Transit
-from blindsight.federated.home import Home
 from blindsight.federated.identity import IDENTITY_FILE, Identity
-from blindsight.federated.members import Members
 from blindsight.federated.sums.generatordesk import GeneratorDesk
 from blindsight.federated.sums.opening import open_run
 from blindsight.federated.sums.ownerpart import OwnerPart
@@ -20,7 +20,7 @@ from blindsight.federated.sums.server import Patience, SumServer
 from blindsight.federated.sums.serverrun import ServerRun
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.rounds import Memory, Proposal
 
 DECRYPTED = ["block-dphe", "bfv", pytest.param("dphe", marks=pytest.mark.slow)]
 """Schemes whose sums a key generator decrypts; DPHE without blocks is block DPHE with one slot."""

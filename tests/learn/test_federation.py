@@ -9,10 +9,18 @@ from sklearn.svm import LinearSVC
 
 from blindsight.errors import DataError, InputError, PrivacyError
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.federation import ClippedWarning, Federation, FederationState, Memory, Proposal, fraction_bits
 from blindsight.learn.linear import LinearTraining, local_update, train
 from blindsight.learn.model import Standardiser, class_signs
-from blindsight.learn.rounds import EarlyStopping, RoundReport
+from blindsight.learn.rounds import (
+    ClippedWarning,
+    EarlyStopping,
+    Federation,
+    FederationState,
+    Memory,
+    Proposal,
+    RoundReport,
+    fraction_bits,
+)
 from blindsight.sums import SCHEMES, open_session
 from blindsight.sums.support import Schedule
 

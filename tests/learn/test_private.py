@@ -14,9 +14,9 @@ from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.learn import private
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.federation import Memory
 from blindsight.learn.model import Attributes, Classes, Standardiser
 from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, residuals, targets
+from blindsight.learn.rounds import Memory
 from blindsight.rng import seeded_bytes
 from blindsight.sums import open_session
 

@@ -10,7 +10,7 @@ from benchmarks.harness import Problem, Settings, Task
 from benchmarks.methods.loopback_round import Deployment, LoopbackAnswer
 from blindsight.errors import InputError
 from blindsight.learn import FederatedClassifier
-from blindsight.learn.runs import Selection
+from blindsight.learn.rounds import Selection
 
 OWNERS, MEGABYTES = (3, 5, 8), (1, 10, 100)
 _ATTRIBUTES_PER_MEGABYTE, _FEATURES = 60, 1023  # with a bias 15 BFV ciphertexts of 4,096 weights

@@ -46,10 +46,10 @@ from blindsight.data.features import extract
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
 from blindsight.files import cache_folder, storage_errors
-from blindsight.learn.federation import fraction_bits
 from blindsight.learn.linear import LARGEST_WEIGHT
 from blindsight.learn.model import Classes, LinearModel, Standardiser
 from blindsight.learn.recording import RecordedRound
+from blindsight.learn.rounds import fraction_bits
 from blindsight.learn.study import Division, Study, divide
 from blindsight.progress import Progress, silent
 from blindsight.rng import science

@@ -25,8 +25,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.data.partition import Sharing
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.comparison import Choice
-    from blindsight.learn.rounds import RoundReport
-    from blindsight.learn.runs import OnRound
+    from blindsight.learn.rounds import OnRound, RoundReport
     from blindsight.learn.study import Study
     from blindsight.learn.timeline.photostudy import SharingResult
     from blindsight.sums.costs import Cost
@@ -53,6 +52,7 @@ def learn_encrypted(
     rounds: options.RoundsOption = 10,
     scheme: options.SchemeOption = "masks",
     key_bits: options.KeyOption = 3072,
+    keys: options.KeysOption = "subgroup",
     sparsity: options.SparsityOption = None,
     minimum_per_position: Annotated[
         int | None,
@@ -91,7 +91,7 @@ def learn_encrypted(
     from blindsight.dp.ledger import Ledger
     from blindsight.learn.classifier import FederatedClassifier
 
-    choice = _check_options(scheme, key_bits, sparsity)
+    choice = _check_options(scheme, key_bits, sparsity, keys)
     check_writable(out)
     study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
     described = {"data": data, "path": None if path is None else str(path.absolute()), "count": count, "seed": seed}
@@ -102,6 +102,7 @@ def learn_encrypted(
         rounds=rounds,
         sparsity=sparsity,
         key_bits=key_bits,
+        keys=keys,
         multilabel=study.multilabel,
         classes=study.classes,
         minimum_per_position=minimum_per_position,
@@ -162,6 +163,7 @@ def learn_clusters(
     rounds: options.RoundsOption = 10,
     scheme: options.SchemeOption = "masks",
     key_bits: options.KeyOption = 3072,
+    keys: options.KeysOption = "subgroup",
     sparsity: options.SparsityOption = None,
     out: options.ModelOutOption = Path("out/cluster"),
     resume: options.ResumeOption = False,
@@ -170,7 +172,7 @@ def learn_clusters(
     """Find clusters in several owners' pictures by encrypted rounds; classes, where known, only judge the result."""
     from blindsight.learn.kmeans import FederatedKMeans
 
-    choice = _check_options(scheme, key_bits, sparsity)
+    choice = _check_options(scheme, key_bits, sparsity, keys)
     check_writable(out)
     study = _study(data, path, count, (features, components), "", owners, None, seed)
     if clusters is None and study.multilabel:
@@ -181,6 +183,7 @@ def learn_clusters(
         rounds=rounds,
         sparsity=sparsity,
         key_bits=key_bits,
+        keys=keys,
         random_state=seed,
     )
     live = LiveTable(f"Clustering {data} from {owners} owners by {scheme}", _COLUMNS)
@@ -362,12 +365,13 @@ def _told_and_kept(out: Path, live: LiveTable) -> "OnRound":
     return after_round
 
 
-def _check_options(scheme: str, key_bits: int, sparsity: float | None) -> "Choice":
-    from blindsight.crypto.paillier import check_key_bits
+def _check_options(scheme: str, key_bits: int, sparsity: float | None, keys: str = "subgroup") -> "Choice":
+    from blindsight.crypto.paillier import check_key_bits, check_keys
     from blindsight.learn.comparison import choose_scheme
 
     choice = choose_scheme(scheme)
     check_key_bits(key_bits)
+    check_keys(keys)
     if sparsity is not None and not 0 <= sparsity < 1:
         raise InputError(f"sparsity must be in [0, 1); got {sparsity}.")
     return choice

@@ -39,6 +39,7 @@ OwnersOption = Annotated[int, Option(help="How many owners share the data out.",
 RoundsOption = Annotated[int, Option(help="How many rounds.", min=1)]
 SchemeOption = Annotated[str, Option(help="masks, bfv, dphe, block-dphe or plain.")]
 KeyOption = Annotated[int, Option("--key-bits", help="Length of the Paillier key: 2048, 3072 or 4096.")]
+KeysOption = Annotated[str, Option("--keys", help="Kind of the Paillier key: subgroup (fast) or conservative.")]
 SparsityOption = Annotated[
     float | None,
     Option(help="Share of weights an owner does not send; default: 0.9 for dphe and block-dphe, else 0.8."),

@@ -15,11 +15,10 @@ from blindsight.errors import InputError
 from blindsight.federated.lessons import Lesson
 from blindsight.federated.sums.runterms import RunTerms, briefing_digest
 from blindsight.learn.clustering import ClusterLearner, ClusterTraining
-from blindsight.learn.federation import SLOT_BITS, fraction_bits
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
 from blindsight.learn.model import Attributes, Classes, Labels, Standardiser
 from blindsight.learn.owners import check_pair, speaking_of
-from blindsight.learn.runs import RunSettings
+from blindsight.learn.rounds import SLOT_BITS, RunSettings, fraction_bits
 from blindsight.validation import check_features
 
 Pair = tuple[NDArray[Any], NDArray[Any]]

@@ -19,9 +19,9 @@ from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.server import SumServer
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.files import pack_arrays, read_arrays, unpack_arrays, write_arrays
-from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.model import Array
 from blindsight.learn.owners import Load
+from blindsight.learn.rounds import Memory, Proposal
 from blindsight.learn.session import RoundResult
 
 _KIND = "blindsight/teaching.1"

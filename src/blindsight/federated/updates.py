@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.rounds import Memory, Proposal
 from blindsight.learn.sparsity import top_blocks
 
 Floats = NDArray[np.float64]

@@ -1,7 +1,7 @@
 """Owners of pictures train one linear classifier, and nobody sees another's update: a scikit-learn estimator.
 
 R. Yonetani, V. N. Boddeti, K. M. Kitani, Y. Sato, "Privacy-Preserving Visual Learning Using Doubly Permuted Homomorphic
-Encryption", ICCV 2017, sections 2.1 and 3; the rounds are `federation`, an owner's part is `linear`, the sum is
+Encryption", ICCV 2017, sections 2.1 and 3; the rounds are `rounds`, an owner's part is `linear`, the sum is
 `aggregation`. ::
 
     classifier = FederatedClassifier(rounds=10).fit([(X1, y1), (X2, y2), (X3, y3)], public=(X0, y0))
@@ -36,8 +36,7 @@ from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTrainin
 from blindsight.learn.model import Attributes, Classes, Floats, Labels, LinearModel, Standardiser
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, check_sizes
-from blindsight.learn.rounds import Criterion
-from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Sparsify, Task, alone, play
+from blindsight.learn.rounds import Criterion, OnRound, Run, RunSettings, Seed, Selection, Sparsify, Task, alone, play
 from blindsight.progress import Progress, silent
 from blindsight.sums.noise import NoisePlan, NoiseUnit, noised
 
@@ -55,6 +54,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     sparsity : the share of weights that an owner does *not* send in a round; None is 0.8 for a schedule, else 0.9.
         Messages of bfv and masks are shorter for it with a schedule only.
     key_bits : of the Paillier key: 2048, 3072 or 4096; 1024 only with `insecure`.
+    keys : "subgroup", or "conservative" without the assumption that makes those faster (`crypto.paillier`).
     loss : "hinge", "squared hinge" or "logistic".
     target : what is sent: "update", the difference to the shared classifier, or "classifier", as in the paper.
     selection : "schedule" sends the weights whose turn it is, the same for all owners, "topk" an owner's largest,
@@ -101,6 +101,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rounds: int = 10,
         sparsity: float | None = None,
         key_bits: int = 3072,
+        keys: str = "subgroup",
         loss: Loss = "hinge",
         target: Target = "update",
         selection: Selection = "auto",
@@ -129,6 +130,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.rounds = rounds
         self.sparsity = sparsity
         self.key_bits = key_bits
+        self.keys = keys
         self.loss = loss
         self.target = target
         self.selection = selection

@@ -41,9 +41,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, read_arrays, write_arrays
-from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.model import Array, Floats, Standardiser
 from blindsight.learn.owners import Load
+from blindsight.learn.rounds import Memory, Proposal
 from blindsight.learn.sparsity import search_strength, sparsity, top_blocks, top_entries
 from blindsight.metrics import adjusted_mutual_information
 from blindsight.rng import science

@@ -18,7 +18,7 @@ from blindsight.learn import baselines
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.linear import LinearTraining
 from blindsight.learn.model import Attributes, Classes, Labels, LinearModel, Standardiser
-from blindsight.learn.runs import usual_sparsity
+from blindsight.learn.rounds import usual_sparsity
 from blindsight.learn.study import Study
 from blindsight.progress import Progress, silent
 from blindsight.rng import science

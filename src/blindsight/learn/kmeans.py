@@ -29,8 +29,7 @@ from blindsight.learn.clustering import (
 )
 from blindsight.learn.model import Standardiser
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
-from blindsight.learn.rounds import Criterion
-from blindsight.learn.runs import OnRound, Run, RunSettings, Seed, Selection, Task, alone, play
+from blindsight.learn.rounds import Criterion, OnRound, Run, RunSettings, Seed, Selection, Task, alone, play
 from blindsight.metrics import adjusted_mutual_information
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
@@ -58,6 +57,7 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         rounds: int = 20,
         sparsity: float | None = None,
         key_bits: int = 3072,
+        keys: str = "subgroup",
         target: Target = "update",
         selection: Selection = "auto",
         passes: int = 1,
@@ -75,6 +75,7 @@ class FederatedKMeans(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.rounds = rounds
         self.sparsity = sparsity
         self.key_bits = key_bits
+        self.keys = keys
         self.target = target
         self.selection = selection
         self.passes = passes

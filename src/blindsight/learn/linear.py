@@ -58,7 +58,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.federation import Memory, Proposal
 from blindsight.learn.model import (
     Array,
     Floats,
@@ -70,6 +69,7 @@ from blindsight.learn.model import (
     decision_function,
 )
 from blindsight.learn.owners import Load, check_pair
+from blindsight.learn.rounds import Memory, Proposal
 from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries
 from blindsight.rng import science
 from blindsight.sums import RoundResult

@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError
-from blindsight.learn.federation import SLOT_BITS, Memory, Proposal
 from blindsight.learn.model import Array, Classes, Floats, Labels, Standardiser, decision_function
 from blindsight.learn.owners import Load
+from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums import RoundResult
 from blindsight.sums.masks import colluders, threshold

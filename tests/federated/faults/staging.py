@@ -11,8 +11,8 @@ import numpy as np
 from apps.federated.deployment.federation import LocalFederation
 from blindsight.federated.courses import CourseSettings, classifier_course
 from blindsight.learn.dphe.terms import AGGREGATOR
-from blindsight.learn.federation import Memory, owner_seed, remembered
 from blindsight.learn.model import LinearModel
+from blindsight.learn.rounds import Memory, owner_seed, remembered
 from blindsight.rng import science
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -36,7 +36,7 @@ from blindsight.federated.sums.ownerpart import OwnerPart
 from blindsight.federated.sums.userdesk import UserDesk
 from blindsight.federated.updates import Briefing, propose_update
 from blindsight.files import exclusive_lock
-from blindsight.learn.federation import Memory, Proposal
+from blindsight.learn.rounds import Memory, Proposal
 
 Do = Callable[[UserDesk, tuple[bytes, ...]], list[bytes]]
 """What a user does with the parts of a message of some kind, and returns."""

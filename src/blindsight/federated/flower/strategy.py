@@ -37,7 +37,7 @@ from blindsight.federated.sums.server import Patience, SumServer
 from blindsight.federated.updates import Briefing, mean_change
 from blindsight.files import AnyPath
 from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES
-from blindsight.learn.federation import SLOT_BITS, fraction_bits
+from blindsight.learn.rounds import SLOT_BITS, fraction_bits
 from blindsight.learn.schemes.masks import consistency
 from blindsight.statement import PrivacyStatement
 

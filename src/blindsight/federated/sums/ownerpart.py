@@ -21,8 +21,8 @@ from blindsight.federated.sums.messages import Call, Contribution
 from blindsight.federated.sums.orders import ordinal, same_lesson
 from blindsight.federated.sums.userend import UserEnd
 from blindsight.files import read_arrays, write_arrays
-from blindsight.learn.federation import Memory, Proposal, finite, owner_seed, remembered
 from blindsight.learn.model import Array
+from blindsight.learn.rounds import Memory, Proposal, finite, owner_seed, remembered
 
 Propose = Callable[[Memory, int], Proposal]
 """Learn from the owner's data, given what it remembers and a seed."""
