@@ -16,6 +16,11 @@ from blindsight.sums.roles import KeyGenerator, Member
 from blindsight.sums.terms import SPARSE_SCHEMES, Terms
 
 SOME = ("dphe", "bfv")  # of keyed schemes: block-dphe differs in nothing that is tested with it
+ADMITTED = {  # how much of the victim is read at least
+    "differencing rounds": 0.999,
+    "malleable copies, of a member with the server": 0.5,
+    "forged contributor counts": 1,
+}
 PLAYED = {name: attack for name, _, attack in ATTACKS}
 
 
@@ -27,8 +32,8 @@ def verdicts(scheme, name):
 def test_attack(name, scheme):
     """What the statement promises holds, and what it admits happens."""
     *held, last = rows = list(PLAYED[name](scheme))
-    if name in ("differencing rounds", "forged contributor counts"):
-        assert (last.verdict, last.measured.value > 0.999, last.proven[:8]) == ("as stated", True, "except: ")
+    if name in ADMITTED:
+        assert (last.verdict, last.measured.value >= ADMITTED[name], last.proven[:8]) == ("as stated", True, "except: ")
     else:
         held = rows
     most = 1 if name == "differencing attempts" else 0
@@ -44,8 +49,9 @@ def test_every_attack_on_a_scheme_is_played():
     assert json.loads(json.dumps([row.to_dict() for row in rows]))
 
 
-def test_plain_sums_promise_nothing():
+def test_plain_sums_promise_nothing_and_noisy_ones_are_not_differenced():
     assert attack_scheme("plain") == ()
+    assert not [row for row in attack_scheme("masks", noisy=True) if row.attack.startswith("differencing rounds")]
 
 
 def test_a_statement_that_is_silent_about_differences_is_refuted(monkeypatch):

@@ -7,6 +7,7 @@
 | inconsistent drop-out sets: members are told different survivors | server with c members | masks |
 | chosen ciphertexts: something else is to be opened than the sum | server | dphe, block-dphe, bfv |
 | malleable copies: a member contributes minus what others sent | member that is shown the others' messages | all |
+| the same with multiples that pass the check | member and server | dphe: works, as the statement says |
 | a model of its own for each member: all but one learn from dead weights | server | all |
 | one member ends the run | member | all |
 | forged contributor counts (`minimum_per_position`) | member | dphe, block-dphe |
@@ -47,7 +48,7 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science, system_bytes
 from blindsight.sums import bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseSum, read_key
-from blindsight.sums.mac import context_of, tag
+from blindsight.sums.mac import PRIME, context_of, tag
 from blindsight.sums.masks import CONSISTENCY, UNMASK, Reveal, Survivors, UnmaskRequest, agree
 from blindsight.sums.messages import Reply, model_digest
 from blindsight.sums.scheme import CONTRIBUTE, Turn
@@ -60,9 +61,13 @@ COLLUDING = 2
 Finder = Callable[[str], Iterator[Finding]]
 
 
-def attack_scheme(scheme: str, *, progress: Progress = silent) -> tuple[Finding, ...]:
-    """Play every attack that a scheme has to fear; plain sums promise nothing, so there is none on them."""
-    chosen = [(name, attack) for name, schemes, attack in ATTACKS if scheme in schemes]
+def attack_scheme(scheme: str, *, noisy: bool = False, progress: Progress = silent) -> tuple[Finding, ...]:
+    """Play every attack that a scheme has to fear; plain sums promise nothing, so there is none on them.
+
+    Sums with noise are not differenced here: what they tell of all rounds together is the epsilon of their plan.
+    """
+    unfit = {"differencing rounds"} if noisy else set()
+    chosen = [(name, attack) for name, schemes, attack in ATTACKS if scheme in schemes and name not in unfit]
     found: list[Finding] = []
     for done, (name, attack) in enumerate(chosen):
         progress(name, done, len(chosen))
@@ -352,6 +357,61 @@ def _masked_negative(run: Run, server: LyingServer, bodies: Bodies) -> bytes:
     return bytes(np.negative(uploads.sum(axis=0, dtype=uploads.dtype)).tobytes())
 
 
+def copies_with_the_server(scheme: str) -> Iterator[Finding]:
+    """Let a member that the server shows the victim's ciphertexts contribute multiples of them that pass the check.
+
+    It knows the factors r of the code (`sums.mac`), hence u and v with r_a u + r_b v = 0 (mod P) of about sqrt(P). To
+    the blocks a and b it adds u and v times the victim's weight in a: the tag of zeros fits, and of the sum that is
+    opened in a, u times that weight is by far the largest part. Blocks must hold one weight.
+    """
+    run, turn = Run(scheme, slot_bits=56), (1, 0)
+    updates, terms, liar = run.updates(), run.terms, run.members[LIAR]
+    factors: dict[int, int] = {}
+
+    def lies(server: LyingServer, sent: dict[str, bytes]) -> bytes:
+        handed, context = liar.handed, context_of(server.roster.digest, turn[0])
+        rows, counts = np.eye(terms.blocks * 2, dtype=np.int64), np.tile([0, 1], terms.blocks)
+        tags = [tag(row, shared=handed.shared, offset=handed.offset, context=context) for row in (*rows, 0 * rows[0])]
+        permutations = Permutations(server.roster)
+        phi = permutations.shared(handed.shared, turn[0]).forward(np.arange(terms.blocks))
+        ((ciphertexts, _),) = server.shards(dict([server.unsealed(sent[VICTIM])]))
+        victim, key = ciphertexts[phi], ciphertexts.key  # in plain order
+        parts = []
+        for a in range(0, terms.blocks, 2):
+            u, v = _relation(tags[2 * a] - tags[-1], tags[2 * a + 2] - tags[-1])
+            factors[a] = u
+            for factor in (u, v):  # and one in the slot that counts, as everybody has
+                count = (1 - factor) << terms.slot_bits
+                parts.append(victim[a : a + 1] * factor + key.encrypt([abs(count)]) * (1 if count > 0 else -1))
+        code = tag(counts, shared=handed.shared, offset=handed.offset, context=context)
+        places = permutations.own(handed.own[0], LIAR, turn[0]).forward(phi)
+        order = np.argsort(places)
+        matrix = np.concatenate([parts[place].to_matrix() for place in order.tolist()])
+        shards = Shards(system_bytes(32), places[order][None], matrix[None], key.encrypt([code]).to_matrix())
+        return liar.say(CONTRIBUTE, turn, MODEL, encode(shards))
+
+    opened, guess = run.play(turn, updates, lies=lies)[0], np.zeros(terms.dimension, dtype=np.int64)
+    for place, factor in factors.items():
+        guess[place] = 0 if opened is None else round(int(opened[place]) / factor)
+    yield _finding(
+        scheme,
+        "a member cannot make the sum out of what others sent",
+        "malleable copies, of a member with the server",
+        _READ,
+        _read(guess, updates[VICTIM]),
+        admitted=_admission(terms, "the aggregator does not collude with any member"),
+    )
+
+
+def _relation(first: int, second: int) -> tuple[int, int]:
+    """Return small u and v, not both zero, with first u + second v = 0 (mod P), by Euclid's algorithm halfway."""
+    before, after = (PRIME, 0), (-second * pow(first, -1, PRIME) % PRIME, 1)
+    while after[0] ** 2 > PRIME:
+        quotient = before[0] // after[0]
+        before, after = after, (before[0] - quotient * after[0], before[1] - quotient * after[1])
+    return after
+
+
 def models_of_their_own(scheme: str) -> Iterator[Finding]:
     """Let all but the victim learn from weights that nothing changes: what they send is zero."""
     run = Run(scheme, minimum_per_position=1)  # no block is withheld because the others changed nothing
@@ -513,6 +573,7 @@ ATTACKS: tuple[tuple[str, Sequence[str], Finder], ...] = (
     ("inconsistent drop-out sets", ("masks",), inconsistent_drop_outs),
     ("chosen ciphertexts", KEYED_SCHEMES, chosen_ciphertexts),
     ("malleable copies", HIDING_SCHEMES, malleable_copies),
+    ("malleable copies, of a member with the server", ("dphe",), copies_with_the_server),
     ("a model of its own for each member", HIDING_SCHEMES, models_of_their_own),
     ("one member ends the run", HIDING_SCHEMES, one_member_ends_the_run),
     ("forged contributor counts", SPARSE_SCHEMES, forged_counts),

@@ -209,7 +209,7 @@ def plan_run(folder: Path, *, random_state: int, data: Dataset | None = None, pr
         return Plan(run.name, (*sums, members))
     if run.recorded is None:
         return Plan(run.name, (members,), (HOW_TO_RECORD,))
-    attack = _RoundAttack(run.recorded, random_state, progress)
+    attack = _RoundAttack(run.recorded, random_state, progress, noisy=run.noise is not None)
     checks = [
         Check("the aggregator's recorded view", attack.seconds_to_read, attack.recorded_view),
         Check("weights of single owners in the sum", 0.5, attack.singles),
@@ -245,8 +245,8 @@ def _noisy_sums(noise: tuple[NoisePlan, float], share: float, effort: float) -> 
 class _RoundAttack:
     """Attacks on one recorded round."""
 
-    def __init__(self, recorded: RecordedRound, seed: int, progress: Progress) -> None:
-        self._recorded, self._seed, self._progress = recorded, seed, progress
+    def __init__(self, recorded: RecordedRound, seed: int, progress: Progress, *, noisy: bool) -> None:
+        self._recorded, self._seed, self._progress, self._noisy = recorded, seed, progress, noisy
         self._size = PaillierSize.of(recorded)
 
     @property
@@ -321,14 +321,14 @@ class _RoundAttack:
     @property
     def hostile(self) -> tuple[Check, ...]:
         """Servers and members that lie to parties made for the audit; a plain run promises nothing."""
-        scheme, progress = self._recorded.scheme, self._progress
+        scheme, noisy, progress = self._recorded.scheme, self._noisy, self._progress
         if scheme not in HIDING_SCHEMES:
             return ()
         return (
             Check(
                 "hostile servers and members",
                 0,
-                lambda effort: Evidence(attack_scheme(scheme, progress=progress)),
+                lambda effort: Evidence(attack_scheme(scheme, noisy=noisy, progress=progress)),
                 fixed=1 if scheme == "masks" else 4,
             ),
         )
