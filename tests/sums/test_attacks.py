@@ -1,0 +1,699 @@
+"""Attacks on sums that once succeeded, each under its name: they work where a defence is missing, and not with it."""
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from blindsight.crypto import bfv
+from blindsight.crypto.paillier import Ciphertexts
+from blindsight.crypto.sealedbox import unseal
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import BlindsightError, MessageError, PrivacyError
+from blindsight.sums import Aggregator, Engine, Patience, RefusedError, Session, mac, statement
+from blindsight.sums import dphe as dphe_module
+from blindsight.sums.bfv import length
+from blindsight.sums.dphe import IndexedValues, Permutations, Shards, SparseSum
+from blindsight.sums.messages import Answer, Refusal, Reply
+from blindsight.sums.scheme import CONTRIBUTE
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.sums.transport import LocalTransport, Response
+from tests.keys import bfv_key, paillier_key
+from tests.learn.mutants import LARGEST, LEAST, wrapping
+from tests.sums.runs import ALL, KEYED, NAMES, SIZE, Run, key_of, terms_of
+
+MODEL = b"m" * 32
+HIDING = ("masks", *KEYED)
+
+
+def rebuilt(run, round, *names, model=b""):
+    """A second aggregator with the same key, that has got the replies of these members in this round."""
+    other = Aggregator(run.terms, seed=run.key(AGGREGATOR).secret_bytes())
+    other.accept(run.generator.setup()[AGGREGATOR])
+    other.open(round, model=model)
+    for name in names:
+        other.receive(run.role(name)._state.sent)
+    other.advance()
+    return other
+
+
+def forget(role, **changes):
+    """Take a defence away: a role that does not remember."""
+    role._state = replace(role._state, **changes)
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """A key generator that opens what it cannot check."""
+    for module in ("bfv", "dphe"):
+        monkeypatch.setattr(f"blindsight.sums.{module}.matches", lambda *_, **__: True)
+
+
+# 1. Differencing attempts
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+@pytest.mark.parametrize("defended", [True, False])
+def test_differencing_attempts_at_the_key_generator(scheme, defended):
+    """A round that was opened with everybody is asked for again without eve."""
+    run = Run(scheme)
+    whole = run.play(0)
+    if not defended:
+        forget(run.generator, round=-1)
+    without = rebuilt(run, 0, *NAMES[:4])
+    answer = run.generator.answer(without.request())
+    if defended:
+        with pytest.raises(MessageError, match="other members"):
+            without.conclude(answer)
+        assert len(run.generator.log) == 1
+        assert run.answered(run.aggregator.request()).members == NAMES
+    else:
+        np.testing.assert_array_equal(whole - without.conclude(answer)[1].integers, run.updates["eve"])
+
+
+@pytest.mark.parametrize("defended", [True, False])
+def test_differencing_attempts_under_masks(defended):
+    """A round that was unmasked is tried again, and eve's upload is lost."""
+    run = Run("masks")
+    whole = run.play(0)
+    for name in NAMES:
+        if not defended:
+            forget(run.role(name), over=False)
+    run.begin(0, attempt=1)
+    if defended:
+        for name in NAMES:
+            with pytest.raises(PrivacyError, match="over"):
+                run.ask(name)
+        return
+    run.play_until(CONTRIBUTE)
+    np.testing.assert_array_equal(whole - run.finish(*NAMES[:4]), run.updates["eve"])
+
+
+@pytest.mark.parametrize("scheme", HIDING)
+@pytest.mark.parametrize("defended", [True, False])
+def test_differencing_rounds_of_one_model(scheme, defended):
+    """The next round begins with the same model, so that updates are the same, and eve is left out."""
+    run = Run(scheme)
+    whole = run.play(0, model=MODEL)
+    for name in NAMES:
+        run.role(name).settle(run.answer, 0)
+        if not defended:
+            forget(run.role(name), answered=b"")
+    run.begin(1, model=MODEL)
+    if defended:
+        with pytest.raises(PrivacyError, match="learns from a model once"):
+            run.finish(*NAMES[:4])
+    else:
+        np.testing.assert_array_equal(whole - run.finish(*NAMES[:4]), run.updates["eve"])
+
+
+class Network:
+    """Between honest parties: loses and forges whatever it likes, and sees what the aggregator opens."""
+
+    def __init__(self, run, rng):
+        self.run, self.rng = run, rng
+        handlers = {name: lambda kind, parts, name=name: self.answered(name, kind, parts) for name in run.names}
+        handlers[KEY_GENERATOR] = lambda kind, parts: [run.generator.answer(parts[0])]
+        self.transport = LocalTransport(handlers, transit=self.transit)
+        self.earlier = []
+
+    def answered(self, name, kind, parts):
+        return [self.run.role(name).answer(parts[0], self.run.integers(name, kind))]
+
+    def transit(self, sender, receiver, kind, parts):
+        self.earlier.append(parts)
+        fate = self.rng.integers(8)
+        if fate == 0:
+            return []
+        if fate == 1:
+            return [parts, (b"there was an error",)]
+        if fate == 2:
+            return [self.earlier[self.rng.integers(len(self.earlier))], parts]
+        return [parts] * (2 if fate == 3 else 1)
+
+    def collect(self, tickets, *, seconds):
+        for ticket, response in self.transport.collect(tickets, seconds=seconds):
+            if self.rng.random() < 0.1:
+                yield ticket, Response(error="it has refused: forged.")
+            yield ticket, response
+
+    def present(self):
+        return {name: number for name, number in self.transport.present().items() if self.rng.random() < 0.95}
+
+    def send(self, *message):
+        return self.transport.send(*message)
+
+
+@pytest.mark.parametrize("scheme", HIDING)
+def test_differencing_attempts_by_the_network(scheme):
+    """Whatever it loses, forges or repeats, and however often a round is tried: one sum of it comes out, or none."""
+    run, rng, opened = Run(scheme), np.random.default_rng(0), 0
+    for round in range(12 if scheme != "bfv" else 6):
+        sums = {}
+        for _ in range(3):  # the server plays the round again, also when it is over
+            engine = Engine(run.aggregator, Network(run, rng), Patience(pause=1e-6, attempts=3, generator=0.05))
+            try:
+                _, total = engine.round(round, (b"model %d" % round,))
+            except BlindsightError:
+                continue
+            np.testing.assert_array_equal(total.integers, run.sum(*total.members))
+            sums[total.members] = total
+        assert len(sums) <= 1
+        opened += len(sums)
+    assert opened > 2
+
+
+# 3. Chosen ciphertext
+
+
+def secret_polynomial(part, key):
+    """A TenSEAL ciphertext with c0 = 0 and c1 = floor(q / t), which decrypts to the secret key."""
+    inner = part.ciphertext()[0]
+    degree, modulus = key.parameters.degree, key.parameters.plain_modulus
+    primes = [prime.value() for prime in key._context.seal_context().data.first_context_data().parms().coeff_modulus()]
+    data = np.zeros((2, len(primes), degree), dtype="<u8")
+    data[1, :, 0] = [np.prod([int(p) for p in primes], dtype=object) // modulus % prime for prime in primes]
+    head = struct.pack("<4Q?3QdQ", *inner.parms_id(), False, 2, degree, len(primes), 1.0, 1)
+    array = struct.pack("<HBBBBHQ", 0xA15E, 16, 4, 3, 0, 0, 24 + data.nbytes) + struct.pack("<Q", data.size)
+    body = head + array + data.tobytes()
+    sealed = struct.pack("<HBBBBHQ", 0xA15E, 16, 4, 3, 0, 0, 16 + len(body)) + body
+
+    def varint(number):
+        return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+    size = varint(degree)
+    return b"\x0a" + varint(len(size)) + size + b"\x12" + varint(len(sealed)) + sealed
+
+
+def contributed(scheme, round=0, **changes):
+    """A run in which everybody has contributed."""
+    run = Run(scheme, **changes)
+    run.begin(round)
+    run.play_step()
+    return run
+
+
+def test_chosen_ciphertext_under_bfv():
+    run = contributed("bfv")
+    key, generator = key_of(run.terms), run.generator
+    honest = decode(run.request().body, bfv._VectorMessage)
+    public = generator._opener._secret.public
+    whole = public.read_vector(run.request().body)
+    forged = encode(replace(honest, parts=(secret_polynomial(whole.parts[0], public), *honest.parts[1:])))
+    # It works where nothing is checked: the slots are those of a polynomial with coefficients -1, 0 and 1.
+    slots = key.decrypt(public.read_vector(forged))
+    assert np.unique(slots).size > 1000
+    sealapi = pytest.importorskip("tenseal.sealapi")
+    plain = sealapi.Plaintext()
+    sealapi.BatchEncoder(public._context.seal_context().data).encode([int(slot) for slot in slots], plain)
+    ring = {int(plain[place]) for place in range(plain.coeff_count())}
+    assert ring == {0, 1, public.parameters.plain_modulus - 1}
+    # With the check nothing is released, and the key is gone.
+    refused = run.answered(replace(run.request(), body=forged))
+    assert isinstance(refused, Refusal)
+    assert refused.renewed
+    assert generator.setup()["ann"] != run.role("ann")._state.setup
+    assert run.setup("ann").encryption_key != public.to_bytes()
+    run.set_up()
+    np.testing.assert_array_equal(run.play(1), run.sum())
+
+
+def forged_sparse(run, numbers):
+    """A request for a vector of the aggregator's own, with everybody's receipts and tags."""
+    honest = decode(run.request().body, SparseSum)
+    packed = run.generator._opener._secret.public.encrypt(numbers).to_matrix()
+    return replace(run.request(), body=encode(replace(honest, ciphertexts=packed)))
+
+
+@pytest.mark.parametrize("scheme", ["dphe", "block-dphe"])
+def test_chosen_ciphertext_under_paillier(scheme):
+    run = contributed(scheme)
+    refused = run.answered(forged_sparse(run, [7]))
+    assert refused.renewed
+    assert "tags" in run.generator.log[0]
+
+
+def test_chosen_ciphertext_is_opened_where_nothing_is_checked(unchecked):
+    run = contributed("dphe")
+    opened = run.answered(forged_sparse(run, [7]))
+    assert sorted(run.terms.read_sums(opened.sums, 5)) == [0] * (SIZE - 1) + [7]
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_one_contribution_in_the_place_of_the_sum(scheme, unchecked, monkeypatch):
+    """The aggregator asks for the sum of five, and sends what eve sent, with the terms that it should have."""
+    for defended in (False, True):
+        if defended:
+            monkeypatch.undo()
+        run = Run(scheme)
+        run.begin(0)
+        replies = [run.ask(name) for name in NAMES]
+        run.deliver(replies[4])
+        if scheme == "bfv":
+            adder, vector = run.aggregator._adder, None
+            vector = adder._sum
+            zero = adder._key.encrypt(np.zeros(length(run.terms), dtype=np.int64), terms=5)
+            body = bfv.add_all([vector, zero, zero, zero, zero]).to_bytes()
+        else:
+            body = run.aggregator._adder.request()
+        run.deliver(*replies[:4])
+        run.aggregator.advance()
+        answer = run.answered(replace(run.request(), body=body))
+        if defended:
+            assert answer.renewed
+        else:
+            np.testing.assert_array_equal(run.terms.read_sums(answer.sums, 5), run.updates["eve"])
+
+
+def test_an_omitted_place():
+    """A place that is left out counts as zero: it is missed."""
+    run = contributed("dphe", block=1)
+    honest, request = decode(run.request().body, SparseSum), run.request()
+    adder = run.aggregator._adder
+    adder._sum.counts[3] = 0  # which the aggregator leaves out
+    assert decode(adder.request(), SparseSum).places.size == honest.places.size - 1
+    refused = run.answered(replace(request, body=adder.request()))
+    assert refused.renewed
+
+
+def test_a_tag_over_whole_plaintexts_is_no_check():
+    """Naive: sum of r_i m_i over packed plaintexts modulo p. Whoever raises a ciphertext to 1 + p passes it."""
+    run = contributed("dphe")
+    packed = Ciphertexts.from_matrix(paillier_key().public, decode(run.request().body, SparseSum).ciphertexts)
+    raised = packed * (1 + mac.PRIME)
+    key = paillier_key()
+    before, after = (key.decrypt(numbers)[0] for numbers in (packed, raised))
+    assert before != after
+    assert before % mac.PRIME == after % mac.PRIME  # any naive tag is the same
+    honest = decode(run.request().body, SparseSum)
+    refused = run.answered(replace(run.request(), body=encode(replace(honest, ciphertexts=raised.to_matrix()))))
+    assert refused.renewed
+
+
+def test_folding_by_an_aggregator_that_learned_r_from_a_member_succeeds():
+    """What the statement says: against an aggregator with a member's help the code does nothing.
+
+    It adds k times the victim's weight to the sum and k r mod P times the ciphertext to the tag, with a k for which
+    k r mod P is small enough for the tag to stay in its range.
+    """
+    run = Run("dphe", block=1, slot_bits=40)
+    run.updates = {name: np.arange(SIZE) % 3 - 1 for name in NAMES}
+    run.updates["ann"] = np.array([40, -70, 90, 55, -61, 77, 83, -99])
+    run.begin(0)
+    replies = {name: run.ask(name) for name in NAMES}
+    run.deliver(*replies.values())
+    run.aggregator.advance()
+    target, bob, adder = 2, run.setup("bob"), run.aggregator._adder
+    factors = mac._stream(bob.shared, b"factors of " + mac.context_of(run.digest, 0), SIZE) & np.uint64(mac.PRIME)
+    half = mac.PRIME // 2
+    shifts = {scale: (scale * int(factors[target]) + half) % mac.PRIME - half for scale in range(2000, 40000)}
+    scale, shift = min(shifts.items(), key=lambda pair: abs(pair[1]))
+    place = Permutations(run.generator.roster).shared(bob.shared, 0).forward(np.array([target]))
+    checked = adder.check(CONTRIBUTE, "ann", Reply(b"", run.opened(replies["ann"], "ann")[1]))
+    shard = next(i for i, places in enumerate(checked.places) if place[0] in places)
+    victim = checked.ciphertexts[shard][np.flatnonzero(checked.places[shard] == place[0])]
+    adder._sum.add(victim * scale, place)
+    adder._tags.add(victim * shift)
+    opened = run.answered(replace(run.request(), body=adder.request()))
+    assert isinstance(opened, Answer)
+    total = run.terms.read_sums(opened.sums, 5)
+    assert round(total[target] / scale) == run.updates["ann"][target]
+    assert any("collude with any member" in line for line in statement(run.terms).assumptions)
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_the_reaction_attack(scheme):
+    """Accept or reject must not become an oracle: after a rejection there is another key, and other numbers r."""
+    run = contributed(scheme)
+    old, request = run.setup("ann"), run.request()
+    spoilt = replace(request, receipts=request.receipts[:4])  # the sum of five for the receipts of four
+    if scheme == "bfv":  # whose sums say of how many they are
+        zero = bfv_key(max_sum=5 * run.terms.max_integer).public.encrypt(np.zeros(length(run.terms), int), terms=5)
+        spoilt = replace(request, body=bfv.add_all([zero] * 5).to_bytes())
+    first = run.answered(spoilt)
+    assert first.renewed
+    assert run.answered(request) == run.answered(spoilt) == first  # the round is used up
+    before = len(run.generator.log)
+    again = run.answered(replace(request, round=1, receipts=run.receipts(*NAMES, round=1, run=request.run)))
+    assert isinstance(again, Refusal)  # under the old key: nothing is decrypted
+    assert len(run.generator.log) == before
+    new = run.setup("ann")
+    assert new.encryption_key != old.encryption_key
+    assert new.roster != old.roster
+    with pytest.raises(RefusedError, match="nothing of round 0") as caught:
+        run.finish()
+    assert caught.value.renewed
+    run.set_up()
+    np.testing.assert_array_equal(run.play(1), run.sum())
+
+
+def test_all_refusals_read_alike():
+    """Whatever was wrong with what was decrypted, and whether anything was."""
+    run, sentences = Run("dphe"), set()
+    n = paillier_key().public.n
+    for round, numbers in enumerate(([7], [1 << 33], [-(1 << 200)], [(n - 1) // 2 >> 2], [n // 9])):
+        run.begin(round)
+        run.play_step()
+        refused = run.answered(forged_sparse(run, numbers))
+        sentences.add((refused.sentence.replace(f"round {round} ", "this round "), refused.renewed))
+        run.set_up()
+    assert len(sentences) == 1
+    assert len(run.generator.log) == 5
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_an_overflow_by_a_member_with_a_right_tag_uses_up_the_key_too(scheme, monkeypatch):
+    """Members can then go on from the same model, as nothing of it was opened."""
+    run = Run(scheme)
+    limit = run.terms.max_integer
+    run.updates |= {name: np.full(SIZE, limit) for name in NAMES[:4]}
+    run.begin(0, model=MODEL)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(run.terms), "checked", lambda terms, integers: integers)
+        patch.setattr(bfv.PublicKey, "max_value", lambda key, terms: 2 * limit)
+        patch.setattr("blindsight.crypto.encoding.SlotPacking.max_value", lambda packing, terms: 2 * limit)
+        run.deliver(run.ask("eve", update=np.full(SIZE, limit + 1)))
+    run.send(*NAMES[:4])
+    run.aggregator.advance()
+    with pytest.raises(RefusedError) as caught:
+        run.finish()
+    assert caught.value.renewed
+    run.set_up()
+    run.begin(1, model=MODEL)
+    run.updates["eve"] = np.zeros(SIZE, dtype=np.int64)
+    np.testing.assert_array_equal(run.finish(), run.sum())
+
+
+# 4. Malleability
+
+
+def malleated(run, victim, factor):
+    """What mal (eve) sends: the victim's ciphertexts, tag and all, multiplied by a number."""
+    _, body = run.opened(run.role(victim)._state.sent, victim)
+    receipt, _ = run.opened(run.ask("eve"), "eve")
+    if run.terms.scheme == "bfv":
+        return run.reply("eve", receipt, body)  # a copy
+    shards, key = decode(body, Shards), paillier_key().public
+    permutations = Permutations(run.generator.roster)
+    theirs = permutations.own(run.setup(victim).own[0], victim, 0)
+    own = permutations.own(run.setup("eve").own[0], "eve", 0)
+    places, rows = [], []
+    for sent, matrix in zip(shards.places, shards.ciphertexts, strict=True):
+        moved = own.forward(theirs.backward(sent))
+        order = np.argsort(moved)
+        places.append(moved[order])
+        rows.append((Ciphertexts.from_matrix(key, matrix) * factor).to_matrix()[order])
+    tag = (Ciphertexts.from_matrix(key, shards.tag) * factor).to_matrix()
+    return run.reply("eve", receipt, encode(Shards(bytes(32), np.stack(places), np.stack(rows), tag)))
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+@pytest.mark.parametrize("defended", [True, False])
+def test_malleability(scheme, defended, monkeypatch):
+    """Eve contributes the negative of ann's ciphertexts (under BFV a copy of them)."""
+    if not defended:
+        for module in ("bfv", "dphe"):
+            monkeypatch.setattr(f"blindsight.sums.{module}.matches", lambda *_, **__: True)
+    run = Run(scheme)
+    run.begin(0)
+    run.send(*NAMES[:4])
+    run.deliver(malleated(run, "ann", -1))
+    run.aggregator.advance()
+    answer = run.answered(run.request())
+    if defended:
+        assert isinstance(answer, Refusal)
+        assert answer.renewed
+    else:
+        twice = 1 if scheme == "bfv" else -1
+        expected = run.sum(*NAMES[:4]) + twice * run.updates["ann"]
+        np.testing.assert_array_equal(run.terms.read_sums(answer.sums, 5), expected)
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_contributions_are_sealed_for_the_aggregator(scheme):
+    """A member or the network does not get to see what it could copy."""
+    run = Run(scheme)
+    run.begin(0)
+    reply = decode(run.ask("ann"), Reply)
+    for secret in (run.setup("bob").own[0], run.setup("bob").shared, run.setup("bob").offset):
+        with pytest.raises(MessageError):
+            unseal(secret, reply.body, purpose=b"contribution of round 0 by ann")
+    receipt, _ = run.opened(run.ask("bob"), "bob")
+    with pytest.raises(MessageError):  # nor does a sealed copy open as another's
+        run.deliver(encode(Reply(run.signed("bob", receipt), reply.body)))
+
+
+# 5. A model of one's own for each member
+
+
+@pytest.mark.parametrize("scheme", ALL)
+def test_a_model_of_ones_own_for_each_member(scheme):
+    """The server hands eve the model and everybody else dead weights: no sum comes of it."""
+    run = Run(scheme)
+    other = b"x" * 32
+    for round, step in enumerate(("share", CONTRIBUTE, "consistency", "unmask")):
+        if scheme != "masks" and step != CONTRIBUTE:
+            continue
+        run.begin(round, model=MODEL[:-1] + bytes([round]))
+        run.play_until(step)
+        call = run.call(run.aggregator.calls(only=["eve"])["eve"])
+        lie = run.signed(AGGREGATOR, replace(call, member="eve", model=other[:-1] + bytes([round])))
+        try:
+            reply = run.ask("eve", call=lie)
+        except (MessageError, PrivacyError):
+            assert step in (CONTRIBUTE, "unmask")
+        else:
+            with pytest.raises(MessageError, match="another model"):
+                run.deliver(reply)
+        run.finish(*NAMES[:4])
+        expected = NAMES if step in ("consistency", "unmask") else NAMES[:4]
+        assert run.total.members == expected
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_receipts_for_two_models_are_no_sum(scheme):
+    """A lying aggregator accepts both and asks the key generator."""
+    run = Run(scheme)
+    run.begin(0, model=MODEL)
+    run.send()
+    run.aggregator.advance()
+    request = run.request()
+    mixed = (*request.receipts[:4], *run.receipts("eve", round=0, model=b"x" * 32))
+    assert isinstance(run.answered(replace(request, receipts=mixed)), Refusal)
+    assert "model" in run.generator.log[0]
+
+
+# 6. One member ends the run
+
+NOT_ARRAYS = (
+    *[{"ciphertexts": np.zeros(shape, dtype=np.uint8)} for shape in ((), (0,), (2,), (2, 6, 0), (6, 2, 256))],
+    *[{"places": np.array(places, np.int64)} for places in (0, [], [0, LARGEST, LEAST], [[[0]]])],
+    *[{"places": np.stack([wrapping(6)] * 2)}],
+    *[
+        {"places": np.array([[first, 1, 2, 3, 4, last]] * 2)}
+        for first, last in ((0, LARGEST), (LEAST, 5), (0, 4), (5, 0))
+    ],
+    {"tag": np.zeros((), dtype=np.uint8)},
+    {"tag": np.zeros((0, 256), dtype=np.uint8)},
+    {"tag": np.zeros((2, 256), dtype=np.uint8)},
+)
+
+
+def test_one_member_ends_the_run():
+    run = Run("dphe")
+    run.begin(0)
+    receipt, body = run.opened(run.ask("ann"), "ann")
+    for changes in NOT_ARRAYS:
+        with pytest.raises(MessageError):
+            run.deliver(run.reply("ann", receipt, encode(replace(decode(body, Shards), **changes))))
+    np.testing.assert_array_equal(run.finish(*NAMES[1:]), run.sum(*NAMES[1:]))
+
+
+def test_an_unlimited_range_oracle_at_the_key_generator():
+    """Each failure uses up its round and is on record, and the answer does not tell one from another."""
+    run, sentences = Run("dphe"), set()
+    wrong = [changes for changes in NOT_ARRAYS if "tag" not in changes]
+    wrong += [{"places": np.array([0, LARGEST, LEAST])}, {"senders": np.array([1])}, {"tag": np.zeros(3, np.uint8)}]
+    for round, changes in enumerate(wrong):
+        run.begin(round)
+        run.play_step()
+        request = run.request()
+        refused = run.answered(replace(request, body=encode(replace(decode(request.body, SparseSum), **changes))))
+        assert isinstance(refused, Refusal)
+        sentences.add(refused.sentence.replace(f"round {round} ", "this round "))
+        assert run.answered(request) == refused  # nor is there a second try
+        assert len(run.generator.log) == round + 1
+    assert len(sentences) == 1
+    np.testing.assert_array_equal(run.play(len(wrong)), run.sum())
+
+
+def test_no_request_ends_the_run_by_its_number():
+    """A round that no member has contributed to is not used up."""
+    run = contributed("dphe")
+    for round in (1, 7, LARGEST):
+        refused = run.answered(replace(run.request(), round=round))
+        assert isinstance(refused, Refusal)
+    assert run.generator.log == ()
+    np.testing.assert_array_equal(run.finish(), run.sum())
+
+
+def test_a_weight_whose_absolute_value_is_itself_is_out_of_range():
+    run = Run("plain", slot_bits=64)
+    run.begin(0)
+    receipt, _ = run.opened(run.ask("ann"), "ann")
+    with pytest.raises(MessageError, match="not one that"):
+        run.deliver(run.reply("ann", receipt, run.terms.residues(np.full(SIZE, LEAST)).tobytes()))
+
+
+# 7. Forged contributor counts: ann, bob and cem change five blocks each and pad none; mal sends every block and lies.
+
+COUNTED = {
+    "members": ("ann", "bob", "cem", "mal"),
+    "dimension": 80,
+    "block": 4,
+    "capacity": 20,
+    "minimum_per_position": 3,
+}
+DISJOINT = {"ann": np.arange(0, 5), "bob": np.arange(5, 10), "cem": np.arange(10, 15)}
+
+
+def play_with_mal(run, supports, lies, monkeypatch, round=0, *, shards=None, slots=None):
+    """Play a round in which mal sends these plaintexts by block, with the tag that fits what they add up to.
+
+    Return the released sum by block, and the true one.
+    """
+    terms, rng = run.terms, np.random.default_rng(round)
+    rows = {name: np.zeros((terms.blocks, terms.slots), dtype=np.int64) for name in terms.members}
+    for name, blocks in supports.items():
+        rows[name][blocks] = rng.integers(1, 1000, (len(blocks), terms.slots))
+    parts = shards or np.array_split(np.arange(terms.blocks), terms.blocks // terms.room)
+    run.updates = {name: row.ravel() for name, row in rows.items()}
+    run.begin(round)
+    run.send(*terms.members[:3])
+    if slots is None:
+        times = np.bincount(np.concatenate(parts), minlength=terms.blocks)
+        slots = np.zeros((terms.blocks, terms.packing.slots), dtype=np.int64)
+        slots[:, -1] = [time * (lie >> terms.slot_bits * terms.slots) for time, lie in zip(times, lies, strict=True)]
+    with monkeypatch.context() as patch:
+        shown = [IndexedValues(blocks, [lies[block] for block in blocks]) for blocks in parts]
+        patch.setattr(dphe_module, "decompose", lambda *_, **__: shown)
+        patch.setattr(dphe_module, "slots_of", lambda *_: slots.ravel())
+        run.send("mal")
+    return run.finish().reshape(terms.blocks, -1), sum(rows.values())
+
+
+def counts(terms, numbers):
+    """Plaintexts with these numbers in the slots that count."""
+    return [int(number) << terms.slot_bits * terms.slots for number in numbers]
+
+
+def test_forged_counts(monkeypatch):
+    run = Run("block-dphe", **COUNTED)
+    terms = run.terms
+    for round, count in enumerate((2, 3, 1000, -1, 2**20)):
+        opened, _ = play_with_mal(run, DISJOINT, counts(terms, [count] * 20), monkeypatch, round)
+        assert not opened.any()
+        assert "forged" in run.generator.log[round]
+    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 5)
+    assert not opened.any()  # two senders are not enough, as always
+    assert "forged" not in run.generator.log[5]
+    often = [DISJOINT["ann"]] * 4  # four shards of one member are one sender
+    opened, _ = play_with_mal(run, DISJOINT, counts(terms, [1] * 20), monkeypatch, 6, shards=often)
+    assert not opened.any()
+    assert "forged" in run.generator.log[6]
+    same = dict.fromkeys(DISJOINT, np.arange(5))
+    opened, total = play_with_mal(run, same, counts(terms, [0] * 20), monkeypatch, 7)
+    np.testing.assert_array_equal(opened, total)
+
+
+def test_forged_counts_open_single_blocks_where_senders_are_not_counted(monkeypatch):
+    run = Run("block-dphe", **COUNTED)
+    released = dphe_module._released
+    monkeypatch.setattr(
+        dphe_module, "_released", lambda rows, senders, *rest: released(rows, np.full_like(senders, 9), *rest)
+    )
+    opened, total = play_with_mal(run, DISJOINT, counts(run.terms, [2] * 20), monkeypatch)
+    np.testing.assert_array_equal(opened, total)
+
+
+def test_forged_counts_without_a_tag_that_fits_use_up_the_key(monkeypatch):
+    run = Run("block-dphe", **COUNTED)
+    with pytest.raises(RefusedError) as caught:
+        play_with_mal(run, DISJOINT, counts(run.terms, [2] * 20), monkeypatch, slots=np.zeros((20, 5), dtype=np.int64))
+    assert caught.value.renewed
+
+
+def test_counts_forged_in_other_blocks_of_the_same_plaintext(monkeypatch):
+    """Six sums share a plaintext: what mal writes beyond its own block lands in the counts of its neighbours."""
+    run = Run("block-dphe", **COUNTED)
+    terms = run.terms
+    assert terms.blocks_per_request == 6
+    beyond = counts(terms, [2])[0] << terms.slot_bits * terms.packing.slots
+    phi = Permutations(run.generator.roster).shared(run.setup("mal").shared, 0)
+    places = phi.forward(np.arange(20))
+    inside = (places % 6 < 5) & (places < 19)  # the last of a plaintext has no neighbour
+    slots = np.zeros((20, 5), dtype=np.int64)
+    slots[phi.backward(places[inside] + 1), -1] = 2
+    lies = [beyond * bool(fits) for fits in inside]
+    opened, _ = play_with_mal(run, DISJOINT, lies, monkeypatch, slots=slots)
+    assert not opened.any()
+    assert "forged" in run.generator.log[0]
+    assert "was released" in run.generator.log[0]
+
+
+def test_no_lie_opens_a_block_that_too_few_sent(monkeypatch):
+    run, rng = Run("block-dphe", **COUNTED), np.random.default_rng(0)
+    for round in range(12):
+        supports = {name: rng.choice(20, 5, replace=False) for name in DISJOINT}
+        senders = 1 + np.bincount(np.concatenate(list(supports.values())), minlength=20)
+        lies = counts(run.terms, rng.integers(-2, 4, 20))
+        opened, total = play_with_mal(run, supports, lies, monkeypatch, round)
+        released = opened.any(axis=1)
+        assert (senders[released] >= 3).all()
+        np.testing.assert_array_equal(opened[released], total[released])
+
+
+def test_padding_counts_as_sending_as_the_statement_says(monkeypatch):
+    """What remains: where everybody sends every block, one lie opens what one member alone changed."""
+    run = Run("block-dphe", **COUNTED | {"capacity": 80})
+    opened, total = play_with_mal(run, DISJOINT, counts(run.terms, [2] * 20), monkeypatch)
+    np.testing.assert_array_equal(opened, total)
+    assert any("at least 3 members sent (padding included)" in line for line in statement(run.terms).not_protected)
+
+
+# The code that checks sums, and the renewal of keys
+
+
+@pytest.mark.parametrize("scheme", KEYED)
+def test_a_key_is_renewed_end_to_end(scheme, monkeypatch):
+    """One member's wrong tag costs the round and the key; the same updates are added in the next one."""
+    terms = terms_of(scheme)
+    session = Session(terms, key=key_of(terms))
+    updates = {name: np.full(SIZE, 1.0 + i) for i, name in enumerate(NAMES)}
+    before = session.generator.setup()["ann"]
+    module, original = scheme.removeprefix("block-"), mac.tag
+    with monkeypatch.context() as patch:
+        patch.setattr(f"blindsight.sums.{module}.tag", lambda *given, **named: (original(*given, **named) + 1) % 99)
+        with pytest.raises(RefusedError, match="nothing of round 0"):
+            session.round(updates, 0)
+    assert session.generator.setup()["ann"] != before
+    for number in (1, 2):
+        assert session.round(updates, number).values.tolist() == [15.0] * SIZE
+
+
+def test_a_wrong_sum_passes_as_often_as_the_claim_says(monkeypatch):
+    """With the prime 31 instead of 2^61 - 1: one in 31, within what binomial draws do in all but 1e-6 of the cases."""
+    monkeypatch.setattr(mac, "PRIME", 31)
+    monkeypatch.setattr(mac, "TAG_BITS", 5)
+    values, wrong, trials, passed = np.array([3, -5, 7]), np.array([3, -4, 7]), 3000, 0
+    offsets = [b"a" * 32, b"b" * 32]
+    for trial in range(trials):
+        context, shared = mac.context_of(b"run", trial), b"s" * 32
+        tags = sum(mac.tag(part, shared=shared, offset=offset, context=context)
+                   for part, offset in zip((values, 0 * values), offsets, strict=True))  # fmt: skip
+        assert mac.matches(values, tags, shared=shared, offsets=offsets, context=context)
+        passed += mac.matches(wrong, tags, shared=shared, offsets=offsets, context=context)
+    # r is 61 uniform bits cut to five, so that 0 and 31 are both zero: at most 2/32 of the draws
+    assert binom.ppf(5e-7, trials, 1 / 32) <= passed <= binom.isf(5e-7, trials, 2 / 32)
