@@ -91,10 +91,10 @@ class RebuiltRun:
     @classmethod
     def load(cls, folder: Path, *, data: Dataset | None = None, progress: Progress = silent) -> Self:
         """Read a run; `data` stand for its collection where that cannot be read from where it was."""
-        recording = folder / RECORDING
+        about, recording = read_run(folder), folder / RECORDING
         recorded = RecordedRound.load(recording) if recording.exists() else None
         model = LinearModel.load(folder / "model.npz")
-        return cls(read_run(folder), model, recorded, _read_noise(folder / NOISE), data, progress)
+        return cls(about, model, recorded, _read_noise(folder / NOISE), data, progress)
 
     @property
     def name(self) -> str:
