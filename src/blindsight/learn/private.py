@@ -49,11 +49,11 @@ from blindsight.sums.masks import colluders, threshold
 from blindsight.sums.noise import MOST_UNITS, NoisePlan, NoiseUnit, clip_factors, clipped
 from blindsight.sums.terms import GROUP_MEMBERS
 
-MOST_COMPONENTS = 256
+MOST_COMPONENTS = 512
 
 _BIAS = 0.1  # the constant of every row
 _RIDGE = 1e-3  # of the public start
-_TRUST = 0.0067
+_TRUST, _LONGEST = 0.0067, 1.8  # a step of 2 over the curvature would no longer descend
 _PUBLIC_STEPS, _LOCAL_STEPS = 300, 5
 
 Targets = NDArray[np.float64]
@@ -201,7 +201,7 @@ class PrivateLearner:
         """The length of a round's step, from public numbers alone."""
         noise = self.plan.deviation / self.plan.clip / math.sqrt(self.plan.rounds)
         time = _TRUST * math.pow((self.records + len(self._public[0])) / noise, 1.5)
-        return min(time / self.plan.rounds, 1 / _curvature(self.labels, self._public[0]))
+        return min(time / self.plan.rounds, _LONGEST / _curvature(self.labels, self._public[0]))
 
     def first(self, seed: int) -> Array:
         """Return the public data's own classifier, in the space of the rows."""
