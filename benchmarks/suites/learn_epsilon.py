@@ -165,7 +165,7 @@ BENCHMARK = Benchmark(
         "The curator takes the same steps with textbook Gaussian noise on the pooled sum, in one place.",
         "PRR10 and RA12 have features clipped to the root of their number, public data appended to every owner's, and "
         "the noise that proves epsilon for one (replaced) record in all classes, weights and rounds. The papers count "
-        "one binary classifier, PRR10 by Euclidean instead of L1 length, RA12 one gradient: their epsilon takes far less.",
+        "one binary classifier, PRR10 by Euclidean instead of L1 length, RA12 one gradient: that takes far less noise.",
         "No privacy: ten rounds of FedAvg on all weights, as `FederatedClassifier` learns without epsilon.",
     ),
     runs=3,

@@ -248,6 +248,8 @@ def test_the_statement_names_epsilon_colluders_and_drop_outs():
     assert any("c = 1" in line and "d = 1" in line for line in said.assumptions)
     assert any("n - d = 4" in line for line in said.assumptions)
     assert said.randomness == "operating system"
+    assert not any("difference of two rounds" in line for line in said.not_protected)  # noise is what helps there
+    assert sum("took part" in line for line in said.not_protected) == 2
     void = noised(said, plan, delta=1e-6, scheme="masks", source=seeded_bytes(1))
     assert void.status == "void"
 
