@@ -215,7 +215,8 @@ def fraction_bits(owners: int, largest: float) -> int:
 class Federation:
     """A session, the owners in it, what they learn and when they stop; a `witness` sees the first round played.
 
-    Where there is a `schedule`, the vectors of the session have its `size`.
+    Where there is a `schedule`, the vectors of the session have its `size`. With `noise` in the sums nothing is told of
+    what single owners sent, not even its zeros.
     """
 
     session: Session
@@ -225,6 +226,7 @@ class Federation:
     stopping: EarlyStopping | None = None
     schedule: Schedule | None = None
     witness: Witness | None = None
+    noise: bool = False
 
     def run(
         self,
@@ -262,7 +264,7 @@ class Federation:
         report = RoundReport(
             round=number,
             score=self.learner.score(shared),
-            sparsity=float(np.mean([sparsity(vector) for vector in sent.values()])),
+            sparsity=0.0 if self.noise else float(np.mean([sparsity(vector) for vector in sent.values()])),
             step=float(np.linalg.norm(shared - state.shared) / max(float(np.linalg.norm(shared)), 1e-300)),
             seconds={"training": training} | seconds_by_role(result.cost),
             sent=bytes_by_role(result.cost),
@@ -557,6 +559,7 @@ def play(
         stopping=settings.stopping,
         schedule=schedule,
         witness=witness,
+        noise=task.noise is not None,
     )
     keep = _forget if kept is None else kept.save
     state = federation.run(state or _begin(task, seed), keep=keep, on_round=on_round, progress=progress)
