@@ -1,5 +1,7 @@
 """Windows of frames against a loop, leaks that grow with frames, budgets that end."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,10 @@ from sklearn.linear_model import LogisticRegression
 
 from blindsight.errors import BudgetExceededError, InputError
 from blindsight.sift.attackers import Attacker
+from blindsight.sift.sift import LinearSift
 from blindsight.sift.stream import ReleaseBudget, leak_over_frames, windows
+from blindsight.sift.union import Part, verify_together
+from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))])
@@ -90,3 +95,38 @@ def test_bad_budgets_and_streams_are_refused():
     ]:
         with pytest.raises(InputError, match=named):
             refuse()
+
+
+def test_a_momentary_attribute_is_kept_frame_by_frame():
+    """Offset plus smile: a single frame and windows without a change tell nothing, two frames tell their difference."""
+    rng = np.random.default_rng(5)
+    who, smiling = np.repeat(np.arange(1500), 2), rng.integers(0, 2, 3000).astype(np.int8)
+    X = np.stack([smiling + np.repeat(30 * rng.normal(size=1500), 2), rng.normal(size=3000)], axis=1)
+    data = VerificationSet(X.astype(np.float32), {"smiling": smiling}, who)
+    sift = LinearSift(np.zeros(2), np.ones(2), np.eye(2)[:, :1])
+    thorough = replace(LIGHT, stop_early=False)
+    single, pair = (verify_together([Part(sift, frames)], ["smiling"], data, thorough) for frames in (1, 2))
+    assert single.verdict == "accept"
+    assert pair.verdict == "reject"
+    assert {result.attribute for result in pair.results} == {
+        "smiling in frame 1",
+        "smiling in frame 1, where it changes",
+        "smiling in frame 2",
+        "smiling in frame 2, where it changes",
+    }
+    assert pair.best.balanced_accuracy > 0.95  # where it changes
+    cut = windows(who, 2)
+    unchanging = cut.labels(smiling)
+    agreed = LIGHT.verify(cut.concatenated(X[:, :1]), {"smiling": unchanging}, persons=cut.first(who))
+    assert agreed.verdict == "accept"  # as it was judged before: windows that change were dropped
+
+
+def test_questions_about_windows():
+    cut = windows(np.repeat(np.arange(300), 6), frames=6)
+    male, smiling = np.repeat(np.arange(300) % 2, 6), np.arange(1800) % 2
+    asked, groups = cut.questions({"male": male.astype(np.int8), "smiling": smiling.astype(np.int8)})
+    assert groups == [("male", f"smiling in frame {frame}") for frame in (1, 4, 6)]
+    assert asked["male"].tolist() == (np.arange(300) % 2).tolist()
+    assert set(asked["smiling in frame 4"]) == {1}
+    assert len(asked) == 4  # a constant column is no question of its own where it changes
+    assert windows(np.arange(9), frames=1).questions({"a": smiling[:9].astype(np.int8)})[1] == [("a",)]

@@ -12,7 +12,7 @@ from sklearn.neural_network import MLPClassifier
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.metrics import balanced_accuracy
-from blindsight.sift.certificate import certify
+from blindsight.sift.certificate import certify, certify_joint
 from blindsight.sift.layers import Layers
 from blindsight.sift.posterior import Posteriors, fit_posteriors
 from blindsight.sift.quantiser import Quantiser
@@ -113,7 +113,7 @@ def test_no_joint_channel_beats_four_symbols():
     rewards = gains(eta[:, :2]) @ np.array([[0, 0, 1, 1], [0, 1, 0, 1]])
     ceiling = np.mean(np.max(rewards - np.outer(hidden, prices), axis=1)) + 4 * leak * np.abs(prices).max()
     assert reached == pytest.approx(ceiling, abs=0.01)
-    assert reached <= ceiling
+    assert reached <= ceiling + 4 * 0.002 * np.abs(prices).max()  # as far as the leak may differ from its cap
 
 
 def test_degrees_of_certainty_keep_yes_and_no_apart_and_leaks_are_those_of_the_best_table():
@@ -316,3 +316,23 @@ def test_bad_data_are_named():
     ]:
         with pytest.raises(InputError, match=named):
             SymbolLearner().fit(rows, public, private)
+
+
+def test_two_private_attributes_are_capped_together():
+    """The public attribute tells whether two private ones differ, and neither by itself."""
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(0, 2, (2, 6000)).astype(np.int8)
+    public = np.where(rng.random(6000) < 0.9, a ^ b, 1 - (a ^ b)).astype(np.int8)
+    X = rng.standard_normal((6000, 4)).astype(np.float32)
+    X[:, :3] += 3 * np.stack([public, a, b], axis=1)
+    hidden = np.stack([a, b], axis=1)
+    rows, rest = slice(0, 3000), slice(3000, None)
+    told = np.stack([public, a, b, a ^ b], axis=1)
+    posteriors, estimates = fit_posteriors(X[rows], told[rows], networks=False), []
+    for known in ([0, 1, 2, 3], [0, 1, 2]):  # with and without the chance that they differ
+        learner = SymbolLearner(leak=0.15).fit_posteriors(posteriors.select(known), public[rows], hidden[rows])
+        symbols, labels = learner.sift_.symbols(X[rest]), {"a": a[rest], "b": b[rest]}
+        estimates.append(certify_joint(symbols, labels, confidence=0.95).estimate)
+    together, apart = estimates
+    assert together < 0.15
+    assert apart > 0.3

@@ -208,6 +208,18 @@ def test_a_certificate_speaks_of_all_private_attributes_together():
     assert unclear.needed > 1000
 
 
+def test_attackers_are_set_on_whether_two_private_attributes_differ():
+    rng = np.random.default_rng(7)
+    first, second = rng.integers(0, 2, (2, 4000)).astype(np.int8)
+    released = (first ^ second) + 0.2 * rng.standard_normal(4000)
+    hidden = {"male": first, "young": second}
+    apart = Verifier((LOGISTIC,)).verify(released, hidden, groups=[["male"], ["young"]])
+    together = Verifier((LOGISTIC,)).verify(released, hidden)
+    assert (apart.verdict, together.verdict) == ("accept", "reject")
+    assert together.best.attribute == "whether male and young differ"
+    assert together.best.balanced_accuracy > 0.95
+
+
 def test_included_mode_ships_a_classifier_and_tells_its_price():
     rng = np.random.default_rng(7)
     public, private = rng.integers(0, 2, (2, 3000)).astype(np.int8)

@@ -45,7 +45,7 @@ fixed pair, so it costs no confidence either.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, Self
@@ -168,16 +168,20 @@ def certify_joint(
     return max((sample.certificate(*pair, name, confidence, share) for pair in pairs), key=lambda found: found.bound)
 
 
-def fewest_rows(private: Mapping[str, NDArray[np.int8]]) -> int:
+def fewest_rows(private: Mapping[str, NDArray[np.int8]], groups: Sequence[Sequence[str]] | None = None) -> int:
     """Return how many rows the smallest class has that must be certified: of an attribute, or of their combinations.
+
+    `groups` name the attributes that are certified together: all of them, unless told.
 
     >>> fewest_rows({"a": np.array([0, 1, 0, 1], np.int8), "b": np.array([0, 1, 1, -1], np.int8)})
     1
     """
     single = min(int((column == value).sum()) for column in private.values() for value in (0, 1))
-    columns = np.stack(list(private.values()), axis=1)
-    together = np.unique(columns[(columns >= 0).all(axis=1)], axis=0, return_counts=True)[1]
-    return min(single, int(together.min())) if together.size else 0
+    for group in [tuple(private)] if groups is None else groups:
+        columns = np.stack([private[name] for name in group], axis=1)
+        together = np.unique(columns[(columns >= 0).all(axis=1)], axis=0, return_counts=True)[1]
+        single = min(single, int(together.min())) if together.size else 0
+    return single
 
 
 def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStatement:

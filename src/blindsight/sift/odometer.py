@@ -49,7 +49,12 @@ def readings(verification: Verification) -> tuple[Reading, ...]:
     attacked = {reading.attribute for reading in found}
     joint = (one for one in verification.certificates if one.attribute not in attacked)
     found += [Reading(one.attribute, 0.5 + one.estimate, 0.5 + one.bound, certified=True) for one in joint]
-    return tuple(found)
+    worst: dict[str, Reading] = {}  # of the frames of a window the one that is told most about
+    for reading in found:
+        name = reading.attribute.partition(" in frame ")[0]
+        if name not in worst or reading.at_most > worst[name].at_most:
+            worst[name] = reading
+    return tuple(worst.values())
 
 
 def blind(names: tuple[str, ...]) -> tuple[Reading, ...]:

@@ -5,7 +5,8 @@ attacker that merely recognises people would otherwise look like one that reads 
 people than those the sift was fitted on; that is the caller's to keep.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -35,16 +36,37 @@ def check_private(private: Mapping[str, ArrayLike], rows: int) -> dict[str, Labe
     return {name: column[:, 0] for name, column in columns.items()}
 
 
+def enough(labels: Labels) -> bool:
+    """Tell whether there are enough rows with an attribute and without it to tell an attacker from luck."""
+    yes, no = int((labels == 1).sum()), int((labels == 0).sum())
+    return min(yes, no) >= FEWEST_OF_EITHER and yes + no >= FEWEST_ROWS
+
+
 def enough_of_either(name: str, labels: Labels) -> None:
     """Refuse an attribute that is constant, or known for too few rows, to tell an attacker from luck."""
     yes, no = int((labels == 1).sum()), int((labels == 0).sum())
     if not yes or not no:
         raise InputError(f"private attribute {name!r} is the same, or unknown, in all rows: there is nothing to hide.")
-    if min(yes, no) < FEWEST_OF_EITHER or yes + no < FEWEST_ROWS:
+    if not enough(labels):
         raise InputError(
             f"private attribute {name!r} has {yes} rows with it and {no} without; at least {FEWEST_OF_EITHER} of "
             f"either and {FEWEST_ROWS} in all are needed to verify. Label more rows."
         )
+
+
+def differences(private: Mapping[str, Labels], groups: Iterable[Sequence[str]]) -> dict[str, Labels]:
+    """Return for every two attributes of a group whether they differ, where enough rows tell.
+
+    A release can tell neither of two attributes and yet whether they are the same.
+    """
+    found = {}
+    for group in groups:
+        for a, b in combinations(group, 2):
+            both = (private[a] >= 0) & (private[b] >= 0)
+            differ = np.where(both, private[a] ^ private[b], -1).astype(np.int8)
+            if enough(differ):
+                found[f"whether {a} and {b} differ"] = differ
+    return found
 
 
 def check_released(released: ArrayLike) -> NDArray[Any]:

@@ -25,7 +25,7 @@ from blindsight.data.dataset import UNKNOWN
 from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.sift.labels import Labels, check_labels
-from blindsight.sift.splits import check_released
+from blindsight.sift.splits import check_released, enough
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verify import Verifier
 
@@ -61,6 +61,33 @@ class Windows:
         """Return the label that all frames of a window share; unknown where they differ."""
         labels = column[self.rows]
         return np.where((labels == labels[:, :1]).all(axis=1), labels[:, 0], UNKNOWN).astype(np.int8)
+
+    def questions(self, columns: Mapping[str, Labels]) -> tuple[dict[str, Labels], list[tuple[str, ...]]]:
+        """Return what must be kept of each window, labels by question, and which questions are about the same frame.
+
+        An attribute that never changes within a window is one question. Of a momentary one, such as smiling, every
+        frame's own label is a question, given the whole window, and once more in those windows alone in which it
+        changes: two frames tell their difference. Of more than four frames the first, the middle and the last are
+        asked about.
+        """
+        frames = range(self.frames) if self.frames <= 4 else (0, self.frames // 2, self.frames - 1)
+        asked: dict[str, Labels] = {}
+        groups: list[tuple[str, ...]] = []
+        for frame in frames:
+            group = []
+            for name, column in columns.items():
+                labels = column[self.rows]
+                known = np.where(labels == UNKNOWN, labels.max(axis=1, keepdims=True), labels)  # unknown is no change
+                changes = known.min(axis=1) != known.max(axis=1)
+                own = name if not changes.any() else f"{name} in frame {frame + 1}"
+                asked[own] = self.labels(column) if own == name else labels[:, frame]
+                group.append(own)
+                there = np.where(changes, labels[:, frame], UNKNOWN).astype(np.int8)
+                if own != name and enough(there):
+                    asked[f"{own}, where it changes"] = there
+            if tuple(group) not in groups:
+                groups.append(tuple(group))
+        return asked, groups
 
     def first(self, per_row: NDArray[Any]) -> NDArray[Any]:
         """Return what is known of each window's first frame, such as who is on it."""

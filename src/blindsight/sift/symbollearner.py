@@ -9,7 +9,8 @@ Three releases of one kind, by the cap alone:
 | 0 | parity: the symbol is as frequent with a private attribute as without, as nearly as the data tell |
 
 A plain label leaks half its demographic-parity difference. Where that is under the cap nothing is changed; otherwise
-`symbolrule` makes the best exchange of accuracy for privacy. The cap is met on held-out rows, with a margin for two
+`symbolrule` makes the best exchange of accuracy for privacy, of two private attributes also for whatever can be asked
+about both. The cap is met on held-out rows, with a margin for two
 things that verification will add: the certificate's own distance from its estimate, and the luck of the draw.
 
 A learner is not a promise: that a sift hides what it should is for verification to find out.
@@ -31,8 +32,8 @@ from blindsight.sift.floor import check_leak_cap
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.layers import Layers
 from blindsight.sift.posterior import Posteriors, check_both_kinds, fit_posteriors
-from blindsight.sift.splits import check_persons
-from blindsight.sift.symbolrule import Array, SymbolRule, leak_of, symbol_rule
+from blindsight.sift.splits import FEWEST_OF_EITHER, check_persons, enough
+from blindsight.sift.symbolrule import Array, SymbolRule, cells_of, leak_of, pairs_of, symbol_rule
 from blindsight.sift.symbolsift import SymbolSift
 from blindsight.validation import check_shape
 
@@ -77,25 +78,38 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
         self._check_parameters()
         told, hidden = _sides(public, private, check_shape(X).shape[0])
-        posteriors = fit_posteriors(X, np.hstack([told, hidden]), persons=persons, random_state=self.random_state)
+        differ = [hidden[:, i] ^ hidden[:, j] for i, j in pairs_of(hidden.shape[1])]
+        unknown = [(hidden[:, [i, j]] < 0).any(axis=1) for i, j in pairs_of(hidden.shape[1])]
+        pairs = [np.where(gap, -1, labels)[:, None] for gap, labels in zip(unknown, differ, strict=True)]
+        if not all(enough(column[:, 0]) for column in pairs):
+            pairs = []  # too few to learn it from: two attributes are nearly one
+        columns = np.hstack([told, hidden, *pairs]).astype(np.int8)
+        posteriors = fit_posteriors(X, columns, persons=persons, random_state=self.random_state)
         return self.fit_posteriors(posteriors, told, hidden, persons=persons)
 
     def fit_posteriors(
         self, posteriors: Posteriors, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None
     ) -> Self:
-        """Choose the rule for probabilities that were learned before, of the public attributes and then the private."""
+        """Choose the rule for probabilities that were learned before, of the public attributes and then the private.
+
+        Where those of every two private attributes to differ follow (`symbolrule.pairs_of`), any question about two of
+        them is capped, not only each by itself.
+        """
         self._check_parameters()
         rows = len(posteriors.held_out)
         told, hidden = _sides(public, private, rows)
-        if told.shape[1] + hidden.shape[1] != len(posteriors.networks):
+        single = told.shape[1] + hidden.shape[1]
+        jointly = len(posteriors.networks) == single + len(pairs_of(hidden.shape[1])) > single
+        if not jointly and single != len(posteriors.networks):
             raise InputError(
                 f"{told.shape[1]} public and {hidden.shape[1]} private attributes need as many posteriors; "
                 f"got {len(posteriors.networks)}."
             )
-        self.target_ = self._target(hidden, check_persons(persons, rows))
-        rule = self._best_rule(posteriors.held_out, told.shape[1], hidden)
+        capped = np.hstack([hidden, cells_of(hidden, FEWEST_OF_EITHER)]) if jointly else hidden
+        self.target_ = self._target(capped, check_persons(persons, rows))
+        rule = self._best_rule(posteriors.held_out, told.shape[1], capped, single if jointly else None)
         released = rule.symbols(posteriors.held_out)
-        self.leak_ = _worst_leak(released, hidden)
+        self.leak_ = _worst_leak(released, capped)
         self.accuracies_ = _accuracies(released, told, rule.levels)
         self.sift_ = _freeze(rule, posteriors, self.pipeline)
         self.n_features_in_ = self.sift_.dimension
@@ -134,11 +148,13 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
             margin = max(margin, reach * math.sqrt(there) + quantile * math.sqrt(here + there))
         return max(0.0, self.leak - margin)
 
-    def _best_rule(self, held_out: Array, public: int, private: Labels) -> SymbolRule:
+    def _best_rule(self, held_out: Array, public: int, private: Labels, single: int | None = None) -> SymbolRule:
         """Return the rule of the largest cap at which held-out labels show no more than the target."""
+        told, hidden = held_out[:, :public], held_out[:, public:single]
+        differ = None if single is None else held_out[:, single:]
 
         def rule_at(cap: float) -> tuple[SymbolRule, float]:
-            rule = symbol_rule(held_out[:, :public], held_out[:, public:], cap, self.symbols)
+            rule = symbol_rule(told, hidden, cap, self.symbols, differ)
             return rule, _worst_leak(rule.symbols(held_out), private)
 
         best, leak = rule_at(0.5)

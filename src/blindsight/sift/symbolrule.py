@@ -9,6 +9,11 @@ For an attribute with probability eta(x) and prevalence pi let g(x) = eta / pi -
 - a guess u of the public attribute has balanced accuracy 1/2 + E[u g+] / 2, linear in q;
 - the best attacker on a private attribute gains sum_s |E[q_s g-]| / 4 (half the total variation distance), convex in q.
 
+Two private attributes a and b are capped together where the probability that they differ is known as well: then each of
+the four cells has a probability, P(a and b) = (eta_a + eta_b - eta_differ) / 2 and so on, and for every two cells c, d
+there is a g(x) = eta_c / pi_c - eta_d / pi_d, linear in the probabilities, whose cap bounds the total variation between
+them. Every yes-or-no question about the two is a mixture of that, a and b themselves included.
+
 The best q solves a linear program over the rows; by complementary slackness it is
 
     s(x) = argmax over s of  reward_s(x) - sum_j mu_sj g-_j(x),
@@ -21,6 +26,7 @@ is released with how sure it is: steps along g+, of which the middle one at 0 de
 """
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +40,7 @@ from blindsight.sift.labels import Labels
 Array = NDArray[np.float64]
 
 MOST_SYMBOLS = 8
+_FEWEST = 0.01  # share of rows below which a cell of two attributes is left out
 _CELLS = 20_000  # rows times symbols of a linear program; more rows are thinned out evenly
 
 
@@ -51,8 +58,13 @@ class SymbolRule:
         return np.asarray(np.argmax(probabilities @ self.matrix + self.offset, axis=1), dtype=np.int64)
 
 
-def symbol_rule(public: Array, private: Array, leak: float, symbols: int | None = None) -> SymbolRule:
+def symbol_rule(
+    public: Array, private: Array, leak: float, symbols: int | None = None, differ: Array | None = None
+) -> SymbolRule:
     """Return the best rule whose best attacker gains at most `leak` on each private attribute.
+
+    With `differ` (n, pairs), the probabilities that two private attributes differ (`pairs_of`), it gains no more on any
+    question about two of them; the rule's matrix then has a row for each of these, too.
 
     `public` (n, p) and `private` (n, k) are probabilities of the same rows. Without `symbols` there is one bit per
     public attribute; one attribute alone may have 2, 4 or 8 symbols.
@@ -60,10 +72,29 @@ def symbol_rule(public: Array, private: Array, leak: float, symbols: int | None 
     check_leak_cap(leak)
     slopes, offset, levels = _rewards(public, symbols)
     told = slopes.T @ _gains(public).T - offset[:, None]  # (m, n)
-    multipliers = _multipliers(told.T, _gains(private), leak)
-    matrix = np.vstack([slopes, -multipliers])
-    steepness, centre = _affine(np.hstack([public, private]))
-    return SymbolRule(steepness[:, None] * matrix, -(centre * steepness) @ matrix - offset, levels)
+    steepness, centre = _affine(public)
+    hidden = private if differ is None else np.hstack([private, differ])
+    turn, shift = _cells(private, hidden)
+    prices = -_multipliers(told.T, hidden @ turn + shift, leak)
+    matrix = np.vstack([steepness[:, None] * slopes, turn @ prices])
+    return SymbolRule(matrix, shift @ prices - (centre * steepness) @ slopes - offset, levels)
+
+
+def pairs_of(attributes: int) -> list[tuple[int, int]]:
+    """Return every two of so many attributes, in the order of the columns of `differ`."""
+    return list(combinations(range(attributes), 2))
+
+
+def cells_of(private: Labels, fewest: int) -> Labels:
+    """Return labels (n, columns) that tell two cells of two attributes apart, each with so many rows: 1, 0, or -1."""
+    columns = [np.zeros((len(private), 0), dtype=np.int8)]
+    for i, j in pairs_of(private.shape[1]):
+        known = (private[:, [i, j]] >= 0).all(axis=1)
+        cell = np.where(known, 2 * private[:, i] + private[:, j], -1)
+        for c, d in combinations(range(4), 2):
+            if min((cell == c).sum(), (cell == d).sum()) >= fewest:
+                columns.append(np.where(cell == c, 1, np.where(cell == d, 0, -1)).astype(np.int8)[:, None])
+    return np.hstack(columns)
 
 
 def leak_of(symbols: NDArray[np.int64], labels: Labels) -> float:
@@ -81,6 +112,22 @@ def _affine(probabilities: Array) -> tuple[Array, Array]:
     """Return slope and centre of g(eta) = slope (eta - centre) per attribute."""
     centre = np.clip(probabilities.mean(axis=0), 1e-6, 1 - 1e-6)
     return 1 / (centre * (1 - centre)), centre
+
+
+def _cells(private: Array, hidden: Array) -> tuple[Array, Array]:
+    """Return the map from probabilities to what is capped, hidden @ turn + shift: attributes, or cells of two."""
+    k = private.shape[1]
+    steepness, centre = _affine(private)
+    turn, shift = [np.vstack([np.diag(steepness), np.zeros((hidden.shape[1] - k, k))])], [-centre * steepness]
+    for number, (i, j) in enumerate(pairs_of(k) if hidden.shape[1] > k else []):
+        weights = np.zeros((hidden.shape[1], 4))
+        weights[[i, j, k + number]] = np.array([[-1, -1, 1, 1], [-1, 1, -1, 1], [-1, 1, 1, -1]]) / 2  # 00, 01, 10, 11
+        constant = np.array([1.0, 0, 0, 0])
+        shares = (hidden @ weights + constant).mean(axis=0)
+        for c, d in combinations(np.flatnonzero(shares > _FEWEST), 2):
+            turn.append((weights[:, c] / shares[c] - weights[:, d] / shares[d])[:, None])
+            shift.append(np.array([constant[c] / shares[c] - constant[d] / shares[d]]))
+    return np.hstack(turn), np.concatenate(shift)
 
 
 def _gains(probabilities: Array) -> Array:

@@ -10,12 +10,14 @@ of one frame give b away, and ten glimpses of ten frames through one sift averag
 many frames as all parts together, and every different sift is applied to every one of them. Whichever frames the apps
 get, what they put side by side is a part of that, so a certificate of the whole holds for it.
 
+Attributes that change within a window are kept frame by frame (`Windows.questions`).
+
 A sift that is not linear can compute anything, an XOR with a hash included, in which no list of attackers finds its
 way: with one among the parts, the whole is certified or refused.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -107,8 +109,8 @@ def verify_together(
     frames, sifts = sum(part.frames for part in members), {part.sift.digest: part.sift for part in members}.values()
     cut = _windows(data, frames, len(members))
     released = np.hstack([cut.concatenated(sift.apply(data.through(sift.pipeline))) for sift in sifts])
-    labels = {name: cut.labels(column) for name, column in data.private(private).items()}
-    certified = certifiable((sift.alphabet for sift in sifts), labels, frames)
+    labels, groups = cut.questions(data.private(private))
+    certified = certifiable((sift.alphabet for sift in sifts), labels, frames, groups)
     opaque = [sift.kind for sift in sifts if not isinstance(sift, LinearSift)]
     if opaque and not certified:
         raise PrivacyError(
@@ -120,11 +122,17 @@ def verify_together(
         labels,
         persons=None if data.persons is None else cut.first(data.persons),
         certified=certified,
+        groups=groups,
         progress=progress,
     )
 
 
-def certifiable(alphabets: Iterable[int | None], labels: Mapping[str, Labels], frames: int = 1) -> bool:
+def certifiable(
+    alphabets: Iterable[int | None],
+    labels: Mapping[str, Labels],
+    frames: int = 1,
+    groups: Sequence[Sequence[str]] | None = None,
+) -> bool:
     """Tell whether the symbols of all alphabets together, over so many frames, are few enough for these labels.
 
     >>> hidden = {"hidden": np.repeat([0, 1], [100, 70]).astype(np.int8)}
@@ -133,7 +141,7 @@ def certifiable(alphabets: Iterable[int | None], labels: Mapping[str, Labels], f
     """
     sizes = list(alphabets)
     symbols = math.prod(int(size or 0) for size in sizes) ** frames
-    return None not in sizes and symbols * ROWS_PER_SYMBOL <= fewest_rows(labels)
+    return None not in sizes and symbols * ROWS_PER_SYMBOL <= fewest_rows(labels, groups)
 
 
 def _windows(data: VerificationSet, frames: int, parts: int) -> Windows:

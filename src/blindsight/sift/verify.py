@@ -4,7 +4,8 @@ prove.
 *What a verdict means.* `accept` says that no attacker on the list reads a private attribute better than the threshold
 allows, with the stated confidence; nothing about attackers off the list. *Certified mode*, for sifts with a small
 alphabet, drops the list: the bound holds for every attacker there can be (`certificate`), and with several private
-attributes for every question about all of them together.
+attributes for every question about all of them together. Without a certificate attackers are also set on whether two
+private attributes differ.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3:
 
@@ -41,7 +42,14 @@ from blindsight.sift.features import Features
 from blindsight.sift.labels import Labels
 from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
 from blindsight.sift.sift import Sift
-from blindsight.sift.splits import Indices, check_persons, check_private, check_released, verification_halves
+from blindsight.sift.splits import (
+    Indices,
+    check_persons,
+    check_private,
+    check_released,
+    differences,
+    verification_halves,
+)
 from blindsight.sift.verdict import Ending, Setting, Verification
 from blindsight.validation import check_shape
 
@@ -91,6 +99,7 @@ class Verifier:
         persons: ArrayLike | None = None,
         public: Mapping[str, ArrayLike] | None = None,
         certified: bool | None = None,
+        groups: Sequence[Sequence[str]] | None = None,
         progress: Progress = silent,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Verification:
@@ -99,13 +108,18 @@ class Verifier:
         `private` has the labels of every private attribute: 1, 0, or -1 where unknown. With `public` labels the
         included mode's classifiers are trained and their PubLoss measured. `certified` insists on a certificate (or on
         none); left open, sifts with at least 10 rows of either kind per symbol are certified, and attackers judge the
-        others. `cancelled` is asked between attacks; what was found until then is kept.
+        others. `groups` name the private attributes that are judged together (all, unless told), by a joint certificate
+        or by attackers on whether two of them differ. `cancelled` is asked between attacks; what was found until then
+        is kept.
         """
         given = _Given.of(release)
         labels = check_private(private, len(given.released))
         who = check_persons(persons, len(given.released))
         halves = verification_halves(labels, who, self.random_state)
-        certificates, attackers = self._plan(given, labels, who, certified)
+        together = [tuple(labels)] if groups is None else [tuple(group) for group in groups]
+        certificates, attackers = self._plan(given, labels, who, certified, together)
+        if not certificates:
+            labels |= differences(labels, together)
         attacks = [Attack(name, attacker) for attacker in attackers for name in labels]
         sure = Confidence(self.confidence, len(attacks), self.share)
         bench = Bench(given.released, labels, who, halves, sure, self.random_state)
@@ -134,11 +148,16 @@ class Verifier:
         return results, "complete"
 
     def _plan(
-        self, given: "_Given", labels: Mapping[str, Labels], who: NDArray[Any] | None, certified: bool | None
+        self,
+        given: "_Given",
+        labels: Mapping[str, Labels],
+        who: NDArray[Any] | None,
+        certified: bool | None,
+        groups: list[tuple[str, ...]],
     ) -> tuple[tuple[Certificate, ...], tuple[Attacker, ...]]:
         """Return the certificates acceptance rests on, if any, and the attackers: of few symbols, first a table."""
         attackers = chosen_attackers(self.attackers)
-        per_symbol = 0.0 if given.alphabet is None else fewest_rows(labels) / given.alphabet
+        per_symbol = 0.0 if given.alphabet is None else fewest_rows(labels, groups) / given.alphabet
         if certified is None:  # by counts alone: a second chance after seeing the bound would cost confidence
             certified = per_symbol >= ROWS_PER_SYMBOL
         if not certified:
@@ -148,8 +167,10 @@ class Verifier:
             certify(given.released, column, attribute=name, persons=who, surest=self.surest, **sure)
             for name, column in labels.items()
         )
-        if len(labels) > 1:  # what tells neither of two attributes may tell whether they differ
-            certificates += (certify_joint(given.released, labels, persons=who, **sure),)
+        for group in groups:  # what tells neither of two attributes may tell whether they differ
+            if len(group) > 1:
+                columns = {name: labels[name] for name in group}
+                certificates += (certify_joint(given.released, columns, persons=who, **sure),)
         return certificates, (LOOKUP,)
 
     def _public(
