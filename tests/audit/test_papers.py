@@ -174,7 +174,7 @@ def test_every_document_is_audited_and_what_says_most_comes_first(monkeypatch):
 def test_names_of_checks_are_their_own():
     faces = load("faces", count=20)
     names = [check.name for check in (*glance(faces), *thorough(faces))]
-    assert len(set(names)) == len(names) == 11
+    assert len(set(names)) == len(names)
     assert [check.name for check in glance(faces) if check.vital] == ["the auditor itself"]
 
 
