@@ -66,6 +66,32 @@ def test_it_learns_from_records_that_nobody_shows(shared_out):
     assert any("c = 1" in line and "d = 1" in line for line in said.assumptions)
 
 
+@pytest.mark.parametrize("scheme", ["bfv", "block-dphe"])
+def test_every_scheme_that_hides_adds_noise_up(shared_out, scheme):
+    if scheme == "bfv":
+        pytest.importorskip("tenseal")
+    owners, public, test = shared_out
+    model = FederatedClassifier(scheme, **BUDGET, rounds=1, key_bits=2048)
+    model.fit(owners, public=public, validation=test)
+    assert model.history_[0].withheld == 0
+    assert model.history_[0].score > model.public_score_  # by 2 points, with a deviation of half a point
+    assert model.statement_.epsilon <= 4.0
+
+
+@pytest.mark.parametrize("owners", [99, 100, 260])
+def test_shares_of_masks_count_by_group(owners):
+    members = tuple(map(str, range(owners)))
+    terms = open_session("masks", members=members, dimension=1).terms
+    plan = Privacy(**BUDGET).plan(owners=owners, dimension=100, rounds=1, records=10, scheme="masks")
+    smallest = min(map(len, terms.groups(0)))
+    assert plan.groups == len(terms.groups(0))
+    assert plan.members // plan.groups == smallest
+    stay = -(-(owners - plan.drop_outs) * smallest // owners)
+    assert plan.honest == stay - plan.colluders >= 2
+    whole = Privacy(**BUDGET, colluders=plan.colluders).plan(owners=owners, dimension=100, rounds=1, records=10)
+    assert (plan.deviation > whole.deviation) == (plan.groups > 1)
+
+
 def test_owners_are_a_unit_too(shared_out):
     owners, public, _ = shared_out
     model = FederatedClassifier("plain", epsilon=8.0, delta=1e-5, unit="owner", clip=0.5, rounds=2, random_state=0)

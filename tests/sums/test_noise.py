@@ -276,6 +276,8 @@ def test_without_hiding_the_statement_says_what_the_aggregator_sees():
         ({"members": 2.5}, "members"),
         ({"drop_outs": -1}, "drop_outs"),
         ({"colluders": 4}, "collude"),
+        ({"groups": 0}, "groups"),
+        ({"groups": 3}, "collude"),
         ({"dimension": 0}, "dimension"),
         ({"rounds": 0}, "rounds"),
         ({"rounds": True}, "rounds"),

@@ -271,7 +271,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = self._private_settings(checkpoint)
         task = self._private_task(privacy, owners, public, validation)
         learner = task.learner
-        privacy.check_scheme(self.scheme, learner.plan)
+        privacy.check(learner.plan)
         if ledger is not None:
             if scope is None:
                 raise InputError("a ledger is charged under a scope, the name of the data. Name it.")
@@ -316,7 +316,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         public_rows = standardiser.apply(X)
         space = PublicSpace.fit(public_rows)
         size = labels.rows * space.size
-        plan = privacy.plan(owners=len(loads), dimension=size, rounds=self.rounds, records=max(sizes))
+        plan = privacy.plan(
+            owners=len(loads), dimension=size, rounds=self.rounds, records=max(sizes), scheme=self.scheme
+        )
         learner = PrivateLearner(loads, labels, standardiser, space, plan, sum(sizes), (public_rows, y), held_out)
         return Task(
             owners=tuple(loads), learner=learner, dimension=size, capacity=size, largest=1.0, identity={}, noise=plan

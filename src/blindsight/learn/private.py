@@ -127,11 +127,12 @@ class Privacy:
             raise InputError("unit='owner' needs clip, the longest update that an owner may send. Name it.")
         return cls(**given)
 
-    def plan(self, *, owners: int, dimension: int, rounds: int, records: int) -> NoisePlan:
+    def plan(self, *, owners: int, dimension: int, rounds: int, records: int, scheme: str = "plain") -> NoisePlan:
         """Return the noise for so many owners, the largest of whom has so many records.
 
         Where the caller does not say, it is made for as many drop-outs and colluders as masks withstand.
         """
+        groups = max(1, owners // GROUP_MEMBERS) if scheme == "masks" and owners >= 2 * GROUP_MEMBERS else 1
         return NoisePlan.calibrated(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -139,23 +140,19 @@ class Privacy:
             clip=1.0 if self.clip is None else self.clip,
             members=owners,
             drop_outs=owners - threshold(owners) if self.drop_outs is None else self.drop_outs,
-            colluders=colluders(owners) if self.colluders is None else self.colluders,
+            colluders=colluders(owners // groups) if self.colluders is None else self.colluders,
             dimension=dimension,
             rounds=rounds,
             largest=SlotPacking(SLOT_BITS, 1).max_value(owners),
             reach=float(max(records, 1)) if self.unit == "record" else 1.0,
+            groups=groups,
         )
 
-    def check_scheme(self, scheme: str, plan: NoisePlan) -> None:
-        """Refuse a scheme that opens less than the whole sum."""
+    def check(self, plan: NoisePlan) -> None:
+        """Refuse drop-outs that leave no sum."""
         if plan.members - plan.drop_outs < 3:
             raise InputError(
                 f"a sum needs 3 owners; got drop_outs = {plan.drop_outs} of {plan.members}. Name fewer drop-outs."
-            )
-        if scheme == "masks" and plan.members >= 2 * GROUP_MEMBERS:
-            raise InputError(
-                f"masks of {2 * GROUP_MEMBERS} owners and more are shared in groups, whose sums the server sees; got "
-                f"{plan.members} owners. Use bfv, or fewer owners."
             )
 
     def spend(self, ledger: Ledger, scope: str, plan: NoisePlan) -> None:

@@ -4,7 +4,8 @@
 of them, is (epsilon, delta)-differentially private for one *unit*: a record of one member, or all that one member
 contributes. Neighbours are runs in which the unit counts or has zero in its place (add/remove; how many units there
 are is public). It holds against the server together with c members that tell it their shares, and for every choice of
-up to d members that drop out of a sum, since m = n - d - c other shares are in each. It takes that members never open a
+up to d members that drop out of a sum, since m = n - d - c other shares are in each. (Where the server sees sums of
+groups of members, m counts those in the smallest group.) It takes that members never open a
 sum of fewer than n - d contributions, open each round once, and that the way to the sum shows nothing but the sum.
 
 *The mechanism* is that of P. Kairouz, Z. Liu, T. Steinke, "The Distributed Discrete Gaussian Mechanism for Federated
@@ -118,10 +119,11 @@ class NoisePlan:
     scale: float
     sigma: int
     largest: int
+    groups: int = 1
 
     def __post_init__(self) -> None:
         """Refuse a plan under which something could wrap around, or nothing would be hidden."""
-        _check_terms(self.unit, self.members, self.drop_outs, self.colluders, self.dimension, self.rounds)
+        _check_terms(self.unit, self.members, self.drop_outs, self.colluders, self.groups, self.dimension, self.rounds)
         check_positive("clip", self.clip)
         check_positive("scale", self.scale)
         _check_whole("sigma", self.sigma, 1, MAX_SCALE)
@@ -147,14 +149,15 @@ class NoisePlan:
         rounds: int,
         largest: int,
         reach: float,
+        groups: int = 1,
     ) -> Self:
         """Return the plan with the least noise that makes all rounds together (epsilon, delta)-private.
 
         `largest` is the most that a member may send in one place (`terms.max_integer` of the session), `reach` how
         many times `clip` a member's sum may come to in one place before it is cut to fit: the number of its records, or
-        1 for an owner. Steps are as fine as this allows.
+        1 for an owner. Steps are as fine as this allows. `groups` is in how many parts the server sees a sum.
         """
-        _check_terms(unit, members, drop_outs, colluders, dimension, rounds)
+        _check_terms(unit, members, drop_outs, colluders, groups, dimension, rounds)
         check_positive("clip", clip)
         check_positive("reach", reach)
         _check_whole("largest", largest, 1, _MOST_STEPS)
@@ -163,7 +166,7 @@ class NoisePlan:
         growth = 0.0
         while growth < 1:
             multiplier = least * (1 + growth)
-            honest = members - drop_outs - colluders
+            honest = _honest(members, drop_outs, colluders, groups)
             scale = _finest_scale(multiplier / math.sqrt(honest), unit, clip, dimension, largest, reach)
             length = clip * scale + _rounding(unit, dimension)
             plan = cls(
@@ -177,6 +180,7 @@ class NoisePlan:
                 scale=scale,
                 sigma=math.ceil(multiplier * length / math.sqrt(honest)),
                 largest=largest,
+                groups=groups,
             )
             if plan.epsilon(delta) <= epsilon:
                 return plan
@@ -188,8 +192,8 @@ class NoisePlan:
 
     @property
     def honest(self) -> int:
-        """m: how many shares of noise are counted on."""
-        return self.members - self.drop_outs - self.colluders
+        """m: how many shares of noise are counted on, in the smallest group."""
+        return _honest(self.members, self.drop_outs, self.colluders, self.groups)
 
     @property
     def sensitivity(self) -> float:
@@ -298,6 +302,7 @@ class NoisePlan:
             f"distributed discrete Gaussian noise (Kairouz, Liu & Steinke 2021) in each of {self.rounds} sums: every "
             f"{self.unit} cut to a Euclidean length of {self.clip:g}, shares of deviation "
             f"{self.sigma / self.scale:.6g} by {self.members} members, {self.honest} of which are counted on"
+            + (f" in each of {self.groups} groups" if self.groups > 1 else "")
         )
 
 
@@ -369,8 +374,8 @@ def noised(
             *(line for line in said.not_protected if not any(words in line for words in _ANSWERED)),
         ),
         assumptions=(
-            f"{plan.honest} of {plan.members} members add their share to every sum that is opened: at most "
-            f"d = {plan.drop_outs} drop out of a round and at most c = {plan.colluders} tell theirs to {teller}",
+            f"{plan.honest} of {plan.members // plan.groups} members add their share to every sum that is opened: at "
+            f"most d = {plan.drop_outs} drop out of a round and at most c = {plan.colluders} tell theirs to {teller}",
             f"members refuse to unmask (the key generator, to decrypt) fewer than n - d = "
             f"{plan.members - plan.drop_outs} contributions, and each round is opened once",
             "the number of records is public; a unit that is left out has zero in its place",
@@ -400,7 +405,15 @@ def _finest_scale(share: float, unit: NoiseUnit, clip: float, dimension: int, la
     return min(room, _FINEST * added) / clip
 
 
-def _check_terms(unit: str, members: int, drop_outs: int, colluders: int, dimension: int, rounds: int) -> None:
+def _honest(members: int, drop_outs: int, colluders: int, groups: int) -> int:
+    """Return how many shares are in the sum of the smallest group: its part of those who stay, without colluders."""
+    group = members // groups
+    return -(-(members - drop_outs) * group // members) - colluders
+
+
+def _check_terms(
+    unit: str, members: int, drop_outs: int, colluders: int, groups: int, dimension: int, rounds: int
+) -> None:
     if unit not in get_args(NoiseUnit):
         raise UnknownNameError("unit of privacy", str(unit), get_args(NoiseUnit))
     _check_whole("members", members, 1, 10**6)
@@ -408,7 +421,8 @@ def _check_terms(unit: str, members: int, drop_outs: int, colluders: int, dimens
     _check_whole("colluders", colluders, 0, members)
     _check_whole("dimension", dimension, 1, 2**32)
     _check_whole("rounds", rounds, 1, 10**6)
-    if members - drop_outs - colluders < 1:
+    _check_whole("groups", groups, 1, members)
+    if _honest(members, drop_outs, colluders, groups) < 1:
         raise InputError(
             f"of {members} members, {drop_outs} may drop out and {colluders} collude: nobody's noise is left to count "
             "on. Name fewer."
