@@ -5,13 +5,12 @@ import inspect
 
 import numpy as np
 import pytest
-from blindsight.federated.home import Home
 
 from blindsight.crypto import PrivateKey
 from blindsight.data import PixelFeatures
 from blindsight.dp import Ledger
 from blindsight.federated.certificates import make_certificates, make_node_key
-from blindsight.federated.identity import Identity
+from blindsight.federated.identity import Identity, KeyStore
 from blindsight.learn import ClusterModel, LinearModel
 from blindsight.learn.dphe import KeyGenerator, Terms, User
 from blindsight.learn.model import Attributes, Standardiser
@@ -99,4 +98,4 @@ def test_settings_take_a_path_as_text(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert ServiceSettings("~/service").folder == tmp_path / "service"
     (tmp_path / "node").mkdir(mode=0o700)
-    assert Home("~/node").folder("run").parent == tmp_path / "node" / "runs"
+    assert KeyStore("~/node").folder("run").parent == tmp_path / "node" / "runs"

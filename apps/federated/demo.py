@@ -1,6 +1,6 @@
 """Five owners, a key generator and a server on this machine learn together: real processes over TLS, then a table.
 
-    python -m apps.federated.demo [--out FOLDER] [--rounds 4] [--owners 5] [--scheme block-dphe] [--faces 1500]
+    python -m apps.federated.demo [--out FOLDER] [--rounds 4] [--owners 5] [--scheme masks] [--faces 1500]
 
 Drawn faces are shared out among the owners, each of which sees its own alone. What they learn over loopback is compared
 with what the same owners learn in one process: it must be the same model, number for number.
@@ -26,10 +26,10 @@ from blindsight.data.faces import faces
 from blindsight.data.features import pipeline
 from blindsight.errors import BlindsightError, ServiceError
 from blindsight.learn import FederatedClassifier
-from blindsight.learn.aggregation import HIDING_SCHEMES
 from blindsight.learn.model import LinearModel
 from blindsight.learn.rounds import Selection
 from blindsight.learn.study import Study, divide
+from blindsight.sums import HIDING_SCHEMES, SPARSE_SCHEMES
 
 ATTRIBUTES = ("smiling", "eyeglasses", "hat", "beard")
 COMPONENTS = 128
@@ -63,7 +63,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--owners", type=int, default=5)
     parser.add_argument("--faces", type=int, default=1500)
-    parser.add_argument("--scheme", choices=HIDING_SCHEMES, default="block-dphe")
+    parser.add_argument("--scheme", choices=HIDING_SCHEMES, default="masks")
     return parser.parse_args(arguments)
 
 
@@ -79,7 +79,8 @@ def _prepare(folder: Path, study: Study) -> LocalFederation:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {"scheme": options.scheme, "rounds": options.rounds, "sparsity": 0.5}
+    sparsity = 0.5 if options.scheme in SPARSE_SCHEMES else 0.0
+    return {"scheme": options.scheme, "rounds": options.rounds, "sparsity": sparsity}
 
 
 def _ridge(study: Study) -> float:
@@ -115,10 +116,9 @@ def _keep(found: Path, wanted: Path) -> None:
 
 
 def _in_one_process(study: Study, options: argparse.Namespace) -> FederatedClassifier:
-    """Let the same owners learn in this process, under a scheme that costs nothing: all give the same sums."""
-    settings = {**_settings(options), "scheme": "plain"}
-    selection: Selection = "blocks" if options.scheme == "block-dphe" else "auto"
-    classifier = FederatedClassifier(**settings, selection=selection, multilabel=True, ridge=_ridge(study))
+    """Let the same owners learn in this process."""
+    selection: Selection = "blocks" if options.scheme == "block-dphe" else "topk"
+    classifier = FederatedClassifier(**_settings(options), selection=selection, multilabel=True, ridge=_ridge(study))
     return classifier.fit(study.owners, public=study.public, validation=study.test)
 
 
@@ -127,9 +127,9 @@ def _show(report: Mapping[str, Any], seconds: float, same: bool, options: argpar
     title = f"{options.owners} owners, {report['weights']:,} weights, {report['scheme']}, over loopback with TLS"
     table = Table("round", "accuracy", "in the sum", "seconds", title=title)
     table.add_row("public model", f"{report['first score']:.3f}", "", "")
-    for lap in report["rounds"]:
-        counted = f"{len(lap['contributors'])} of {options.owners} owners"
-        table.add_row(str(lap["round"]), f"{lap['score']:.3f}", counted, f"{lap['seconds']:.1f}")
+    for row in report["rounds"]:
+        counted = f"{len(row['contributors'])} of {options.owners} owners"
+        table.add_row(str(row["round"]), f"{row['score']:.3f}", counted, f"{row['seconds']:.1f}")
     console.print(table)
     console.print(f"{seconds:.0f} seconds from submission to model; all processes have ended.")
     console.print(f"The same model as in one process, number for number: {'yes' if same else 'NO'}.")

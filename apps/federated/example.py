@@ -9,7 +9,7 @@ from pathlib import Path
 
 from apps.federated.deployment.federation import LocalFederation
 from apps.federated.deployment.loopback import ConfigValue, Loopback, NodeSpec
-from blindsight.learn.dphe.terms import AGGREGATOR
+from blindsight.sums.terms import AGGREGATOR
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_encrypted"
 OWNERS = ("ann", "bob", "cem", "dan", "eve")

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from apps.federated.deployment.federation import LocalFederation, Pair
 from apps.federated.deployment.loopback import ConfigValue, Loopback
+from benchmarks.methods.costmodel import Scheme, Setting, calibrate
 from benchmarks.methods.process_watch import Sample, Watch, sample
 from blindsight.errors import ServiceError
-from blindsight.federated.costmodel import Scheme, Setting, calibrate
-from blindsight.learn.dphe.terms import AGGREGATOR
 from blindsight.learn.model import LinearModel
+from blindsight.sums.terms import AGGREGATOR
 
 WARM_UP = 1  # rounds that are not counted: the first one also sets users up
 IDLE_SECONDS = 6.0
@@ -64,7 +64,7 @@ class Deployment:
     def settings(self, scheme: str) -> dict[str, Any]:
         """Return how they learn: one pass over the data in a round."""
         chosen = {"rounds": self.rounds, "sparsity": self.sparsity, "key_bits": self.key_bits, "passes": 1}
-        return {"scheme": scheme, **chosen}
+        return {"scheme": scheme, "minimum_per_position": 1, **chosen}
 
 
 class LoopbackAnswer(TypedDict):
@@ -92,17 +92,17 @@ def run(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
             ended, idle = time.monotonic(), idle_cores()
         report = json.loads((federation.out / "report.json").read_text())
         weights = LinearModel.load(federation.out / "model.npz").weights
-    laps = report["rounds"]
+    rounds = report["rounds"]
     setting = Setting(scheme, key_bits=given.key_bits, density=1 - given.sparsity, insecure=given.insecure)
     return LoopbackAnswer(
         weights=weights,
-        complete=np.array([sorted(lap["contributors"]) == sorted(given.names) for lap in laps]),
+        complete=np.array([sorted(row["contributors"]) == sorted(given.names) for row in rounds]),
         rounds=round_figures(report, watch.laps),
         run={
             "starting": started - begun,
             "idle": idle,
-            "set-up": ended - started - sum(lap["seconds"] for lap in laps),
-            "first round": laps[0]["seconds"],
+            "set-up": ended - started - sum(row["seconds"] for row in rounds),
+            "first round": rounds[0]["seconds"],
             "peak bytes": float(watch.peak_bytes),
         },
         predicted=calibrate(setting, repeats=1).predict(given.owners, given.weights),
@@ -130,12 +130,12 @@ def round_figures(report: dict[str, Any], ends: list[Sample]) -> dict[str, NDArr
         raise ServiceError(f"{len(ends)} rounds were seen to end; the report has {len(report['rounds'])}.")
     rows = []
     for number in range(WARM_UP, len(ends)):
-        before, after, lap = ends[number - 1], ends[number], report["rounds"][number]
-        errands = report["errands"][str(lap["round"])]
-        calls, opening = errands["contribute"], errands["answer"]
+        before, after, row = ends[number - 1], ends[number], report["rounds"][number]
+        traffic = report["traffic"][str(row["round"])]
+        calls, opening = traffic["contribute"], traffic["open"]
         rows.append(
             {
-                "wall": lap["seconds"],
+                "wall": row["seconds"],
                 "contributing": calls["seconds"],
                 "opening": opening["seconds"],
                 "cpu": after.ours - before.ours,
@@ -151,4 +151,4 @@ def round_figures(report: dict[str, Any], ends: list[Sample]) -> dict[str, NDArr
 
 def _finished_rounds(federation: LocalFederation) -> tuple[int, ...]:
     """Return something that changes whenever the server has kept the model of another round."""
-    return tuple(path.stat().st_mtime_ns for path in federation.home(AGGREGATOR).glob("runs/*/taught.npz"))
+    return tuple(path.stat().st_mtime_ns for path in federation.home(AGGREGATOR).glob("runs/*/task.npz"))

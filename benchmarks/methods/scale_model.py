@@ -3,21 +3,19 @@
 from dataclasses import dataclass
 from typing import TypedDict
 
-from blindsight.federated.costmodel import CostModel, Hierarchy, Network, Scheme, Setting, aggregator_bytes, calibrate
+from benchmarks.methods.costmodel import CostModel, Hierarchy, Network, Scheme, Setting, aggregator_bytes, calibrate
 
 
 @dataclass(frozen=True)
 class Question:
-    """Which rounds are asked about: their weights, and their owners if there is one aggregator (`rounds`), if there
-    are `regional` ones (so many owners in so many regions, one key generator), and for the plan (`planned`), in regions
-    of `region` owners with `shards` of the key service. `repeats` is for the calibration.
+    """Which rounds are asked about: their weights, and their owners if there is one aggregator (`rounds`), and for
+    the plan (`planned`), in regions of `region` owners with `shards` of the key service. `repeats` is for calibration.
     """
 
     weights: int
     key_bits: int
     density: float
     rounds: tuple[int, ...]
-    regional: tuple[int, int]
     planned: tuple[int, ...]
     region: int = 1_000
     shards: int = 4
@@ -26,10 +24,9 @@ class Question:
 
 
 class ModelAnswer(TypedDict):
-    """Predicted figures: by owners, with one aggregator and as planned, and those of the machines of the regions."""
+    """Predicted figures: by owners, with one aggregator and as planned."""
 
     rounds: dict[int, dict[str, float]]
-    regional: dict[str, float]
     planned: dict[int, dict[str, float]]
 
 
@@ -39,10 +36,8 @@ def run(given: Question, *, seed: int, scheme: Scheme, slot_bits: int) -> ModelA
         scheme, key_bits=given.key_bits, slot_bits=slot_bits, density=given.density, insecure=given.insecure
     )
     model = calibrate(setting, weights=given.weights, repeats=given.repeats)
-    owners, regions = given.regional
     return ModelAnswer(
         rounds={number: model.predict(number, given.weights) for number in given.rounds},
-        regional=Hierarchy(regions, shards=1).figures(model, owners, given.weights),
         planned={number: _plan(model, number, given) for number in given.planned},
     )
 

@@ -2,19 +2,18 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import measured
+from benchmarks.methods.costmodel import Scheme, measure
 from benchmarks.methods.rounds import FRACTION_BITS, Round
+from benchmarks.methods.simulated_members import SimulatedRound, simulated_round
 from blindsight.crypto import bfv, paillier
-from blindsight.federated.costmodel import Scheme, measure
-from blindsight.federated.crowd import CrowdRound, lattice_round, sparse_round
-from blindsight.learn.dphe.terms import KEY_GENERATOR
-from blindsight.learn.schemes.paillier import sparse_terms
-from blindsight.learn.sumterms import SumTerms
+from blindsight.sums import Terms
+from blindsight.sums.terms import KEY_GENERATOR
 
 
 class ScaleAnswer(TypedDict):
@@ -39,30 +38,32 @@ def run(given: Round, *, seed: int, scheme: Scheme) -> ScaleAnswer:
 
 def _run(given: Round, scheme: Scheme) -> ScaleAnswer:
     with measured() as memory:
-        crowd = _play(given, scheme)
-    owners, figures = crowd.cost.members, measure(crowd)[1]
+        played = _play(given, scheme)
+    owners, figures = played.cost.members, measure(played)[1]
     return ScaleAnswer(
-        total=np.ldexp(crowd.integers.astype(np.float64), -FRACTION_BITS),
+        total=np.ldexp(played.integers.astype(np.float64), -FRACTION_BITS),
         measured=figures,
         setup=(
-            sum(crowd.setup.seconds(party=owner) for owner in owners) / len(owners),
-            crowd.setup.seconds(party=KEY_GENERATOR),
+            sum(played.setup.seconds(party=owner) for owner in owners) / len(owners),
+            played.setup.seconds(party=KEY_GENERATOR),
         ),
-        seconds=crowd.cost.seconds() + (len(owners) - len(crowd.readers)) * figures["read"],
+        seconds=played.cost.seconds() + (len(owners) - len(played.readers)) * figures["read"],
         peak_bytes=memory.peak_memory_bytes,
     )
 
 
-def _play(given: Round, scheme: Scheme) -> CrowdRound:
-    sums = SumTerms(run="benchmark", users=given.users, dimension=given.weights, fraction_bits=FRACTION_BITS)
-    if scheme == "bfv":
-        return lattice_round(sums, given.update, key=bfv.generate_keys(max_sum=2**31 - 1))
-    sparse = sparse_terms(
-        sums,
-        blocks=True,
-        capacity=given.capacity,
-        key_bits=given.key_bits,
-        minimum_per_position=1,
-        insecure=given.insecure,
+def _play(given: Round, scheme: Scheme) -> SimulatedRound:
+    sparse: dict[str, Any] = {}
+    key: Any = bfv.generate_keys(max_sum=2**31 - 1) if scheme == "bfv" else None
+    if key is None:
+        sparse = {"capacity": given.capacity, "key_bits": given.key_bits, "insecure": given.insecure}
+        key = paillier.generate_keys(given.key_bits, insecure=given.insecure)
+    terms = Terms(
+        scheme=scheme,
+        run="benchmark",
+        members=given.users,
+        dimension=given.weights,
+        fraction_bits=FRACTION_BITS,
+        **sparse,
     )
-    return sparse_round(sparse, given.update, key=paillier.generate_keys(given.key_bits, insecure=given.insecure))
+    return simulated_round(terms, given.update, key=key)

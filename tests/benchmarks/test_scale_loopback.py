@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.methods import process_watch
+from benchmarks.methods.costmodel import Setting
 from benchmarks.results import Result
 from benchmarks.suites.scale_loopback.cases import (
     MEGABYTES,
@@ -23,7 +24,6 @@ from benchmarks.suites.scale_loopback.cases import (
 )
 from benchmarks.suites.scale_loopback.tables import sections
 from blindsight.errors import InputError, ServiceError
-from blindsight.federated.costmodel import Setting
 
 pytest.importorskip("flwr")
 loopback_round = pytest.importorskip("benchmarks.methods.loopback_round")
@@ -34,10 +34,10 @@ ANSWER = {"messages": 1, "sent": 1_900, "received": 500, "seconds": 3.0}
 
 
 def report(*seconds):
-    errands = {"contribute": CONTRIBUTE, "answer": ANSWER}
+    traffic = {"contribute": CONTRIBUTE, "open": ANSWER}
     return {
         "rounds": [{"round": number, "seconds": wall} for number, wall in enumerate(seconds, 1)],
-        "errands": {str(number): errands for number in range(1, len(seconds) + 1)},
+        "traffic": {str(number): traffic for number in range(1, len(seconds) + 1)},
     }
 
 

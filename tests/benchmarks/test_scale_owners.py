@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.methods import scale_model, scale_regions, scale_round
+from benchmarks.methods import scale_model, scale_round
+from benchmarks.methods.costmodel import FIGURES
 from benchmarks.results import Result
 from benchmarks.suites.scale_owners import tables
 from benchmarks.suites.scale_owners.cases import (
@@ -15,16 +16,14 @@ from benchmarks.suites.scale_owners.cases import (
     question,
     score,
     score_model,
-    score_regions,
 )
 from benchmarks.suites.scale_owners.tables import sections
 from blindsight.errors import InputError
-from blindsight.federated.costmodel import FIGURES
 
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("scheme", ["block-dphe", "bfv"])
-def test_every_scheme_adds_up_a_round_alone_and_in_regions(scheme):
+def test_every_scheme_adds_up_a_round(scheme):
     given = Case(scheme, 4, 310, 1024).round(3)
     truth = sum(map(given.update, given.users))
     answer = scale_round.run(given, seed=3, scheme=scheme)
@@ -35,30 +34,22 @@ def test_every_scheme_adds_up_a_round_alone_and_in_regions(scheme):
     assert {f"measured/{name}" for name in FIGURES} < set(figures)
     with pytest.raises(InputError, match="sum"):
         score(truth + np.eye(1, 310)[0] / 2**20, answer)
-    given = Case(scheme, 9, 310, 1024, regions=True).round(3)
-    truth = sum(map(given.update, given.users))
-    answer = scale_regions.run(given, seed=3, scheme=scheme, regions=3)
-    figures = score_regions(truth, answer)
-    assert set(figures) == {f"measured/{name} seconds" for name in ("region", "root", "shard")}
-    assert min(figures.values()) > 0
-    with pytest.raises(InputError, match="sum"):
-        score_regions(2 * truth, answer)
 
 
 def test_the_rounds_are_those_of_the_title_and_the_model_is_asked_about_them():
     cases = full_cases()
     assert [(case.scheme, case.owners) for case in cases][:3] == [("block-dphe", n) for n in (10, 100, 1000)]
-    sparse, dense = cases[0].round(0), cases[5].round(0)
+    sparse, dense = cases[0].round(0), cases[-1].round(0)
     assert sparse.weights == dense.weights == 206_848
     assert (sparse.block, sparse.kept, sparse.blocks, sparse.key_bits) == (95, 217, 2178, 3072)
     assert np.count_nonzero(dense.update("owner-7")) == 206_848
     assert not np.array_equal(sparse.update("owner-7") != 0, sparse.update("owner-8") != 0)
     asked = question(cases)
-    assert (asked.rounds, asked.regional, asked.planned) == ((10, 100, 1_000), (24, 4), PLANNED)
+    assert (asked.rounds, asked.planned) == ((10, 100, 1_000), PLANNED)
     assert (asked.weights, asked.key_bits, asked.density) == (206_848, 3072, 0.1)
 
 
-ASKED = scale_model.Question(310, 1024, 0.1, (3, 20), (12, 4), (3, 5_000), insecure=True, repeats=1)
+ASKED = scale_model.Question(310, 1024, 0.1, (3, 20), (3, 5_000), insecure=True, repeats=1)
 
 
 def test_the_model_answers_for_all_the_owners_that_it_was_asked_about():
@@ -68,7 +59,6 @@ def test_the_model_answers_for_all_the_owners_that_it_was_asked_about():
     assert figures["plan/5000/regions"] == 5
     assert 0 < figures["plan/5000/wall"] < figures["plan/5000/wall, one aggregator"]
     assert figures["round/20/contribution"] == figures["round/3/contribution"] > 256
-    assert figures["regional/root seconds"] > 0
     with pytest.raises(InputError, match="and answers otherwise"):
         score_model(replace(ASKED, rounds=(4,)), answer)
 
@@ -80,7 +70,7 @@ def result(case, **changes):
 
 
 def model(scheme, bits=32, **changes):
-    figures = {f"round/10/{name}": 1.0 for name in FIGURES} | {"regional/root seconds": 3.0}
+    figures = {f"round/10/{name}": 1.0 for name in FIGURES}
     figures |= {f"plan/{owners}/{name}": 1.0 for owners in PLANNED for _, name, _ in tables._PLAN}
     arguments = {"scheme": scheme, "slot_bits": bits}
     return Result("scale-owners", "model-206848-weights", "model", arguments, 0, score=figures | changes)
@@ -114,16 +104,6 @@ def test_predictions_stand_beside_measurements_and_the_largest_error_is_named():
     (table,) = [table for table in sections(results) if table.title.startswith("Predicted")]
     assert table.note.endswith("The largest error is 30% (block-dphe, 10 owners: decrypt).")
     assert not rows([result(case)], "Predicted")
-
-
-def test_machines_of_the_regions_are_compared_as_well():
-    regional = full_cases()[-1]
-    seconds = {f"{name} seconds": 2.0 for name in ("region", "root", "shard")}
-    measured = {f"measured/{name}": value for name, value in seconds.items()}
-    machines = Result("scale-owners", regional.dataset, regional.method, {}, 0, score=measured)
-    predicted = {f"regional/{name}": value for name, value in seconds.items()} | {"regional/root seconds": 3.0}
-    found = rows([machines, model("bfv", **predicted)], "Predicted")
-    assert found["bfv, 24 owners in regions: root seconds"] == ((2,), (3,), (1.5,))
 
 
 def test_costs_are_shown_by_owner_and_plans_by_scheme_slots_and_owners():

@@ -8,8 +8,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key, load_ssh_public_key
 
 from blindsight.federated.identity import IDENTITY_FILE, Identity
-from blindsight.federated.members import Members
-from tests.federated.village import Village
+from blindsight.federated.membership import Members
+from tests.federated.parties import Parties
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def test_the_members_file_is_printed_as_it_is_or_written(tmp_path, federation):
     words = [f"{name}={value}" for name, value in prints.items()]
     assert tomllib.loads(federation("members", *words).out) == {"members": prints}
     out = tmp_path / "made" / "members.toml"
-    listed = {"members": prints, "users": ["[bold]:cat:=x", "ann"], "path": str(out)}
+    listed = {"members": prints, "owners": ["[bold]:cat:=x", "ann"], "path": str(out)}
     assert federation("members", *words, "--out", out, "--json").document == listed
     assert Members.read(out).fingerprints == prints
-    assert federation("members", *words, "--out", out).out == f"3 members, 2 of them users: {out}\n"
+    assert federation("members", *words, "--out", out).out == f"3 members, 2 of them owners: {out}\n"
     assert federation("members", *words, "--json").document["path"] is None
 
 
@@ -102,23 +102,23 @@ def test_tables_say_what_is_secret(tmp_path, federation):
 @pytest.fixture
 def played(tmp_path):
     """A federation that has played one round of each of two runs."""
-    village = Village(tmp_path)
+    parties = Parties(tmp_path)
     for scheme in ("dphe", "masks"):
-        server = village.open(scheme)
-        village.draw(1)
-        server.play(1, ())
-    return village
+        server = parties.open(scheme)
+        parties.draw(1)
+        server.play(1)
+    return parties
 
 
 def test_a_party_sees_its_runs_and_the_key_generator_what_it_opened(played, federation):
     opened = "the sum of ann, bob, cem, dan was released"
     for party, sentences in (("ann", 0), ("aggregator", 0), ("key generator", 1)):
-        home = played.homes[party].path
+        home = played.stores[party].path
         listed = federation("runs", "--home", home, "--json").document
         assert listed["name"] == party
         runs = {run["scheme"]: run for run in listed["runs"]}
         assert set(runs) == {"dphe", "masks"}
-        assert (runs["dphe"]["users"], runs["dphe"]["weights"]) == (["ann", "bob", "cem", "dan"], 120)
+        assert (runs["dphe"]["members"], runs["dphe"]["weights"]) == (["ann", "bob", "cem", "dan"], 120)
         assert [opened in sentence for sentence in runs["dphe"]["opened"]] == [True] * sentences
         assert runs["masks"]["opened"] == []
         said = federation("runs", "--home", home).out

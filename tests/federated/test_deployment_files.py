@@ -12,10 +12,9 @@ import pytest
 
 from apps.federated import demo, example
 from apps.federated.deployment.commands import QUIET
-from blindsight.federated.flower.node import desk_of
-from blindsight.federated.members import Members
-from blindsight.federated.sums.generatordesk import GeneratorDesk
-from blindsight.federated.sums.userdesk import UserDesk
+from blindsight.federated.flower.mod import handler_of
+from blindsight.federated.membership import Members
+from blindsight.federated.node import GeneratorHandler, MemberHandler
 
 pytest.importorskip("flwr")
 
@@ -102,14 +101,14 @@ def settings_of(version):
     )
 
 
-def test_the_example_with_encryption_gives_every_party_a_home_and_a_desk(tmp_path):
+def test_the_example_with_encryption_gives_every_party_a_key_store_and_a_handler(tmp_path):
     nodes, server = example.parties("after", tmp_path)
-    desks = [desk_of(node.node_config) for node in nodes]
-    assert [type(desk) for desk in desks] == [UserDesk] * len(example.OWNERS) + [GeneratorDesk]
+    handlers = [handler_of(node.node_config) for node in nodes]
+    assert [type(handler) for handler in handlers] == [MemberHandler] * len(example.OWNERS) + [GeneratorHandler]
     members = Members.read(Path(str(server["members"])))
-    for desk in desks:
-        members.check(desk.home.identity.public)
-    assert members.users == tuple(sorted(example.OWNERS))
+    for handler in handlers:
+        members.check(handler.store.identity.public)
+    assert members.owners == tuple(sorted(example.OWNERS))
     assert [node.node_config.get("partition-id") for node in nodes] == [0, 1, 2, 3, 4, None]
     assert set(server) <= settings_of("after")  # Flower refuses a setting that an app does not have
 

@@ -1,4 +1,4 @@
-"""Who is who: identities, their letters and signatures, the members file, and the directory of nodes that greet."""
+"""Who is who: identities, what they seal and sign, the members file, and the directory of nodes."""
 
 import base64
 import copy
@@ -15,14 +15,12 @@ from blindsight.crypto.sealedbox import ExchangeKey, seal_for
 from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError
-from blindsight.federated.directory import Directory
+from blindsight.federated import membership
 from blindsight.federated.identity import Identity, PublicIdentity, _PublicMessage, _SecretState, verify_signed
-from blindsight.federated.members import Members
-from blindsight.federated.sums import greeting
-from blindsight.federated.sums.greeting import greet, hello
-from blindsight.learn.dphe.storage import write_state
-from blindsight.learn.dphe.terms import KEY_GENERATOR
+from blindsight.federated.membership import Directory, Members, answer_hello, hello
 from blindsight.rng import seeded_bytes
+from blindsight.sums.storage import write_state
+from blindsight.sums.terms import KEY_GENERATOR
 
 
 def party(name, seed):
@@ -31,35 +29,35 @@ def party(name, seed):
 
 
 ANN, BOB, EVE = party("ann", 1), party("bob", 2), party("eve", 3)
-LETTER = ANN.write(b"a secret", to=BOB.public, purpose="set-up", run="run 1")
+SEALED = ANN.seal(b"a secret", to=BOB.public, purpose="set-up", run="run 1")
 SIGNED = ANN.sign(b"a claim", purpose="hello")
-CONTEXT = b"blindsight letter 1"
+CONTEXT = b"blindsight sealed message 2"
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=64)
 
 
-def read(letter, *, by=BOB, sender=ANN, purpose="set-up", run="run 1"):
-    return by.read(letter, sender=sender.public, purpose=purpose, run=run)
+def read(sealed, *, by=BOB, sender=ANN, purpose="set-up", run="run 1"):
+    return by.unseal(sealed, sender=sender.public, purpose=purpose, run=run)
 
 
 @given(body=st.binary(max_size=300), purpose=st.text(max_size=40), run=st.text(max_size=40))
-def test_a_letter_arrives_and_hides_its_content(body, purpose, run):
+def test_a_sealed_message_arrives_and_hides_its_content(body, purpose, run):
     marked = b"marked content " + body
-    letter, again = (ANN.write(marked, to=BOB.public, purpose=purpose, run=run) for _ in range(2))
-    assert read(letter, purpose=purpose, run=run) == read(again, purpose=purpose, run=run) == marked
-    assert b"marked content" not in letter
-    assert again[:32] != letter[:32]
-    assert again[32:] != letter[32:]
+    sealed, again = (ANN.seal(marked, to=BOB.public, purpose=purpose, run=run) for _ in range(2))
+    assert read(sealed, purpose=purpose, run=run) == read(again, purpose=purpose, run=run) == marked
+    assert b"marked content" not in sealed
+    assert again[:32] != sealed[:32]
+    assert again[32:] != sealed[32:]
     for other in (EVE, ANN):  # not even the one who wrote it
         with pytest.raises(MessageError, match="another recipient"):
-            read(letter, by=other, purpose=purpose, run=run)
+            read(sealed, by=other, purpose=purpose, run=run)
 
 
-@given(bit=st.integers(0, 8 * len(LETTER) - 1), length=st.integers(0, len(LETTER) - 1))
+@given(bit=st.integers(0, 8 * len(SEALED) - 1), length=st.integers(0, len(SEALED) - 1))
 @example(bit=255, length=0)
-def test_a_letter_with_a_flipped_bit_or_cut_short_is_refused(bit, length):
-    altered = bytearray(LETTER)
+def test_a_sealed_message_with_a_flipped_bit_or_cut_short_is_refused(bit, length):
+    altered = bytearray(SEALED)
     altered[bit // 8] ^= 1 << bit % 8
-    for spoilt in (bytes(altered), LETTER[:length]):
+    for spoilt in (bytes(altered), SEALED[:length]):
         with pytest.raises(MessageError, match="altered"):
             read(spoilt)
 
@@ -77,19 +75,19 @@ def test_garbage_is_refused_sealed_or_not(garbage):
 
 
 def handed_on():
-    return seal_for(EVE.public.exchange_key, BOB._exchange.open(LETTER, context=CONTEXT), context=CONTEXT)
+    return seal_for(EVE.public.exchange_key, BOB._exchange.open(SEALED, context=CONTEXT), context=CONTEXT)
 
 
 @pytest.mark.parametrize(
     ("attempt", "words"),
     [
-        (lambda: read(LETTER, purpose="answer"), "'set-up'.*'answer'"),
-        (lambda: read(LETTER, run="run 2"), "'run 1'.*'run 2'"),
-        (lambda: read(LETTER, sender=EVE), "does not take part"),
-        (lambda: read(LETTER, sender=party("ann", 4)), "not signed by 'ann'"),
+        (lambda: read(SEALED, purpose="answer"), "'set-up'.*'answer'"),
+        (lambda: read(SEALED, run="run 2"), "'run 1'.*'run 2'"),
+        (lambda: read(SEALED, sender=EVE), "does not take part"),
+        (lambda: read(SEALED, sender=party("ann", 4)), "not signed by 'ann'"),
         (lambda: read(handed_on(), by=EVE), "somebody else"),
         (
-            lambda: read(party("ann", 3).write(b"lies", to=BOB.public, purpose="set-up", run="run 1")),
+            lambda: read(party("ann", 3).seal(b"lies", to=BOB.public, purpose="set-up", run="run 1")),
             "not signed by 'ann'",  # Eve's keys, Ann's name
         ),
         (lambda: verify_signed(SIGNED, ANN.public, purpose="bye"), "'hello'.*'bye'"),
@@ -97,16 +95,16 @@ def handed_on():
         (lambda: verify_signed(SIGNED, party("ann", 4).public, purpose="hello"), "not signed by 'ann'"),
         (
             lambda: read(seal_for(BOB.public.exchange_key, SIGNED, context=CONTEXT), purpose="hello"),
-            r"letter\.1",  # a signature is no letter
+            r"sealed\.2",  # a signature is not sealed
         ),
         (
-            lambda: verify_signed(BOB._exchange.open(LETTER, context=CONTEXT), ANN.public, purpose="set-up"),
+            lambda: verify_signed(BOB._exchange.open(SEALED, context=CONTEXT), ANN.public, purpose="set-up"),
             r"statement\.1",
         ),
         (lambda: verify_signed(ANN.signer.sign(b"a claim", author="ann"), ANN.public, purpose="hello"), None),
     ],
 )
-def test_letters_and_signatures_are_good_for_their_author_recipient_purpose_and_run_alone(attempt, words):
+def test_sealed_messages_and_signatures_are_good_for_their_author_recipient_purpose_and_run_alone(attempt, words):
     assert verify_signed(SIGNED, ANN.public, purpose="hello") == b"a claim"
     with pytest.raises(MessageError, match=words):
         attempt()
@@ -129,7 +127,7 @@ def test_what_is_no_identity_is_refused(tmp_path):
     with pytest.raises(MessageError, match="printable"):
         PublicIdentity.from_bytes(encode(_PublicMessage("ann\x1b[2J", bytes(32), bytes(32))))
     with pytest.raises(InputError, match="low order"):
-        ANN.write(b"", to=PublicIdentity("bob", BOB.public.signing_key, bytes(32)), purpose="", run="")
+        ANN.seal(b"", to=PublicIdentity("bob", BOB.public.signing_key, bytes(32)), purpose="", run="")
     for name in ("", "a" * 65, " ann", "ann ", "an\nn", "ann\x7f", "\ud800"):
         with pytest.raises(InputError, match="64 printable"):
             Identity.create(tmp_path / "home" / "identity.key", name)
@@ -141,7 +139,7 @@ def test_an_identity_comes_back_from_its_own_disk_and_is_never_overwritten(tmp_p
     made = Identity.create(path, "bob")
     loaded, before = Identity.load(path), path.read_bytes()
     assert (loaded.public, loaded.name) == (made.public, "bob")
-    assert read(ANN.write(b"hi", to=made.public, purpose="set-up", run="run 1"), by=loaded) == b"hi"
+    assert read(ANN.seal(b"hi", to=made.public, purpose="set-up", run="run 1"), by=loaded) == b"hi"
     assert verify_signed(loaded.sign(b"hi", purpose="p"), made.public, purpose="p") == b"hi"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -192,7 +190,7 @@ MEMBERS = Members({party.name: party.fingerprint for party in PARTIES})
 def test_members_are_recognised_strangers_and_other_keys_are_not(tmp_path):
     for one in PARTIES:
         MEMBERS.check(one)
-    assert MEMBERS.users == ("ann", "bob", "cem")
+    assert MEMBERS.owners == ("ann", "bob", "cem")
     with pytest.raises(PrivacyError, match="'eve'"):
         MEMBERS.check(public("eve", 2))
     impostor = public("ann", 9)
@@ -200,7 +198,7 @@ def test_members_are_recognised_strangers_and_other_keys_are_not(tmp_path):
     with pytest.raises(PrivacyError, match=both):
         MEMBERS.check(impostor)
     with pytest.raises(PrivacyError, match="'ann'"):
-        MEMBERS.check(PublicIdentity("ann", bytes([2]) * 32, bytes([1]) * 32))  # her signatures, another's letters
+        MEMBERS.check(PublicIdentity("ann", bytes([2]) * 32, bytes([1]) * 32))  # her signatures, another's messages
     (tmp_path / "members.toml").write_text(MEMBERS.to_toml())
     assert Members.read(tmp_path / "members.toml") == MEMBERS
     agreed = dict(MEMBERS.fingerprints)
@@ -253,9 +251,9 @@ def directory(identities):
     return Directory(Members({name: identity.public.fingerprint for name, identity in identities.items()}))
 
 
-def enter(directory, node, identity, role="user"):
+def enter(directory, node, identity, role="member"):
     challenge, message = hello(node)
-    directory.enter(node, tuple(greet(identity, role, (message,), node)), challenge)
+    directory.enter(node, tuple(answer_hello(identity, role, (message,), node)), challenge)
 
 
 def test_members_get_in_under_their_names_and_nobody_else(directory, identities, tmp_path):
@@ -264,10 +262,12 @@ def test_members_get_in_under_their_names_and_nobody_else(directory, identities,
     enter(directory, 3, identities["bob"], "key-generator")
     enter(directory, 4, identities[KEY_GENERATOR])
     _, message = hello(5)
-    directory.enter(5, tuple(greet(identities["ann"], "user", (message,), 5)), bytes(32))  # answers another hello
+    directory.enter(
+        5, tuple(answer_hello(identities["ann"], "member", (message,), 5)), bytes(32)
+    )  # answers another hello
     directory.enter(6, (b"",), bytes(32))
     challenge, message = hello(7)
-    _, signed = greet(identities["ann"], "user", (message,), 7)
+    _, signed = answer_hello(identities["ann"], "member", (message,), 7)
     directory.enter(7, (identities["bob"].public.to_bytes(), signed), challenge)  # with another's signature
     assert not directory.nodes
     assert set(directory.refused) == {1, 2, 3, 4, 5, 6, 7}
@@ -282,14 +282,14 @@ def test_members_get_in_under_their_names_and_nobody_else(directory, identities,
 def test_a_node_cannot_pass_for_another_by_handing_its_hello_on(directory, identities):
     challenge, message = hello(1)
     with pytest.raises(MessageError, match=r"node 2.*node 1"):
-        greet(identities["ann"], "user", (message,), 2)
+        answer_hello(identities["ann"], "member", (message,), 2)
     _, altered = hello(2, lambda count: challenge)  # as the node in between would put it to the other
-    directory.enter(1, tuple(greet(identities["ann"], "user", (altered,), 2)), challenge)
+    directory.enter(1, tuple(answer_hello(identities["ann"], "member", (altered,), 2)), challenge)
     assert not directory.nodes
     assert "node 2" in directory.refused[1]
     for parts in ((), (message, message)):
         with pytest.raises(MessageError, match="one part"):
-            greet(identities["ann"], "user", parts, 1)
+            answer_hello(identities["ann"], "member", parts, 1)
 
 
 def test_of_two_nodes_with_the_same_keys_the_first_stays_until_it_is_gone(directory, identities):
@@ -308,9 +308,9 @@ def test_of_two_nodes_with_the_same_keys_the_first_stays_until_it_is_gone(direct
 def test_nodes_of_another_protocol_are_told_to_install_the_same_version(directory, identities, monkeypatch):
     challenge, message = hello(1)
     with monkeypatch.context() as patch:
-        patch.setattr(greeting, "PROTOCOL", 99)
-        patch.setattr(greeting, "_check_protocol", lambda *_: None)
-        theirs = tuple(greet(identities["ann"], "user", (message,), 1))
+        patch.setattr(membership, "PROTOCOL", 99)
+        patch.setattr(membership, "_check_protocol", lambda *_: None)
+        theirs = tuple(answer_hello(identities["ann"], "member", (message,), 1))
     directory.enter(1, theirs, challenge)
     assert "protocol 99" in directory.refused[1]
     assert "same version" in directory.refused[1]

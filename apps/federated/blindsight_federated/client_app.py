@@ -1,7 +1,7 @@
-"""The nodes: a user learns from its own data and sends what only a sum reveals; the key generator opens sums.
+"""The nodes: a member learns from its own data and sends what only a sum reveals; the key generator opens sums.
 
-Which of the two a node is, and what it insists on, its node-config says (`blindsight.federated.flower.node`). A user's
-`data` is a file of its own (`data`). In selective sharing the server reads uploads, so a user takes part only if its
+Which of the two a node is, and what it insists on, its node-config says (`blindsight.federated.flower.mod`). A member's
+`data` is a file of its own (`data`). In selective sharing the server reads uploads, so a member takes part only if its
 `schemes` name "sharing"; its node-config then also says what it shares: `share`, `least-batch`, `noise`, `epsilon`,
 `delta`, `clip` (`blindsight.federated.sharing.joining.OwnTerms`).
 """
@@ -13,10 +13,10 @@ from flwr.clientapp import ClientApp
 
 from blindsight.errors import MessageError
 from blindsight.federated.flower.mod import answer
-from blindsight.federated.sharing.joining import JOIN, SharingDesk
+from blindsight.federated.node import MemberHandler
+from blindsight.federated.sharing.joining import JOIN, SharingHandler
 from blindsight.federated.sharing.messages import EXCHANGE
-from blindsight.federated.sums.userdesk import UserDesk
-from blindsight.federated.teaching import learn
+from blindsight.federated.task import learn
 
 from .data import read_features, read_pair
 
@@ -30,17 +30,17 @@ def handle(message: Message, context: Context) -> Message:
     read = read_features if clusters else read_pair
 
     def load() -> Any:
-        return read(str(config.get("data", "")), "this user's data")
+        return read(str(config.get("data", "")), "this member's data")
 
-    def contribute(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
-        return [learn(desk, parts, load)]
+    def contribute(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [learn(handler, parts, load)]
 
-    def join(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
-        SharingDesk.of(desk, config).join(_only(parts))
+    def join(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
+        SharingHandler.of(handler, config).join(_only(parts))
         return []
 
-    def exchange(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
-        return [SharingDesk.of(desk, config).exchange(_only(parts), *load())]
+    def exchange(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [SharingHandler.of(handler, config).exchange(_only(parts), *load())]
 
     return answer(message, context, {"contribute": contribute, JOIN: join, EXCHANGE: exchange})
 

@@ -13,11 +13,11 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.gridcourier import GridCourier
+from blindsight.federated.flower.transport import GridTransport
+from blindsight.federated.server import wait_for_members
 from blindsight.federated.sharing import SharingServer, Taken, Turn, play_asynchronous, play_synchronous
 from blindsight.federated.sharing.disclosure import statement_of
-from blindsight.federated.sharing.joining import JOIN, SharingLesson
-from blindsight.federated.sums.opening import wait_for_users
+from blindsight.federated.sharing.joining import JOIN, SharingTask
 from blindsight.files import atomic_writer
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.server import ParameterServer
@@ -39,36 +39,36 @@ def learn_selectively(grid: Grid, settings: Settings) -> None:
     order = settings.text("sharing")
     if order not in ORDERS:
         raise UnknownNameError("sharing", order, ORDERS)
-    home, members = settings.home()
-    courier = GridCourier(grid, members, hello_seconds=settings.number("step-seconds"))
-    folder = home.run(f"sharing {settings.text('label')}")
-    server, lesson = _server(folder, courier, settings)
+    store, members = settings.store()
+    transport = GridTransport(grid, members, hello_seconds=settings.number("step-seconds"))
+    folder = store.run(f"sharing {settings.text('label')}")
+    server, task = _server(folder, transport, settings)
     with closing(server):
         held_out = settings.text("validation")
         validation = read_pair(held_out, "validation") if held_out else None
-        watch = _Watch(folder, server, lesson.trainer(), validation)
-        _join(courier, lesson, settings)
-        _play(order, SharingServer(server, lesson.terms.participants), courier, watch, settings)
+        watch = _Watch(folder, server, task.trainer(), validation)
+        _join(transport, task, settings)
+        _play(order, SharingServer(server, task.terms.participants), transport, watch, settings)
         if settings.text("out"):
             watch.write(settings.path("out"))
 
 
-def _play(order: str, desk: SharingServer, courier: GridCourier, watch: "_Watch", settings: Settings) -> None:
+def _play(order: str, server: SharingServer, transport: GridTransport, watch: "_Watch", settings: Settings) -> None:
     """Play what is left of the run."""
     deadline = settings.number("round-seconds")
     if order == "synchronous":
         left, minimum = settings.whole("rounds") - watch.turns, settings.whole("minimum-users")
         if left > 0:
-            play_synchronous(desk, courier, turns=left, deadline=deadline, minimum=minimum, on_turn=watch.turn)
+            play_synchronous(server, transport, turns=left, deadline=deadline, minimum=minimum, on_turn=watch.turn)
     else:
         left = settings.whole("uploads") - watch.uploads
         if left > 0:
             play_asynchronous(
-                desk, courier, uploads=left, deadline=deadline, on_upload=watch.upload, on_failure=watch.failure
+                server, transport, uploads=left, deadline=deadline, on_upload=watch.upload, on_failure=watch.failure
             )
 
 
-def _server(folder: Path, courier: GridCourier, settings: Settings) -> tuple[ParameterServer, SharingLesson]:
+def _server(folder: Path, transport: GridTransport, settings: Settings) -> tuple[ParameterServer, SharingTask]:
     """Begin with a model of the public data, or go on with the run in this folder."""
     X, y = read_pair(settings.text("public"), "the public data")
     if y.ndim != 1 or y.dtype.kind not in "iu" or (y < 0).any():
@@ -84,13 +84,12 @@ def _server(folder: Path, courier: GridCourier, settings: Settings) -> tuple[Par
     if (folder / "snapshot.npz").exists():
         server = ParameterServer.resume(folder)
         log(INFO, "The run %r goes on after %d uploads.", settings.text("label"), server.version)
-        return server, SharingLesson(server.terms, **shape, epochs=epochs)
-    users = wait_for_users(
-        courier.identities,
+        return server, SharingTask(server.terms, **shape, epochs=epochs)
+    users = wait_for_members(
+        transport,
         wanted=settings.whole("users"),
         seconds=settings.number("wait-seconds"),
         keyed=False,
-        complaints=courier.complaints,
     )
     stale, most = settings.whole("max-staleness"), settings.whole("max-values")
     terms = SelectiveTerms.of(
@@ -103,17 +102,17 @@ def _server(folder: Path, courier: GridCourier, settings: Settings) -> tuple[Par
         max_values=most or None,
     )
     first = train_initial(trainer, Photos(X, y), epochs=_FIRST_EPOCHS, random_state=settings.whole("seed"))
-    return ParameterServer(terms, first, folder=folder), SharingLesson(terms, **shape, epochs=epochs)
+    return ParameterServer(terms, first, folder=folder), SharingTask(terms, **shape, epochs=epochs)
 
 
-def _join(courier: GridCourier, lesson: SharingLesson, settings: Settings) -> None:
+def _join(transport: GridTransport, task: SharingTask, settings: Settings) -> None:
     """Tell every participant that is there what is learned; too few who agree end the run."""
-    present = courier.present()
+    present = transport.present()
     tickets = {
-        courier.send(name, JOIN, (lesson.to_bytes(),)): name for name in lesson.terms.participants if name in present
+        transport.send(name, JOIN, (task.to_bytes(),)): name for name in task.terms.participants if name in present
     }
     joined = []
-    for ticket, reply in courier.collect(tickets, seconds=settings.number("step-seconds")):
+    for ticket, reply in transport.collect(tickets, seconds=settings.number("step-seconds")):
         if reply.error:
             log(WARNING, "%s does not take part: %s", tickets[ticket], reply.error)
         else:

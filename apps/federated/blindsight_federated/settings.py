@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from blindsight.errors import InputError
-from blindsight.federated.home import Home, server_home
-from blindsight.federated.members import Members
-from blindsight.federated.sums.server import Patience
+from blindsight.federated.identity import KeyStore
+from blindsight.federated.membership import Members, server_store
+from blindsight.sums import Patience
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Settings:
         """Return true or false."""
         return bool(self._of(name, bool))
 
-    def home(self) -> tuple[Home, Members]:
-        """Return the server's home and the members, of which the server must be one."""
+    def store(self) -> tuple[KeyStore, Members]:
+        """Return the server's key store and the members, of which the server must be one."""
         members = Members.read(self.path("members"))
-        return server_home(self.path("home"), members), members
+        return server_store(self.path("home"), members), members
 
     def patience(self) -> Patience:
         """Return how long to wait for what."""

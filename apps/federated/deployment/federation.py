@@ -1,6 +1,6 @@
-"""A federation on one machine, ready to start: every party with a home, an identity and data of its own.
+"""A federation on one machine, ready to start: every party with a key store, an identity and data of its own.
 
-FOLDER/homes/NAME/         a party's home: its identity, its data, its state
+FOLDER/homes/NAME/         a party's key store: its identity, its data, its state
 FOLDER/members.toml        who takes part, by fingerprint; on several machines everybody gets this from hands it trusts
 FOLDER/flower/             what `Loopback` needs
 FOLDER/out/                the model and the report
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from apps.federated.deployment.loopback import ConfigValue, Loopback, NodeSpec
 from blindsight.federated.identity import IDENTITY_FILE, Identity
-from blindsight.federated.members import Members
+from blindsight.federated.membership import Members
 from blindsight.files import atomic_writer
-from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 APP = Path(__file__).parents[1]
 GENERATOR_NODE = "key-generator"
@@ -28,7 +28,7 @@ Pair = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class LocalFederation:
-    """The homes of a federation in one folder; `insecure` allows short keys, for tests."""
+    """The key stores of a federation in one folder; `insecure` allows short keys, for tests."""
 
     folder: Path
     members: Members
@@ -38,7 +38,7 @@ class LocalFederation:
     def prepare(
         cls, folder: Path, shares: Mapping[str, Pair], public: Pair, validation: Pair, *, insecure: bool = False
     ) -> "LocalFederation":
-        """Make homes for all parties, with the data of each."""
+        """Make key stores for all parties, with the data of each."""
         federation = cls.settle(folder, shares, insecure=insecure)
         for name, pair in shares.items():
             write_pair(federation.home(name) / "data.npz", pair)
@@ -47,10 +47,10 @@ class LocalFederation:
         return federation
 
     @classmethod
-    def settle(cls, folder: Path, users: Iterable[str], *, insecure: bool = False) -> "LocalFederation":
-        """Make homes for all parties and the members file; where users have their data is for their app to say."""
+    def settle(cls, folder: Path, owners: Iterable[str], *, insecure: bool = False) -> "LocalFederation":
+        """Make key stores for all parties and the members file; where the data are is for an app to say."""
         fingerprints = {}
-        for name in (AGGREGATOR, KEY_GENERATOR, *users):
+        for name in (AGGREGATOR, KEY_GENERATOR, *owners):
             fingerprints[name] = Identity.create(_home(folder, name) / IDENTITY_FILE, name).public.fingerprint
         members = Members(fingerprints)
         with atomic_writer(folder / "members.toml") as stream:
@@ -63,13 +63,13 @@ class LocalFederation:
         return self.folder / "out"
 
     def home(self, name: str) -> Path:
-        """Return a party's home."""
+        """Return the folder of a party's key store."""
         return _home(self.folder, name)
 
     def node(self, name: str, **others: ConfigValue) -> NodeSpec:
-        """Return a user's node; `others` are settings of its own."""
+        """Return a member's node; `others` are settings of its own."""
         config: dict[str, ConfigValue] = {
-            "role": "user",
+            "role": "member",
             "home": str(self.home(name)),
             "key-generator": self.members.fingerprints[KEY_GENERATOR],
             "data": str(self.home(name) / "data.npz"),
@@ -89,7 +89,7 @@ class LocalFederation:
 
     def loopback(self, nodes: Sequence[NodeSpec] | None = None, **others: Any) -> Loopback:
         """Return all nodes over loopback, not started yet."""
-        everyone = [self.generator_node(), *map(self.node, self.members.users)] if nodes is None else nodes
+        everyone = [self.generator_node(), *map(self.node, self.members.owners)] if nodes is None else nodes
         return Loopback(APP, everyone, self.folder / "flower", **others)
 
     def run_config(self, **settings: ConfigValue) -> dict[str, ConfigValue]:
@@ -101,7 +101,7 @@ class LocalFederation:
             "public": str(server / "public.npz"),
             "validation": str(server / "validation.npz"),
             "out": str(self.out),
-            "users": len(self.members.users),
+            "users": len(self.members.owners),
             "insecure": self.insecure,
         }
         return config | {name.replace("_", "-"): value for name, value in settings.items()}

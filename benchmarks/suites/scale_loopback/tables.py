@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.methods.network_cost import Exchange, NetworkCost
 from benchmarks.results import Result
 from benchmarks.suites.scale_loopback.cases import Case, full_cases, quick_cases
 from benchmarks.table import Cell, Grid
-from blindsight.federated.carriage import Carriage, Exchange
 
 _MEGA = 1e-6
 _LEAST_CORES = 0.1  # where others left nothing, predictions are large but finite
@@ -108,12 +108,12 @@ def _predictions(found: Sequence[Measured]) -> Grid:
     probes = [one for one in dense if one.case.given.owners == fewest]
     if len(probes) < 2:
         return Grid("Predicted beside measured", ("",), ())
-    carriage = Carriage.fit([(one.exchange, one.work) for one in probes])
+    network = NetworkCost.fit([(one.exchange, one.work) for one in probes])
     rows: list[tuple[Cell, ...]] = []
     for one in found:
-        work = carriage.cpu_seconds(one.exchange)
-        left = carriage.wall_seconds(one.exchange, cores=max(one.cores - one.others, _LEAST_CORES))
-        alone = carriage.wall_seconds(one.exchange, cores=one.cores)
+        work = network.cpu_seconds(one.exchange)
+        left = network.wall_seconds(one.exchange, cores=max(one.cores - one.others, _LEAST_CORES))
+        alone = network.wall_seconds(one.exchange, cores=one.cores)
         figures = (one.work, work, work / one.work, one["round/wall"], left, left / one["round/wall"], alone)
         rows.append((one.case.name, *_figures(*figures)))
     columns = (
@@ -127,8 +127,8 @@ def _predictions(found: Sequence[Measured]) -> Grid:
         "predicted for a machine with nothing else to do",
     )
     note = (
-        f"Fitted to the rounds of {fewest} owners: {carriage.message:.2f} CPU seconds a message, "
-        f"{carriage.byte / _MEGA:.3f} a megabyte. What the roles compute is calibrated in one process."
+        f"Fitted to the rounds of {fewest} owners: {network.message:.2f} CPU seconds a message, "
+        f"{network.byte / _MEGA:.3f} a megabyte. What the roles compute is calibrated in one process."
     )
     return Grid("Predicted beside measured", columns, tuple(rows), note)
 

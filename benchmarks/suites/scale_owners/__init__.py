@@ -5,10 +5,10 @@ it is shown.
 """
 
 from benchmarks.harness import Benchmark, Method
-from benchmarks.suites.scale_owners.cases import REGIONS, tasks
+from benchmarks.suites.scale_owners.cases import tasks
 from benchmarks.suites.scale_owners.tables import sections
 
-_ROUND, _REGIONS, _MODEL = (f"benchmarks.methods.scale_{name}:run" for name in ("round", "regions", "model"))
+_ROUND, _MODEL = (f"benchmarks.methods.scale_{name}:run" for name in ("round", "model"))
 
 BENCHMARK = Benchmark(
     name="scale-owners",
@@ -17,8 +17,6 @@ BENCHMARK = Benchmark(
     methods=(
         Method("block-dphe", _ROUND, {"scheme": "block-dphe"}),
         Method("bfv", _ROUND, {"scheme": "bfv"}),
-        Method("block-dphe-regions", _REGIONS, {"scheme": "block-dphe", "regions": REGIONS}),
-        Method("bfv-regions", _REGIONS, {"scheme": "bfv", "regions": REGIONS}),
         *(
             Method("model", _MODEL, {"scheme": scheme, "slot_bits": slot_bits})
             for scheme in ("block-dphe", "bfv")

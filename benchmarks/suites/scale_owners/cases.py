@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from benchmarks.harness import Problem, Settings, Task
 from benchmarks.methods.rounds import Round
 from benchmarks.methods.scale_model import ModelAnswer, Question
-from benchmarks.methods.scale_regions import RegionsAnswer
 from benchmarks.methods.scale_round import ScaleAnswer
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError
@@ -19,7 +18,6 @@ from blindsight.errors import InputError
 WEIGHTS, OWNERS = 101 * 2048, (10, 100, 1_000)
 PLANNED = (1_000, 10_000, 100_000)
 DENSITY = 0.1
-REGIONS, IN_REGIONS = 4, 24
 _SCHEMES = ("block-dphe", "bfv")
 
 
@@ -31,25 +29,18 @@ class Case:
     owners: int
     weights: int
     key_bits: int = 3072
-    regions: bool = False
 
     @property
     def dataset(self) -> str:
         """The name of the task."""
         kind = "dense" if self.scheme == "bfv" else f"{self.key_bits}-bits-90-zero"
-        return f"{self.owners}-owners-{self.weights}-weights-{kind}" + "-in-regions" * self.regions
-
-    @property
-    def method(self) -> str:
-        """The name of the method that is asked."""
-        return f"{self.scheme}-regions" if self.regions else self.scheme
+        return f"{self.owners}-owners-{self.weights}-weights-{kind}"
 
     @property
     def description(self) -> str:
         """What a reader of the table should know."""
         changed = "all of them" if self.scheme == "bfv" else f"their own 10% of the blocks of {self._block}"
-        where = f" in {REGIONS} regions" if self.regions else ""
-        return f"{self.owners:,} owners{where}, {self.weights:,} weights; they change {changed}."
+        return f"{self.owners:,} owners, {self.weights:,} weights; they change {changed}."
 
     @property
     def _block(self) -> int:
@@ -73,20 +64,18 @@ class Case:
 
 def full_cases() -> list[Case]:
     """Return the rounds of the full size."""
-    rounds = [Case(scheme, owners, WEIGHTS) for scheme in _SCHEMES for owners in OWNERS]
-    return [*rounds, *(Case(scheme, IN_REGIONS, WEIGHTS, regions=True) for scheme in _SCHEMES)]
+    return [Case(scheme, owners, WEIGHTS) for scheme in _SCHEMES for owners in OWNERS]
 
 
 def quick_cases() -> list[Case]:
     """Return small ones."""
-    rounds = [Case(scheme, owners, 6_464, 2048) for scheme in _SCHEMES for owners in (5, 20)]
-    return [*rounds, *(Case(scheme, 12, 6_464, 2048, regions=True) for scheme in _SCHEMES)]
+    return [Case(scheme, owners, 6_464, 2048) for scheme in _SCHEMES for owners in (5, 20)]
 
 
 def tasks(settings: Settings) -> list[Task]:
     """Pose each case, and ask the model about all of them and about more owners."""
     cases = quick_cases() if settings.quick else full_cases()
-    rounds = [Task(case.dataset, case.description, partial(_pose, case), (case.method,)) for case in cases]
+    rounds = [Task(case.dataset, case.description, partial(_pose, case), (case.scheme,)) for case in cases]
     asked = question(cases)
     text = (
         f"the model's answers for {asked.weights:,} weights; the plan has regions of {asked.region:,} owners and "
@@ -97,9 +86,8 @@ def tasks(settings: Settings) -> list[Task]:
 
 def question(cases: Sequence[Case]) -> Question:
     """Return what the model is asked, to stand beside these cases."""
-    owners = {case.owners: None for case in cases if not case.regions}
-    (regional,) = {case.owners for case in cases if case.regions}
-    return Question(cases[0].weights, cases[0].key_bits, DENSITY, tuple(owners), (regional, REGIONS), PLANNED)
+    owners = {case.owners: None for case in cases}
+    return Question(cases[0].weights, cases[0].key_bits, DENSITY, tuple(owners), PLANNED)
 
 
 def _pose(case: Case, seed: int) -> Problem:
@@ -107,21 +95,16 @@ def _pose(case: Case, seed: int) -> Problem:
     truth = np.zeros(given.weights)
     for owner in given.users:
         truth += given.update(owner)  # exact: these are multiples of 2^-20
-    return Problem(given, partial(score_regions if case.regions else score, truth))
+    return Problem(given, partial(score, truth))
 
 
 def score(truth: NDArray[np.float64], answer: ScaleAnswer) -> dict[str, float]:
     """Return all figures, after a check that the sum is exact."""
-    figures = score_regions(truth, answer)
-    figures |= {"peak megabytes": answer["peak_bytes"] / 1e6, "seconds": answer["seconds"]}
-    return figures | dict(zip(("set-up owner", "set-up generator"), answer["setup"], strict=True))
-
-
-def score_regions(truth: NDArray[np.float64], answer: ScaleAnswer | RegionsAnswer) -> dict[str, float]:
-    """Return what was measured, after a check that the sum is exact."""
     if not np.array_equal(answer["total"], truth):
         raise InputError("the sum is not that of the owners' updates.")
-    return {f"measured/{name}": value for name, value in answer["measured"].items()}
+    figures = {f"measured/{name}": value for name, value in answer["measured"].items()}
+    figures |= {"peak megabytes": answer["peak_bytes"] / 1e6, "seconds": answer["seconds"]}
+    return figures | dict(zip(("set-up owner", "set-up generator"), answer["setup"], strict=True))
 
 
 def _pose_model(asked: Question, seed: int) -> Problem:
@@ -129,10 +112,9 @@ def _pose_model(asked: Question, seed: int) -> Problem:
 
 
 def score_model(asked: Question, answer: ModelAnswer) -> dict[str, float]:
-    """Return all predictions: "round/<owners>/...", "regional/..." and "plan/<owners>/..."."""
+    """Return all predictions: "round/<owners>/..." and "plan/<owners>/..."."""
     if (tuple(answer["rounds"]), tuple(answer["planned"])) != (asked.rounds, asked.planned):
         raise InputError(f"the model was asked about {asked.rounds} and {asked.planned} owners and answers otherwise.")
-    found = {"regional": answer["regional"]}
-    found |= {f"round/{owners}": figures for owners, figures in answer["rounds"].items()}
+    found = {f"round/{owners}": figures for owners, figures in answer["rounds"].items()}
     found |= {f"plan/{owners}": figures for owners, figures in answer["planned"].items()}
     return {f"{about}/{name}": value for about, figures in found.items() for name, value in figures.items()}

@@ -3,17 +3,16 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
+from benchmarks.methods.costmodel import aggregate_seconds
 from benchmarks.results import Result
 from benchmarks.suites.hash_tables.relations import verdict
 from benchmarks.suites.scale_owners.cases import PLANNED, Case, full_cases, quick_cases
 from benchmarks.table import Cell, Grid
-from blindsight.federated.costmodel import aggregate_seconds
 
 MOST_MEGABYTES, MOST_GROWTH = 4000.0, 1.2
 _MEASURED_BITS = 32  # of a slot, in every round that is measured
 _SECONDS = ("encrypt", "read", "aggregate", "decrypt")
 _MESSAGES = ("contribution", "request", "answer", "set-up message")
-_MACHINES = ("region seconds", "root seconds", "shard seconds")
 _COSTS = ("encrypt", "read", "add", "close", "decrypt")
 _PER_OWNER = ("measured/encrypt", "measured/read", "measured/add")
 _SENT = ("measured/contribution",)
@@ -32,8 +31,7 @@ class Figures:
             if result.dataset in known:
                 self._results.setdefault(known[result.dataset], []).append(result)
         self._models = [r for r in results if r.method == "model" and r.arguments["slot_bits"] == _MEASURED_BITS]
-        self.cases = [case for case in self._results if not case.regions]
-        self.regional = [case for case in self._results if case.regions]
+        self.cases = list(self._results)
 
     def of(self, case: Case, *names: str, scale: float = 1.0) -> Values:
         """Return the sum of the named figures in every run."""
@@ -45,7 +43,7 @@ class Figures:
 
     def predicted(self, case: Case, name: str) -> Values:
         """Return the same as the model has it."""
-        about = "regional" if case.regions else f"round/{case.owners}"
+        about = f"round/{case.owners}"
         models = (model for model in self._models if model.arguments["scheme"] == case.scheme)
         return tuple(_figure(model.score, about, name, case.owners) for model in models)
 
@@ -127,8 +125,8 @@ def _sizes(figures: Figures) -> Grid:
 def _predictions(figures: Figures) -> Grid:
     rows: list[tuple[Cell, ...]] = []
     errors: dict[str, float] = {}
-    for case in (*figures.cases, *figures.regional):
-        for name in _MACHINES if case.regions else (*_SECONDS, *_MESSAGES):
+    for case in figures.cases:
+        for name in (*_SECONDS, *_MESSAGES):
             measured, predicted = figures.measured(case, name), figures.predicted(case, name)
             if predicted:
                 ratio, what = statistics.fmean(predicted) / statistics.fmean(measured), f"{_name(case)}: {name}"
@@ -168,4 +166,4 @@ _PLAN = (
 
 
 def _name(case: Case) -> str:
-    return f"{case.scheme}, {case.owners:,} owners" + " in regions" * case.regions
+    return f"{case.scheme}, {case.owners:,} owners"

@@ -14,7 +14,7 @@ from blindsight.files import atomic_writer
 
 if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
-    from blindsight.federated.keptruns import KeptRun
+    from blindsight.federated.runs import KeptRun
 
 app = Commands(help="Keys, fingerprints, certificates and kept runs for learning across machines.")
 
@@ -52,7 +52,7 @@ def list_members(
     out: Annotated[Path | None, Option(help="Write the file here instead of printing it.")] = None,
 ) -> None:
     """Print or write the members file, which says who takes part."""
-    from blindsight.federated.members import Members
+    from blindsight.federated.membership import Members
 
     listed = Members(_fingerprints(members))
     if out is not None:
@@ -61,8 +61,8 @@ def list_members(
     elif not Settings.json:
         sys.stdout.write(listed.to_toml())  # as it is: it may go straight into a file
         return
-    document = {"members": dict(listed.fingerprints), "users": list(listed.users), "path": out and str(out)}
-    show(document, f"{len(listed.fingerprints)} members, {len(listed.users)} of them users: {escape(str(out))}")
+    document = {"members": dict(listed.fingerprints), "owners": list(listed.owners), "path": out and str(out)}
+    show(document, f"{len(listed.fingerprints)} members, {len(listed.owners)} of them owners: {escape(str(out))}")
 
 
 @app.command("certificates")
@@ -105,19 +105,19 @@ def node_key(
 @app.command("runs")
 def list_runs(home: options.HomeOption) -> None:
     """List the runs a party takes part in or took part in; for the key generator also every sum that it has opened."""
-    from blindsight.federated.home import Home
-    from blindsight.federated.keptruns import kept_runs
+    from blindsight.federated.identity import KeyStore
+    from blindsight.federated.runs import kept_runs
 
-    place = Home(home)
+    place = KeyStore(home)
     name, runs = place.identity.name, kept_runs(place)
     document = {"name": name, "runs": [_run_document(run) for run in runs]}
     if not runs:
         show(document, f"{escape(name)} keeps no run.")
         return
-    rows = [(run.name, run.scheme, str(len(run.users)), f"{run.weights:,}", run.stands) for run in runs]
-    columns = ("run", "scheme", "users", "weights", "stands")
+    rows = [(run.name, run.scheme, str(len(run.members)), f"{run.weights:,}", run.stands) for run in runs]
+    columns = ("run", "scheme", "members", "weights", "stands")
     record = [escape(f"{run.name}: {sentence}") for run in runs for sentence in run.record]
-    show(document, table(f"Runs of {escape(name)}", columns, rows, numbers=("users", "weights")), *record)
+    show(document, table(f"Runs of {escape(name)}", columns, rows, numbers=("members", "weights")), *record)
 
 
 @app.command("forget")
@@ -126,10 +126,10 @@ def forget(
     run: Annotated[str, Option(help='The run, as "blindsight federation runs" calls it.')],
 ) -> None:
     """Delete a party's keys and state of a run that has finished, for good; the ledger of privacy budgets is kept."""
-    from blindsight.federated.home import Home
-    from blindsight.federated.keptruns import forget_run
+    from blindsight.federated.identity import KeyStore
+    from blindsight.federated.runs import forget_run
 
-    place = Home(home)
+    place = KeyStore(home)
     name = place.identity.name
     gone, files = forget_run(place, run)
     document = {"name": name, "forgotten": _run_document(gone), "files": files}
@@ -146,7 +146,7 @@ def _run_document(run: "KeptRun") -> dict[str, Any]:
     return {
         "run": run.name,
         "scheme": run.scheme,
-        "users": list(run.users),
+        "members": list(run.members),
         "weights": run.weights,
         "stands": run.stands,
         "opened": list(run.record),

@@ -1,13 +1,13 @@
-"""Learning across machines: the protocols of `learn`, with every party elsewhere and a server that carries bytes.
+"""Learning across machines: the protocols of `sums` and `learn`, with every party elsewhere and a server between them.
 
 | part | what |
 | --- | --- |
-| `identity`, `members`, `home`, `certificates` | who a party is, whom it knows, what lies on its disk |
-| `courier`, `directory`, `metered` | how the server reaches the others, and which node is who |
-| `sums` | encrypted sums: the user's, the key generator's and the aggregator's end of every scheme |
-| `lessons`, `courses`, `teaching`, `updates` | what is learned: classifiers, clusters, or any model's updates |
+| `identity` | a party's keys, sealed messages, and the folder they lie in |
+| `membership` | whom a party knows, and how a node proves who it is |
+| `node` | what a member and the key generator do with a message |
+| `server` | how a run begins, its rounds over `sums.Engine`, what the server keeps; what a run protects |
+| `task` | what is learned: classifiers, clusters, or any model's updates |
+| `runs`, `certificates` | for the owner of a party: its runs, and TLS |
 | `sharing` | selective sharing: participants and the parameter server |
-| `statements` | what a run protects |
 | `flower` | Flower as the carrier; the only part that needs it |
-| `crowd`, `hierarchy`, `costmodel`, `carriage` | many owners: simulated, planned, predicted |
 """

@@ -1,18 +1,22 @@
-"""Who a party is, on its own disk: what it signs nobody can forge, and what is written to it nobody else can read.
+"""Who a party is: its long-term keys, the sealed messages that it sends and reads with them, the folder they lie in.
 
-An `Identity` is two long-term keys, one to sign (Ed25519) and one to be written to (X25519), in a file that its owner
-alone can read. Others know a party by its name and *fingerprint*, a hash of both public keys, which they get in a way
-they trust: read aloud, or in the members file. So it does not matter who hands on a `PublicIdentity`.
+An `Identity` is two long-term keys, one to sign (Ed25519) and one to receive sealed messages (X25519), in a file that
+its owner alone can read. Others know a party by its name and *fingerprint*, a hash of both public keys, which they get
+in a way they trust: read aloud, or in the members file. So it does not matter who hands on a `PublicIdentity`.
 
-Parties speak through a server that can read, lose, repeat and swap what it carries. A *letter* is therefore signed by
-its sender and then sealed for its recipient; the recipient's fingerprint, the purpose and the run stand under the
-signature. A letter is refused if its recipient handed it on, if it was written for another run or use, or if a bit was
+Parties speak through a server that can read, lose, repeat and swap what it carries. A *sealed message* is therefore
+signed by its sender and then sealed for its recipient; the recipient's fingerprint, the purpose and the run stand under
+the signature. It is refused if its recipient handed it on, if it was made for another run or use, or if a bit was
 altered. It can be repeated: what must happen only once carries a round, which the reader compares.
+
+A `KeyStore` is the folder of a party, which nobody else can read, with its identity and its part of every run.
 """
 
 import base64
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Annotated
 
 from blindsight.crypto.sealedbox import ExchangeKey, seal_for
@@ -20,13 +24,13 @@ from blindsight.crypto.signing import SigningKey, verify
 from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import AnyPath, as_path, storage_errors
-from blindsight.learn.dphe.storage import read_state, refuse_to_overwrite, write_state
+from blindsight.sums.storage import read_state, refuse_to_overwrite, write_state
 
 IDENTITY_FILE = "identity.key"
-"""The file in a party's home that holds its identity."""
+"""The file in a key store that holds the identity."""
 
 _FINGERPRINT_LABEL = b"blindsight identity 1\0"
-_LETTER_CONTEXT = b"blindsight letter 1"
+_SEALED_CONTEXT = b"blindsight sealed message 2"
 
 Key = Annotated[bytes, Limit(32)]
 Text = Annotated[str, Limit(256)]
@@ -49,7 +53,7 @@ class _Statement(Message, name="federated/statement.1"):
     body: bytes
 
 
-class _Letter(Message, name="federated/letter.1"):
+class _Sealed(Message, name="federated/sealed.2"):
     recipient: Text
     purpose: Text
     run: Text
@@ -137,20 +141,20 @@ class Identity(Secret):
         """Return an envelope, readable by all, in which this party vouches for `body`; see `verify_signed`."""
         return self.signer.sign(encode(_Statement(purpose, body)), author=self.name)
 
-    def write(self, body: bytes, *, to: PublicIdentity, purpose: str, run: str) -> bytes:
-        """Return a letter that only `to` can read, and that says it is from this party, for this purpose and run."""
-        letter = encode(_Letter(to.fingerprint, purpose, run, body))
-        return seal_for(to.exchange_key, self.signer.sign(letter, author=self.name), context=_LETTER_CONTEXT)
+    def seal(self, body: bytes, *, to: PublicIdentity, purpose: str, run: str) -> bytes:
+        """Return a message that only `to` can read, and that says it is from this party, for this purpose and run."""
+        content = encode(_Sealed(to.fingerprint, purpose, run, body))
+        return seal_for(to.exchange_key, self.signer.sign(content, author=self.name), context=_SEALED_CONTEXT)
 
-    def read(self, letter: bytes, *, sender: PublicIdentity, purpose: str, run: str) -> bytes:
-        """Return the body of a letter from `sender` to this party for this purpose and run, or raise `MessageError`."""
-        envelope = self._exchange.open(letter, context=_LETTER_CONTEXT)
-        opened = decode(_signed_by(sender, envelope), _Letter)
+    def unseal(self, message: bytes, *, sender: PublicIdentity, purpose: str, run: str) -> bytes:
+        """Return the body that `sender` sealed for this party, this purpose and run, or raise `MessageError`."""
+        envelope = self._exchange.open(message, context=_SEALED_CONTEXT)
+        opened = decode(_signed_by(sender, envelope), _Sealed)
         if opened.recipient != self.public.fingerprint:
-            raise MessageError(f"the letter from {sender.name!r} was written to somebody else and handed on.")
+            raise MessageError(f"the message of {sender.name!r} was sealed for somebody else and handed on.")
         _check_purpose(sender, opened.purpose, purpose)
         if opened.run != run:
-            raise MessageError(f"the letter from {sender.name!r} is for run {opened.run!r}; this is run {run!r}.")
+            raise MessageError(f"the message of {sender.name!r} is for run {opened.run!r}; this is run {run!r}.")
         return opened.body
 
 
@@ -174,3 +178,34 @@ def _signed_by(author: PublicIdentity, envelope: bytes) -> bytes:
 def _check_purpose(author: PublicIdentity, got: str, expected: str) -> None:
     if got != expected:
         raise MessageError(f"what {author.name!r} signed is for {got!r}; expected {expected!r}.")
+
+
+@dataclass(frozen=True)
+class KeyStore:
+    """The folder at `path`, which must hold an identity already (`blindsight federation identity` makes one)."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        """Refuse a folder into which others can look; its path may come as text and begin with ~."""
+        object.__setattr__(self, "path", as_path(self.path))
+        with storage_errors("use", self.path, "Make it with: blindsight federation identity"):
+            mode = self.path.stat().st_mode
+        if mode & 0o077:
+            raise StorageError(f"others can look into {self.path}. Run: chmod 700 {self.path}")
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The party's keys."""
+        return Identity.load(self.path / IDENTITY_FILE)
+
+    def folder(self, run: str) -> Path:
+        """Return where a run is kept, if it is; its name was chosen by somebody else, so it is not used as a path."""
+        return self.path / "runs" / hashlib.sha256(run.encode()).hexdigest()[:32]
+
+    def run(self, name: str) -> Path:
+        """Return the folder of a run, made if need be."""
+        folder = self.folder(name)
+        with storage_errors("make", folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder

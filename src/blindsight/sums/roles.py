@@ -394,6 +394,11 @@ class Aggregator(_Role):
         return self._model
 
     @property
+    def void(self) -> int:
+        """The last round that was used up, with its key, by a forged sum; -1 if none was."""
+        return self._ready[1].void
+
+    @property
     def step(self) -> str:
         """The step that is being answered; empty before the first and after the last."""
         return self._step

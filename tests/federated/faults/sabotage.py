@@ -9,89 +9,89 @@ from pathlib import Path
 
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from blindsight.crypto.wire import decode, encode
-from blindsight.federated import teaching
+from blindsight.crypto.signing import Signed
+from blindsight.crypto.wire import decode
+from blindsight.federated import membership, node, task
 from blindsight.federated.flower import mod
-from blindsight.federated.sums import generatordesk, greeting
-from blindsight.federated.sums.messages import Call, Contribution
-from blindsight.federated.sums.orders import read_order
+from blindsight.sums.messages import Call
 
 _AGES = 600.0  # seconds: whoever waits so long is killed before
 
 
 def keep_diary(folder):
     """Copy every contribution to a file that is named after its round, once the owner has learned and has kept it."""
-    learn = teaching.learn
+    learn = task.learn
 
-    def noted(desk, parts, load):
-        contribution = learn(desk, parts, load)
-        (Path(folder) / f"{read_order(parts[0], Call)[0].round}").write_bytes(contribution)
+    def noted(handler, parts, load):
+        contribution = learn(handler, parts, load)
+        (Path(folder) / f"{_round(parts)}").write_bytes(contribution)
         return contribution
 
-    teaching.learn = noted
+    task.learn = noted
 
 
 def stop_in_first_training(reached):
     """Never end the first training, and tell that it has begun by a file."""
-    learn = teaching.learn
+    learn = task.learn
 
-    def stuck(desk, parts, load):
+    def stuck(handler, parts, load):
         _stop_once(reached)
-        return learn(desk, parts, load)
+        return learn(handler, parts, load)
 
-    teaching.learn = stuck
+    task.learn = stuck
 
 
 def dawdle(until):
     """Do not train before the file `until` appears."""
-    learn = teaching.learn
+    learn = task.learn
 
-    def slow(desk, parts, load):
+    def slow(handler, parts, load):
         while not Path(until).exists():
             time.sleep(0.2)
-        return learn(desk, parts, load)
+        return learn(handler, parts, load)
 
-    teaching.learn = slow
+    task.learn = slow
 
 
 def stop_in_first_answer(reached):
     """Never open the first sum, and tell that it was asked for by a file."""
-    handle = generatordesk.GeneratorDesk.handle
+    handle = node.GeneratorHandler.handle
 
-    def stuck(desk, kind, parts):
-        if kind == "answer":
+    def stuck(handler, kind, parts):
+        if kind == "open":
             _stop_once(reached)
-        return handle(desk, kind, parts)
+        return handle(handler, kind, parts)
 
-    generatordesk.GeneratorDesk.handle = stuck
+    node.GeneratorHandler.handle = stuck
 
 
 def send_garbage(diary):
     """Send random bytes in the first round, another's contribution in the second, then records of a wrong layout.
 
-    The other's contribution is that of the first round, with the number of the present attempt on it; `diary` has it.
+    The other's contribution is that of the first round; `diary` has it.
     """
     answer = mod.answer
 
-    def garbage(desk, parts):
-        call, _ = read_order(parts[0], Call)
-        if call.round == 1:
-            return [secrets.token_bytes(4000)]
-        stolen = decode((Path(diary) / "1").read_bytes(), Contribution)
-        return [encode(Contribution(call.attempt, stolen.messages))]
+    def garbage(handler, parts):
+        return [secrets.token_bytes(4000) if _round(parts) == 1 else (Path(diary) / "1").read_bytes()]
 
-    def answered(message, context, users_do):
+    def answered(message, context, members_do):
         kind, parts, _ = mod.unpack(message.content)
-        if kind == "contribute" and read_order(parts[0], Call)[0].round > 2:
+        if kind == "contribute" and _round(parts) > 2:
             return Message(RecordDict({"blindsight": ConfigRecord({"kind": [7]})}), reply_to=message)
-        return answer(message, context, {**users_do, "contribute": garbage})
+        return answer(message, context, {**members_do, "contribute": garbage})
 
     mod.answer = answered
 
 
 def speak_protocol(number):
     """Take part as a node of another version would."""
-    greeting.PROTOCOL = int(number)
+    membership.PROTOCOL = int(number)
+
+
+def _round(parts):
+    """Return the round to which a call belongs."""
+    return decode(decode(parts[1], Signed).body, Call).round
 
 
 def _stop_once(reached):

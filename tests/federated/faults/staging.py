@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from apps.federated.deployment.federation import LocalFederation
-from blindsight.federated.courses import CourseSettings, classifier_course
-from blindsight.learn.dphe.terms import AGGREGATOR
+from blindsight.federated.task import TaskOptions, classifier_task
 from blindsight.learn.model import LinearModel
 from blindsight.learn.rounds import Memory, owner_seed, remembered
 from blindsight.rng import science
+from blindsight.sums.terms import AGGREGATOR
 
 ROOT = Path(__file__).resolve().parents[3]
 FEATURES, CLASSES, SAMPLES = 20, 3, 60
@@ -44,14 +44,14 @@ def samples(seed, features=FEATURES):
 
 @dataclass(frozen=True)
 class Stage:
-    """A federation that is ready to start; each user keeps a diary of what it contributed."""
+    """A federation that is ready to start; each member keeps a diary of what it contributed."""
 
     federation: LocalFederation
 
     @classmethod
-    def build(cls, folder, users, **others):
-        """Prepare these users, and others that have data of their own."""
-        shares = {name: samples(number) for number, name in enumerate(users)} | others
+    def build(cls, folder, names, **others):
+        """Prepare these members, and others that have data of their own."""
+        shares = {name: samples(number) for number, name in enumerate(names)} | others
         return cls(LocalFederation.prepare(folder, shares, samples(PUBLIC), samples(VALIDATION), insecure=True))
 
     def mark(self, name):
@@ -63,8 +63,8 @@ class Stage:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def user(self, name, skew=0.0, config=None, **faults):
-        """Return a user's node that keeps a diary, and in which these functions of `sabotage` are called."""
+    def member(self, name, skew=0.0, config=None, **faults):
+        """Return a member's node that keeps a diary, and in which these functions of `sabotage` are called."""
         node = self.federation.node(name, **(config or {}))
         return self.spoilt(node, skew, keep_diary=self.diary(name), **faults)
 
@@ -79,13 +79,14 @@ class Stage:
     def config(self, **settings):
         """Return the settings of a run; nobody who answers is waited for in vain, so deadlines may be long."""
         chosen = {"scheme": "block-dphe", "key_bits": 1024, "sparsity": 0.5, "rounds": 3, "seed": SEED}
+        chosen["minimum_per_position"] = 1  # what is withheld only members know
         patience = {"round_seconds": 60.0, "step_seconds": 90.0, "key_generator_seconds": SECONDS}
         return self.federation.run_config(**{**chosen, **patience, "wait_seconds": SECONDS, **settings})
 
     @property
     def round_is_kept(self):
         """Tell whether the server has finished a round."""
-        return any(self.federation.home(AGGREGATOR).glob("runs/*/taught.npz"))
+        return any(self.federation.home(AGGREGATOR).glob("runs/*/task.npz"))
 
     def report(self):
         return json.loads((self.federation.out / "report.json").read_text())
@@ -100,23 +101,23 @@ class Stage:
         """
         report, seed = self.report(), int(science(SEED).integers(2**63))
         chosen = {name: config[name] for name in ("scheme", "sparsity")}
-        settings = CourseSettings(**chosen, key_bits=1024, insecure=True)
-        course = classifier_course(samples(PUBLIC), None, config["users"], settings)
-        terms = course.terms("replayed", tuple(report["users"]), minimum=3).sums
-        shared, memories = course.learner.first(seed), dict.fromkeys(report["users"], Memory(None, None))
-        for lap in report["rounds"]:
+        options = TaskOptions(**chosen, key_bits=1024, insecure=True, minimum_per_position=1)
+        served = classifier_task(samples(PUBLIC), None, config["users"], options)
+        terms = served.terms("replayed", tuple(report["members"]), minimum=3)
+        shared, memories = served.learner.first(seed), dict.fromkeys(report["members"], Memory(None, None))
+        for row in report["rounds"]:
             total = np.zeros(terms.dimension, dtype=np.int64)
-            for place, name in enumerate(report["users"]):
-                if not (self.diary(name) / str(lap["round"])).exists():
-                    assert name not in lap["contributors"]
+            for place, name in enumerate(report["members"]):
+                if not (self.diary(name) / str(row["round"])).exists():
+                    assert name not in row["contributors"]
                     continue
-                learner = course.lesson.learner(name, lambda name=name: self._data(name))
-                proposal = learner.propose(name, shared, memories[name], owner_seed(seed, lap["round"], place))
-                integers, counted = terms.integers(proposal.sent), name in lap["contributors"]
+                learner = served.task.learner(name, lambda name=name: self._data(name))
+                proposal = learner.propose(name, shared, memories[name], owner_seed(seed, row["round"], place))
+                integers, counted = terms.integers(proposal.sent), name in row["contributors"]
                 memories[name] = remembered(proposal, terms.values(integers), np.full(terms.dimension, counted))
                 total += integers if counted else 0
-            assert course.learner.adds
-            shared = shared + (terms.values(total) / len(lap["contributors"])).reshape(shared.shape)
+            assert served.learner.adds
+            shared = shared + (terms.values(total) / len(row["contributors"])).reshape(shared.shape)
         return shared
 
     def _data(self, name):
@@ -132,4 +133,4 @@ def wait_for(happened, what):
 
 
 def contributors(report):
-    return [set(lap["contributors"]) for lap in report["rounds"]]
+    return [set(row["contributors"]) for row in report["rounds"]]

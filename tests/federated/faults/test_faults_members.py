@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from blindsight.federated.identity import IDENTITY_FILE, Identity
-from blindsight.federated.sums.messages import PROTOCOL
-from blindsight.learn.dphe.terms import KEY_GENERATOR
+from blindsight.federated.membership import PROTOCOL
+from blindsight.sums.terms import KEY_GENERATOR
 from tests.federated.faults.staging import FEATURES, SECONDS, Stage, contributors, samples, wait_for
 
 pytestmark = pytest.mark.slow
@@ -18,7 +18,7 @@ HONEST = {"ann", "bob", "cem"}
 
 
 def double(stage, name):
-    """Return a node with a copy of a user's home."""
+    """Return a node with a copy of a member's key store."""
     home = stage.federation.home(f"{name} again")
     shutil.copytree(stage.federation.home(name), home)
     spec = stage.federation.node(name, home=str(home), data=str(home / "data.npz"))
@@ -31,12 +31,12 @@ def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
     stranger = Identity.create(tmp_path / "other" / IDENTITY_FILE, "eve").public
     nodes = [
         stage.federation.generator_node(),
-        *map(stage.user, ["ann", "bob", "cem", "ivy"]),
+        *map(stage.member, ["ann", "bob", "cem", "ivy"]),
         double(stage, "ann"),
-        stage.user("dan", dawdle=go),
-        stage.user("eve", config={"home": str(tmp_path / "other")}),
-        stage.user("gus", config={"key-generator": own["hal"]}),
-        stage.user("hal", speak_protocol=PROTOCOL + 1),
+        stage.member("dan", dawdle=go),
+        stage.member("eve", config={"home": str(tmp_path / "other")}),
+        stage.member("gus", config={"key-generator": own["hal"]}),
+        stage.member("hal", speak_protocol=PROTOCOL + 1),
     ]
     config = stage.config(users=6, round_seconds=30.0)
     with stage.federation.loopback(nodes) as network:
@@ -55,8 +55,8 @@ def test_whoever_does_not_belong_is_left_out_with_a_sentence(tmp_path):
     for words in (stranger.fingerprint, own["eve"], own[KEY_GENERATOR], own["hal"], *told):
         assert words in log
     report = stage.report()
-    assert report["users"] == ["ann", "bob", "cem", "dan", "ivy"]
-    assert all("20 columns; got 17" in lap["refused"]["ivy"] for lap in report["rounds"])
+    assert report["members"] == ["ann", "bob", "cem", "dan", "ivy"]
+    assert all("20 columns; got 17" in row["refused"]["ivy"] for row in report["rounds"])
     assert contributors(report) == [HONEST, {*HONEST, "dan"}, {*HONEST, "dan"}]
     assert "in time" in report["rounds"][0]["refused"]["dan"]
     assert np.array_equal(stage.weights(), stage.replayed(config))

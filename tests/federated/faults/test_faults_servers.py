@@ -9,25 +9,29 @@ from tests.federated.faults.staging import SECONDS, Stage, contributors, wait_fo
 pytestmark = pytest.mark.slow
 pytest.importorskip("flwr")
 
-USERS = {"ann", "bob", "cem", "dan"}
+MEMBERS = {"ann", "bob", "cem", "dan"}
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory):
-    return Stage.build(tmp_path_factory.mktemp("servers"), sorted(USERS))
+    return Stage.build(tmp_path_factory.mktemp("servers"), sorted(MEMBERS))
 
 
 @pytest.fixture(scope="module")
 def network(stage):
     """The clock of bob's node is 250 seconds behind."""
-    nodes = [stage.federation.generator_node(), stage.user("bob", skew=-250.0), *map(stage.user, ["ann", "cem", "dan"])]
+    nodes = [
+        stage.federation.generator_node(),
+        stage.member("bob", skew=-250.0),
+        *map(stage.member, ["ann", "cem", "dan"]),
+    ]
     with stage.federation.loopback(nodes) as network:
         yield network
 
 
 def test_a_node_whose_clock_is_fast_is_refused_by_flower(stage, network):
     network.stop("dan")
-    fast = network.supernode(stage.user("dan", skew=60.0))
+    fast = network.supernode(stage.member("dan", skew=60.0))
     fast.start()
     try:
         with pytest.raises(ServiceError, match="dan"):
@@ -42,7 +46,7 @@ def test_a_node_whose_clock_is_fast_is_refused_by_flower(stage, network):
 def test_a_run_without_enough_users_says_how_many_are_there(stage, network):
     run = network.run(stage.config(label="too few", users=5, wait_seconds=1.0))
     assert network.wait(run, SECONDS) == "finished:failed"
-    assert "PrivacyError: 4 of 5 users are there after 1 seconds." in network.log(run)
+    assert "PrivacyError: 4 of 5 members are there after 1 seconds." in network.log(run)
 
 
 def test_a_run_outlives_the_superlink_and_the_server(stage, network):
@@ -57,11 +61,11 @@ def test_a_run_outlives_the_superlink_and_the_server(stage, network):
     resumed = network.run(config)
     assert network.wait(resumed, SECONDS) == "finished:completed", network.log(resumed)
     log = network.log(resumed)
-    assert "The run 'kills' goes on after attempt" in log
+    assert "The run 'kills' goes on in round" in log
     assert "Round 1:" not in log
     assert network.status(run) != "finished:completed"
 
     report = stage.report()
-    assert [lap["round"] for lap in report["rounds"]] == [1, 2, 3]
-    assert contributors(report)[-1] == USERS
+    assert [row["round"] for row in report["rounds"]] == [1, 2, 3]
+    assert contributors(report)[-1] == MEMBERS
     assert np.array_equal(stage.weights(), stage.replayed(config))

@@ -15,9 +15,9 @@ def test_no_sum_is_wrong_whoever_is_killed_and_whatever_is_sent(tmp_path):
     training, answering = stage.mark("training"), stage.mark("answering")
     nodes = [
         stage.spoilt(stage.federation.generator_node(), stop_in_first_answer=answering),
-        *map(stage.user, ["ann", "cem", "dan"]),
-        stage.user("bob", stop_in_first_training=training),
-        stage.user("eve", send_garbage=stage.diary("ann")),
+        *map(stage.member, ["ann", "cem", "dan"]),
+        stage.member("bob", stop_in_first_training=training),
+        stage.member("eve", send_garbage=stage.diary("ann")),
     ]
     config = stage.config()
     with stage.federation.loopback(nodes) as network:
@@ -36,6 +36,6 @@ def test_no_sum_is_wrong_whoever_is_killed_and_whatever_is_sent(tmp_path):
     assert second - {"bob"} == rest  # a node that is back may be a round late
     assert last == rest | {"bob"}
     assert "in time" in report["rounds"][0]["refused"]["bob"]
-    for lap, words in zip(report["rounds"], ("Blindsight message", "'ann'", "Blindsight's messages"), strict=True):
-        assert words in lap["refused"]["eve"]
+    for row, words in zip(report["rounds"], ("Blindsight message", "'ann'", "Blindsight's messages"), strict=True):
+        assert words in row["refused"]["eve"]
     assert np.array_equal(stage.weights(), stage.replayed(config))

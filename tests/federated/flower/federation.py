@@ -1,4 +1,4 @@
-"""A federation over a LocalGrid: a server's home, a key generator and users whose apps learn what a test says."""
+"""A federation over a LocalGrid: a server, a key generator and members whose apps learn what a test says."""
 
 from collections.abc import Callable
 
@@ -8,13 +8,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from blindsight.federated.flower import EncryptedFedAvg, encrypted_updates
-from blindsight.federated.members import Members
-from blindsight.federated.sums.server import Patience
-from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.federated.membership import Members
+from blindsight.sums import Patience
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
-from tests.federated.village import make_home
+from tests.federated.parties import make_store
 
-USERS = ("ann", "bob", "cem", "dan")
+MEMBERS = ("ann", "bob", "cem", "dan")
 GENERATOR = 100
 PATIENCE = Patience(round=0.05, step=0.05, generator=0.05, pause=0)
 
@@ -60,21 +60,21 @@ def moving(change, examples=10, **metrics):
 
 
 class Federation:
-    """Nodes 1, 2, ... are the users in order, node 100 is the key generator."""
+    """Nodes 1, 2, ... are the members in order, node 100 is the key generator."""
 
-    def __init__(self, folder, trains, users=USERS):
-        self.folder, self.users = folder, users
-        self.homes = {name: make_home(folder, name) for name in (*users, AGGREGATOR, KEY_GENERATOR)}
-        self.members = Members({name: home.identity.public.fingerprint for name, home in self.homes.items()})
+    def __init__(self, folder, trains, names=MEMBERS):
+        self.folder, self.names = folder, names
+        self.stores = {name: make_store(folder, name) for name in (*names, AGGREGATOR, KEY_GENERATOR)}
+        self.members = Members({name: store.identity.public.fingerprint for name, store in self.stores.items()})
         self.pin = self.members.fingerprints[KEY_GENERATOR]
         self.members_file = folder / "members.toml"
         self.members_file.write_text(self.members.to_toml())
-        self.grid = LocalGrid({place: self.user(name, trains(name)) for place, name in enumerate(users, 1)})
+        self.grid = LocalGrid({place: self.member(name, trains(name)) for place, name in enumerate(names, 1)})
         self.grid.nodes[GENERATOR] = LocalNode(app_of(_never, [encrypted_updates]), self.generator_config())
 
-    def user(self, name, train, **config):
+    def member(self, name, train, **config):
         given = {
-            "home": str(self.homes[name].path),
+            "home": str(self.stores[name].path),
             "key-generator": self.pin,
             "schemes": "plain, dphe, block-dphe, bfv, masks",
             "insecure": True,
@@ -82,14 +82,14 @@ class Federation:
         return LocalNode(app_of(train, [encrypted_updates]), given | config)
 
     def generator_config(self):
-        home = str(self.homes[KEY_GENERATOR].path)
+        home = str(self.stores[KEY_GENERATOR].path)
         return {"role": "key-generator", "home": home, "members": str(self.members_file), "insecure": True}
 
     def node(self, name):
-        return self.grid.nodes[self.users.index(name) + 1]
+        return self.grid.nodes[self.names.index(name) + 1]
 
     def strategy(self, **settings):
-        given = {"home": self.homes[AGGREGATOR].path, "members": self.members_file, "users": len(self.users)}
+        given = {"home": self.stores[AGGREGATOR].path, "members": self.members_file, "users": len(self.names)}
         quick = {"key_bits": 1024, "insecure": True, "wait": 0.05, "patience": PATIENCE}
         return EncryptedFedAvg(**(given | quick | settings))
 

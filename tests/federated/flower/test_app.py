@@ -13,15 +13,15 @@ from apps.federated.blindsight_federated.settings import Settings
 from apps.federated.deployment.federation import APP, LocalFederation
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.node import desk_of
+from blindsight.federated.flower.mod import handler_of
 from blindsight.learn.clustering import ClusterModel
 from blindsight.learn.model import LinearModel
 from tests.federated.flower.localgrid import LocalGrid, LocalNode
-from tests.federated.village import make_home
+from tests.federated.parties import make_store
 
 DEFAULTS = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
 QUICK = {"key-bits": 1024, "wait-seconds": 0.1, "round-seconds": 0.1, "step-seconds": 0.1, "key-generator-seconds": 0.1}
-USERS = ("ann", "bob", "cem", "dan")
+MEMBERS = ("ann", "bob", "cem", "dan")
 
 
 def samples(rng, count):
@@ -30,13 +30,13 @@ def samples(rng, count):
 
 
 class App:
-    """The app in a folder, with the nodes of all users and of the key generator."""
+    """The app in a folder, with the nodes of all members and of the key generator."""
 
     def __init__(self, folder):
         rng = np.random.default_rng(5)
-        shares = {name: samples(rng, 96) for name in USERS}
+        shares = {name: samples(rng, 96) for name in MEMBERS}
         self.federation = LocalFederation.prepare(folder, shares, samples(rng, 30), samples(rng, 200), insecure=True)
-        specs = [self.federation.generator_node(), *map(self.federation.node, USERS)]
+        specs = [self.federation.generator_node(), *map(self.federation.node, MEMBERS)]
         self.nodes = {place: LocalNode(client_app.app, dict(spec.node_config)) for place, spec in enumerate(specs)}
 
     def share(self, **settings):
@@ -59,7 +59,7 @@ def app(tmp_path):
 @pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
 def test_a_classifier_is_learned_and_kept(app, scheme):
     report = app.run(scheme=scheme, rounds=2, sparsity=0.5)
-    assert [lap["contributors"] for lap in report["rounds"]] == [list(USERS)] * 2
+    assert [row["contributors"] for row in report["rounds"]] == [list(MEMBERS)] * 2
     assert report["rounds"][-1]["score"] > report["first score"]
     short_key = scheme == "block-dphe"  # of 1024 bits, which the statement does not trust
     assert report["statement"]["guarantee"] == ("none" if short_key else "cryptographic")
@@ -113,7 +113,7 @@ def test_selective_sharing_learns_and_goes_on(app, order):
 def test_nobody_shares_who_did_not_say_so_and_a_run_that_failed_can_go_on(app):
     with pytest.raises(PrivacyError, match=r"0 participants.* 3") as refused:
         app.run(task="sharing", rounds=1)
-    assert not list(app.federation.home("ann").glob("runs/*/lesson"))
+    assert not list(app.federation.home("ann").glob("runs/*/task"))
     app.share()
     app.nodes[1].config["schemes"] = "bfv, masks"
     (event,) = app.run(task="sharing", rounds=1)["events"]  # of the same label: the server's folder is free again
@@ -132,12 +132,12 @@ def test_a_server_cannot_ask_for_uploads_about_single_photos(app):
 def test_noise_for_every_photo_is_counted_over_all_runs(app, order):
     app.share(noise="record", epsilon=4.0, delta=1e-5, clip=1.0)
     report = app.run(task="sharing", sharing=order, rounds=3, uploads=12)  # all photos of everybody
-    assert sorted(name for event in report["events"] for name in event["uploaded"]) == sorted(3 * USERS)
+    assert sorted(name for event in report["events"] for name in event["uploaded"]) == sorted(3 * MEMBERS)
     again = app.run(task="sharing", sharing=order, rounds=3, uploads=12, label="another")
     assert not [name for event in again["events"] for name in event["uploaded"]]
     refused = {name: sentence for event in again["events"] for name, sentence in event["refused"].items()}
-    assert refused == dict.fromkeys(USERS, "its privacy budget is spent.")
-    for name in USERS:
+    assert refused == dict.fromkeys(MEMBERS, "its privacy budget is spent.")
+    for name in MEMBERS:
         ledger = Ledger(app.federation.home(name) / "ledger.jsonl", readonly=True)
         assert len(ledger.spends(f"photos of {name}", "record")) == 1
 
@@ -189,27 +189,27 @@ def test_the_server_is_not_told_where_data_are_or_how_many(tmp_path, caplog):
     assert str(path) not in refused["dan"]
 
 
-def test_the_server_uses_no_home_but_its_own(tmp_path):
+def test_the_server_uses_no_key_store_but_its_own(tmp_path):
     app = App(tmp_path)
     given = app.federation.run_config()
-    home, members = Settings(given).home()
-    assert home.identity.name == "aggregator"
-    assert "ann" in members.users
+    store, members = Settings(given).store()
+    assert store.identity.name == "aggregator"
+    assert "ann" in members.owners
     with pytest.raises(InputError, match=r"'ann'.*'aggregator'"):
-        Settings({**given, "home": str(app.federation.home("ann"))}).home()
+        Settings({**given, "home": str(app.federation.home("ann"))}).store()
     other = tmp_path / "members.toml"
     other.write_text(Path(given["members"]).read_text().replace('"aggregator"', '"somebody"'))
     with pytest.raises(PrivacyError, match="'aggregator'"):
-        Settings({**given, "members": str(other)}).home()
+        Settings({**given, "members": str(other)}).store()
 
 
 PIN = "SHA256:" + "A" * 43
 
 
 def test_a_node_can_insist_on_a_minimum_per_position(tmp_path):
-    config = {"home": str(make_home(tmp_path, "ann").path), "key-generator": PIN}
-    assert desk_of(config).minimum_per_position == 1
-    assert desk_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
+    config = {"home": str(make_store(tmp_path, "ann").path), "key-generator": PIN}
+    assert handler_of(config).minimum_per_position == 1
+    assert handler_of({**config, "minimum-per-position": 3}).minimum_per_position == 3
     for wrong in (0, "3", 1.5):
         with pytest.raises(InputError, match="minimum-per-position"):
-            desk_of({**config, "minimum-per-position": wrong})
+            handler_of({**config, "minimum-per-position": wrong})

@@ -62,7 +62,7 @@ def run_after(load, tmp_path, rounds, **quick):
         if place != GENERATOR:
             node.config["partition-id"] = place - 1
     server.EncryptedFedAvg = functools.partial(server.EncryptedFedAvg, **quick)
-    home = str(federation.homes["aggregator"].path)
+    home = str(federation.stores["aggregator"].path)
     config = settings("after") | {"home": home, "members": str(federation.members_file), "rounds": rounds}
     server.app(federation.grid, Context(1, 0, {}, RecordDict(), config))
 

@@ -5,8 +5,8 @@ from flwr.clientapp import ClientApp
 
 from blindsight.errors import DataError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.federated.flower.mod import answer, encrypted_updates
-from blindsight.federated.flower.records import is_ours, pack, reply_in
-from tests.federated.flower.federation import GENERATOR, USERS, Federation, model, moving, numpy_of
+from blindsight.federated.flower.records import is_ours, pack, response_in
+from tests.federated.flower.federation import GENERATOR, MEMBERS, Federation, model, moving, numpy_of
 
 START = model(w=np.zeros(30, np.float32))
 
@@ -34,7 +34,7 @@ def test_a_plain_training_is_refused(tmp_path, message_type):
     assert "EncryptedFedAvg" in reply.error.reason
 
 
-def test_an_evaluation_reaches_the_app_of_a_user_and_not_the_key_generator(tmp_path):
+def test_an_evaluation_reaches_the_app_of_a_member_and_not_the_key_generator(tmp_path):
     federation = Federation(tmp_path, moving(ones))
     assert asked(federation, 1, plain_training(), "evaluate").content["metrics"]["node"] == 1
     assert "it has no data" in asked(federation, GENERATOR, plain_training(), "evaluate").error.reason
@@ -52,7 +52,7 @@ def test_what_an_app_that_fails_to_evaluate_says_stays_here(tmp_path, caplog):
 
 def test_garbage_from_the_server_gets_a_sentence(tmp_path):
     federation = Federation(tmp_path, lambda name: lambda message, context: pytest.fail("the app was called"))
-    kinds = ("contribute", "enrol", "set-up", "open", "answer", "advertise", "nonsense")
+    kinds = ("contribute", "enrol", "set-up", "open", "register", "advertise", "nonsense")
     parts = ([], [b""], [b"x" * 40], [b"a", b"b"], [b"\xff", b"b", b"c"])
     contents = [pack(kind, each) for kind in kinds for each in parts]
     contents.append(RecordDict({"blindsight": ConfigRecord({"kind": 1})}))  # a damaged head
@@ -60,7 +60,7 @@ def test_garbage_from_the_server_gets_a_sentence(tmp_path):
         for node in (1, GENERATOR):
             reply = asked(federation, node, content, "train")
             assert is_ours(reply.content)
-            error = reply_in(reply.content).error
+            error = response_in(reply.content).error
             assert error.endswith(".")
             assert "the node's log" not in error
 
@@ -162,7 +162,7 @@ def residues(change, examples):
 @pytest.mark.parametrize("scheme", ["block-dphe", "dphe", "bfv", "masks", "plain"])
 def test_no_update_and_no_metric_of_a_training_travels_in_the_clear(tmp_path, scheme):
     rng = np.random.default_rng(0)
-    changes = {name: rng.normal(size=30).astype(np.float32) for name in USERS}
+    changes = {name: rng.normal(size=30).astype(np.float32) for name in MEMBERS}
     federation = Federation(tmp_path, moving(lambda name, round: changes[name], examples=321, loss=0.123))
     federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0).start(federation.grid, START, num_rounds=1)
     wire = federation.grid.wire
@@ -179,12 +179,12 @@ def test_the_most_examples_of_a_run_are_logged_where_they_bind(tmp_path, caplog)
     assert "num-examples count as 100" in caplog.text
 
 
-def test_a_node_needs_a_home_that_others_cannot_read(tmp_path, caplog):
+def test_a_node_needs_a_key_store_that_others_cannot_read(tmp_path, caplog):
     federation = Federation(tmp_path, moving(ones))
-    federation.homes["ann"].path.chmod(0o755)
+    federation.stores["ann"].path.chmod(0o755)
     reply = asked(federation, 1, pack("hello", [b""]), "train")
-    assert "(StorageError)" in reply_in(reply.content).error
-    assert str(tmp_path) not in reply_in(reply.content).error
+    assert "(StorageError)" in response_in(reply.content).error
+    assert str(tmp_path) not in response_in(reply.content).error
     assert str(tmp_path) in caplog.text
 
 
@@ -201,11 +201,11 @@ def test_what_goes_wrong_with_a_nodes_own_things_stays_in_its_log(tmp_path, capl
     federation = Federation(tmp_path, moving(ones))
     for error in (*OWN_THINGS, *THEIR_MESSAGE):
 
-        def fail(desk, parts, error=error):
+        def fail(handler, parts, error=error):
             raise error
 
         federation.grid.nodes[1].app = app_that_does("ours", fail)
-        told = reply_in(asked(federation, 1, pack("ours", []), "train").content).error
+        told = response_in(asked(federation, 1, pack("ours", []), "train").content).error
         if error in THEIR_MESSAGE:  # of what is wrong with its message the server is told
             assert told == str(error)
         else:
@@ -220,7 +220,7 @@ def app_that_does(kind, do):
     return app
 
 
-def test_the_server_needs_its_own_home(tmp_path):
+def test_the_server_needs_its_own_key_store(tmp_path):
     federation = Federation(tmp_path, moving(ones))
     with pytest.raises(InputError, match=r"'ann'.*'aggregator'"):
-        federation.strategy(home=federation.homes["ann"].path)
+        federation.strategy(home=federation.stores["ann"].path)

@@ -9,9 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError, MessageError
-from blindsight.federated.courier import Reply
-from blindsight.federated.flower.flattening import aligned, flatten, unflatten
-from blindsight.federated.flower.records import HEAD, MOST_PARTS, PARTS, is_ours, pack, printable, reply_in, unpack
+from blindsight.federated.flower.records import (
+    HEAD,
+    MOST_PARTS,
+    PARTS,
+    aligned,
+    flatten,
+    is_ours,
+    pack,
+    printable,
+    response_in,
+    unflatten,
+    unpack,
+)
+from blindsight.sums.transport import Response
 from tests.federated.flower.federation import model, numpy_of
 
 
@@ -59,12 +70,12 @@ def test_what_is_damaged_is_refused_with_a_sentence(name):
     content = moved(damaged()[name])
     with pytest.raises(MessageError, match=r"\.$"):
         unpack(content)
-    assert reply_in(content).error
+    assert response_in(content).error
 
 
 def test_a_reply_is_parts_or_a_sentence():
-    assert reply_in(pack("hello", [b"a"])) == Reply((b"a",))
-    assert reply_in(pack("hello", [b"a"], error="no.")) == Reply(error="no.")
+    assert response_in(pack("hello", [b"a"])) == Response((b"a",))
+    assert response_in(pack("hello", [b"a"], error="no.")) == Response(error="no.")
 
 
 @given(st.text(max_size=2000))
@@ -77,9 +88,9 @@ def test_text_from_elsewhere_is_one_short_line(text):
 
 def test_a_reply_cannot_write_lines_of_its_own_into_a_log():
     forged = "no.\nINFO: all users are there\x1b[2K"
-    assert reply_in(moved(pack("hello", [], error=forged))).error == "no. INFO: all users are there [2K"
-    assert len(reply_in(moved(pack("hello", [], error="x" * 10**6))).error) == 500
-    assert reply_in(moved(pack("hello", [b"a"], error="\x00"))) == Reply(error=" ")  # still an error
+    assert response_in(moved(pack("hello", [], error=forged))).error == "no. INFO: all users are there [2K"
+    assert len(response_in(moved(pack("hello", [], error="x" * 10**6))).error) == 500
+    assert response_in(moved(pack("hello", [b"a"], error="\x00"))) == Response(error=" ")  # still an error
     assert unpack(moved(pack("hel\nlo", [])))[0] == "hel lo"
 
 

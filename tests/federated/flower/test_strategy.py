@@ -6,10 +6,13 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.records import pack
-from blindsight.federated.statements import statement_of
-from blindsight.federated.updates import propose_update
-from tests.federated.flower.federation import GENERATOR, USERS, Federation, fedavg, model, moving, numpy_of
-from tests.federated.village import ALL_SCHEMES
+from blindsight.federated.runs import kept_runs
+from blindsight.federated.server import statement_of
+from blindsight.federated.task import propose_update
+from blindsight.sums import Patience
+from blindsight.sums.terms import KEY_GENERATOR
+from tests.federated.flower.federation import GENERATOR, MEMBERS, Federation, fedavg, model, moving, numpy_of
+from tests.federated.parties import ALL_SCHEMES
 
 START = model(w=np.zeros((6, 25), np.float32), count=np.array(3))
 EXAMPLES = {"ann": 100, "bob": 2000, "cem": 700, "dan": 10_000}
@@ -18,7 +21,7 @@ EXAMPLES = {"ann": 100, "bob": 2000, "cem": 700, "dan": 10_000}
 def changes(rounds=3, size=(6, 25)):
     rng = np.random.default_rng(0)
     drawn = {
-        (name, round): rng.normal(size=size).astype(np.float32) for name in USERS for round in range(1, rounds + 1)
+        (name, round): rng.normal(size=size).astype(np.float32) for name in MEMBERS for round in range(1, rounds + 1)
     }
     return lambda name, round: drawn[name, round]
 
@@ -37,8 +40,8 @@ def test_without_sparsity_the_result_is_that_of_fedavg(tmp_path, scheme):
     federation = Federation(tmp_path, trains)
     strategy = federation.strategy(scheme=scheme, sparsity=0.0)
     result = strategy.start(federation.grid, START, num_rounds=2)
-    assert distance(result, fedavg({name: trains(name) for name in USERS}, START, rounds=2)) < 2e-6
-    assert [report.contributors for report in strategy.reports] == [USERS] * 2
+    assert distance(result, fedavg({name: trains(name) for name in MEMBERS}, START, rounds=2)) < 2e-6
+    assert [report.contributors for report in strategy.reports] == [MEMBERS] * 2
     assert result.train_metrics_clientapp[2] == MetricRecord({"contributors": 4})
     assert numpy_of(result.arrays)["count"] == 3
 
@@ -94,7 +97,7 @@ def test_a_model_of_ones_own_for_each_member(tmp_path, change):
     assert trained == ["dan"]
     (report,) = strategy.reports
     assert not report.contributors
-    assert "attempt 0" in report.failure
+    assert "contributions of 1 members" in report.failure
     assert sorted(name for name, why in report.refused.items() if "signed" in why) == ["ann", "bob", "cem"]
 
 
@@ -103,7 +106,7 @@ def test_all_may_weigh_the_same(tmp_path):
     federation = Federation(tmp_path, weighed(change))
     strategy = federation.strategy(sparsity=0.0, most_examples=0)
     first = strategy.start(federation.grid, START, num_rounds=1)
-    mean = np.mean([change(name, 1) for name in USERS], axis=0)
+    mean = np.mean([change(name, 1) for name in MEMBERS], axis=0)
     assert numpy_of(first.arrays)["w"] == pytest.approx(mean, abs=1e-6)
     second = strategy.start(federation.grid, first.arrays, num_rounds=1)  # a strategy may start again
     assert numpy_of(second.arrays)["w"] == pytest.approx(2 * mean, abs=2e-6)
@@ -117,7 +120,7 @@ def test_apps_name_their_weight_as_they_like(tmp_path):
     federation = Federation(tmp_path, lambda name: train)
     strategy = federation.strategy(weighted_by_key="patients", fraction_evaluate=0.0)
     strategy.start(federation.grid, START, num_rounds=1)
-    assert strategy.reports[0].contributors == USERS
+    assert strategy.reports[0].contributors == MEMBERS
 
 
 def test_a_torch_model_with_integer_buffers(tmp_path):
@@ -137,7 +140,7 @@ def test_a_torch_model_with_integer_buffers(tmp_path):
 
     federation = Federation(tmp_path, trains)
     result = federation.strategy(sparsity=0.0).start(federation.grid, start, num_rounds=2)
-    plain = numpy_of(fedavg({name: trains(name) for name in USERS}, start, rounds=2).arrays)
+    plain = numpy_of(fedavg({name: trains(name) for name in MEMBERS}, start, rounds=2).arrays)
     state = result.arrays.to_torch_state_dict()
     net.load_state_dict(state)
     assert state.pop("1.num_batches_tracked").item() == 0  # the server's own
@@ -147,7 +150,7 @@ def test_a_torch_model_with_integer_buffers(tmp_path):
 
 
 def held(federation, name):
-    (path,) = federation.homes[name].path.glob("runs/*/memory.npz")
+    (path,) = federation.stores[name].path.glob("runs/*/memory.npz")
     with np.load(path) as kept:
         return kept["held"], kept["sent"], kept["next"]
 
@@ -156,7 +159,7 @@ def held(federation, name):
 def test_with_sparsity_all_that_was_sent_and_what_is_held_is_all_that_was_learned(tmp_path, scheme):
     change, totals = changes(rounds=4), []
     federation = Federation(tmp_path, moving(change, 10_000))
-    strategy = federation.strategy(scheme=scheme, sparsity=0.9)
+    strategy = federation.strategy(scheme=scheme, sparsity=0.9, minimum_per_position=1)
 
     def keep_total(values, contributors):
         totals.append(values)
@@ -165,8 +168,8 @@ def test_with_sparsity_all_that_was_sent_and_what_is_held_is_all_that_was_learne
     with patch("blindsight.federated.flower.strategy.mean_change", keep_total):
         strategy.start(federation.grid, START, num_rounds=4)
     sent = np.sum(totals, axis=0)
-    learned = sum(change(name, round).ravel() for name in USERS for round in range(1, 5))
-    kept = sum(held(federation, name)[2] for name in USERS)  # once the last round is settled
+    learned = sum(change(name, round).ravel() for name in MEMBERS for round in range(1, 5))
+    kept = sum(held(federation, name)[2] for name in MEMBERS)  # once the last round is settled
     assert sent[0] == pytest.approx(16)
     assert (sent + kept)[1:] == pytest.approx(learned, abs=16 * 2**-20)
     assert all(0 < np.count_nonzero(total) < 151 for total in totals)
@@ -176,12 +179,12 @@ def test_with_sparsity_everything_arrives_in_the_end(tmp_path):
     change = changes(rounds=1)
     federation = Federation(tmp_path, moving(lambda name, round: change(name, 1) * (round == 1), 10_000))
     result = federation.strategy(sparsity=0.5).start(federation.grid, START, num_rounds=8)
-    mean = np.mean([change(name, 1) for name in USERS], axis=0)
+    mean = np.mean([change(name, 1) for name in MEMBERS], axis=0)
     assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-5)
 
 
 @pytest.mark.parametrize("scheme", ALL_SCHEMES)
-def test_users_come_and_go_and_a_round_with_too_few_leaves_the_model(tmp_path, scheme, caplog):
+def test_members_come_and_go_and_a_round_with_too_few_leaves_the_model(tmp_path, scheme, caplog):
     change, away = changes(rounds=4), {}
     federation = Federation(tmp_path, moving(change, 10_000))
     nodes, bob = federation.grid.nodes, federation.node("bob")
@@ -201,7 +204,7 @@ def test_users_come_and_go_and_a_round_with_too_few_leaves_the_model(tmp_path, s
 
     strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
     result = strategy.start(federation.grid, START, num_rounds=4, evaluate_fn=evaluate)
-    present = {1: USERS, 2: ("ann", "cem", "dan"), 3: (), 4: USERS}
+    present = {1: MEMBERS, 2: ("ann", "cem", "dan"), 3: (), 4: MEMBERS}
     assert [report.contributors for report in strategy.reports] == list(present.values())
     assert strategy.reports[1].refused["bob"]
     assert strategy.reports[2].failure
@@ -236,7 +239,7 @@ def flipped(data):
 
 
 @pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
-def test_garbage_from_a_user_changes_nothing_for_the_others(tmp_path, scheme):
+def test_garbage_from_a_member_changes_nothing_for_the_others(tmp_path, scheme):
     """Another kind of it in every round."""
     kinds = list(garbage({}))
     change, contributions = changes(rounds=len(kinds)), {}
@@ -252,18 +255,18 @@ def test_garbage_from_a_user_changes_nothing_for_the_others(tmp_path, scheme):
 
         return tamper
 
-    for name in USERS:
+    for name in MEMBERS:
         federation.node(name).tamper = spoil(name)
     strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0)
     result = strategy.start(federation.grid, START, num_rounds=len(kinds))
     for kind, report in zip(kinds, strategy.reports, strict=True):
-        assert report.contributors == USERS[:3], kind
+        assert report.contributors == MEMBERS[:3], kind
         assert report.refused["dan"], kind
-    mean = sum(np.mean([change(name, round + 1) for name in USERS[:3]], axis=0) for round in range(len(kinds)))
+    mean = sum(np.mean([change(name, round + 1) for name in MEMBERS[:3]], axis=0) for round in range(len(kinds)))
     assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=1e-5)
 
 
-def test_evaluations_go_to_users_alone(tmp_path):
+def test_evaluations_go_to_members_alone(tmp_path):
     federation = Federation(tmp_path, moving(changes()))
     strategy = federation.strategy()
     result = strategy.start(federation.grid, START, num_rounds=1)
@@ -291,17 +294,17 @@ def is_evaluation(message):
         ({"insecure": False}, "full length"),
     ],
 )
-def test_a_user_that_insists_on_more_or_trusts_another_does_not_take_part(tmp_path, caplog, config, words):
+def test_a_member_that_insists_on_more_or_trusts_another_does_not_take_part(tmp_path, caplog, config, words):
     federation = Federation(tmp_path, moving(changes()))
     federation.node("dan").config.update(config)
-    strategy = federation.strategy()
+    strategy = federation.strategy(scheme="block-dphe")
     strategy.start(federation.grid, START, num_rounds=1)
-    assert strategy.reports[0].contributors == USERS[:3]
+    assert strategy.reports[0].contributors == MEMBERS[:3]
     assert "dan does not take part" in caplog.text
     assert words in caplog.text
 
 
-def test_plain_sums_are_refused_unless_a_user_allows_them(tmp_path):
+def test_plain_sums_are_refused_unless_a_member_allows_them(tmp_path):
     federation = Federation(tmp_path, moving(changes()))
     for place in range(1, 5):
         del federation.grid.nodes[place].config["schemes"]
@@ -309,7 +312,7 @@ def test_plain_sums_are_refused_unless_a_user_allows_them(tmp_path):
         federation.strategy(scheme="plain").start(federation.grid, START, num_rounds=1)
 
 
-def test_without_enough_users_or_key_generator_the_run_does_not_begin(tmp_path):
+def test_without_enough_members_or_key_generator_the_run_does_not_begin(tmp_path):
     federation = Federation(tmp_path, moving(changes()))
     generator = federation.grid.nodes.pop(GENERATOR)
     with pytest.raises(PrivacyError, match="key generator"):
@@ -331,20 +334,52 @@ def test_the_key_generator_killed_in_a_round_costs_that_round_alone(tmp_path):
         if number == 2:
             federation.grid.nodes[GENERATOR + 1] = generator
 
-    strategy = federation.strategy(sparsity=0.0)
+    strategy = federation.strategy(scheme="bfv")
     result = strategy.start(federation.grid, START, num_rounds=3, evaluate_fn=evaluate)
-    assert [report.contributors for report in strategy.reports] == [USERS, (), USERS]
+    assert [report.contributors for report in strategy.reports] == [MEMBERS, (), MEMBERS]
     assert "key generator" in strategy.reports[1].failure
-    expected = sum(np.mean([change(name, round) for name in USERS], axis=0) for round in (1, 3))
+    expected = sum(np.mean([change(name, round) for name in MEMBERS], axis=0) for round in (1, 3))
     assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=2e-6)
+
+
+@pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
+def test_differencing_attempts_open_one_sum(tmp_path, scheme):
+    """The SuperLink forges an error of the key generator, or loses shares, and has the round tried without dan."""
+    change = changes()
+    federation = Federation(tmp_path, moving(change, 10_000))
+    spoilt = []
+
+    def forge(message, reply):
+        kind = reply.content["blindsight"]["kind"]
+        if kind not in ("open", "unmask") or len(spoilt) > 2 * len(MEMBERS):
+            return reply
+        spoilt.append(kind)
+        if kind == "unmask":
+            return None
+        federation.grid.nodes.pop(4, None)  # dan
+        return Message(pack("open", (), error="nothing of round 1 is released. Begin again."), reply_to=message)
+
+    for node in federation.grid.nodes.values():
+        node.tamper = forge
+    patience = Patience(round=5.0, step=0.05, generator=5.0, pause=0.001)
+    strategy = federation.strategy(scheme=scheme, sparsity=0.0, fraction_evaluate=0.0, patience=patience)
+    result = strategy.start(federation.grid, START, num_rounds=1)
+    assert len(spoilt) >= 2
+    (report,) = strategy.reports
+    assert report.contributors == MEMBERS  # dan's is in the one sum that there is
+    mean = np.mean([change(name, 1) for name in MEMBERS], axis=0)
+    assert numpy_of(result.arrays)["w"] == pytest.approx(mean, abs=2e-6)
+    if scheme != "masks":
+        (run,) = kept_runs(federation.stores[KEY_GENERATOR])
+        assert len(run.record) == 1
 
 
 @pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
 def test_a_forged_weight_gives_no_mean(tmp_path, scheme):
     federation = Federation(tmp_path, moving(changes(), 10_000))
 
-    def forged(change, examples, memory, briefing):
-        proposal = propose_update(change, examples, memory, briefing)
+    def forged(change, examples, memory, config):
+        proposal = propose_update(change, examples, memory, config)
         proposal.sent[0] = -3.9  # all the others' weights but a little
         return proposal
 
@@ -366,10 +401,10 @@ def test_the_statement_is_that_of_the_scheme_and_its_rounds(tmp_path):
     assert strategy.statement.guarantee == "cryptographic"
 
 
-def test_users_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path):
+def test_members_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path):
     federation = Federation(tmp_path, moving(changes(), 10_000))
-    terms = federation.strategy(largest=0.01)._terms("run", tuple(f"user {n}" for n in range(1000)), 10)
-    assert terms.sums.values(np.array(terms.sums.max_integer)) >= 1
+    terms = federation.strategy(largest=0.01)._terms("run", tuple(f"member {n}" for n in range(1000)), 10)
+    assert terms.values(np.array(terms.max_integer)) >= 1
 
 
 @pytest.mark.parametrize(
@@ -380,7 +415,7 @@ def test_users_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path):
         ({"users": 2}, InputError, "3 ... 2"),
         ({"sparsity": 1.0}, InputError, "sparsity"),
         ({"most_examples": -1}, InputError, "examples"),
-        ({"fraction_train": 0.5}, InputError, "all users"),
+        ({"fraction_train": 0.5}, InputError, "all members"),
         ({"min_available_nodes": 2}, InputError, "users"),
     ],
 )

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from blindsight.federated.courier import LocalCourier
 from blindsight.federated.sharing import SharingServer, step
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from tests.federated.parties import Network
 
 NAMES = ("ann", "bob", "cem")
 CLASSES, FEATURES, BATCH = 3, 6, 8
@@ -19,7 +19,7 @@ def _photos(name, count):
     return np.eye(CLASSES, FEATURES)[labels] + rng.normal(size=(count, FEATURES)), labels
 
 
-class Village:
+class Group:
     """The run: `handlers` act for participants as processes do that begin with a message and end with their reply."""
 
     def __init__(self, home, sharing, batches, options, **terms):
@@ -63,8 +63,10 @@ class Village:
 
         return handle
 
-    def courier(self, transit=None):
-        return LocalCourier(self.handlers, transit)
+    def network(self, transit=None):
+        network = Network(self.handlers)
+        network.there = transit
+        return network
 
     def in_process(self, order, moves):
         """Return the parameters after so many uploads of a run in one process."""
@@ -80,17 +82,17 @@ class Village:
 
 @pytest.fixture
 def found(tmp_path):
-    """Return a function that founds a village; its server is closed in the end."""
-    villages = []
+    """Return a function that makes a group; its server is closed in the end."""
+    groups = []
 
     def make(sharing=None, *, batches=20, options=None, **terms):
-        home = tmp_path / f"village {len(villages)}"
-        villages.append(Village(home, sharing or Sharing(0.3, residual=True), batches, options or {}, **terms))
-        return villages[-1]
+        home = tmp_path / f"group {len(groups)}"
+        groups.append(Group(home, sharing or Sharing(0.3, residual=True), batches, options or {}, **terms))
+        return groups[-1]
 
     yield make
-    for village in villages:
-        village.parameters.close()
+    for group in groups:
+        group.parameters.close()
 
 
 @pytest.fixture(scope="session")

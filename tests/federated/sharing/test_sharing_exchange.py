@@ -15,61 +15,61 @@ from blindsight.learn.selective.messages import Request, Upload
 KIND = "sharing/exchange"
 
 
-def tell(village, name="ann"):
+def tell(group, name="ann"):
     """Let a participant answer the instruction that the server has for it now; return its report."""
-    (report,) = village.handlers[name](KIND, (village.server.instruction(name),))
+    (report,) = group.handlers[name](KIND, (group.server.instruction(name),))
     return report
 
 
-def ready(village, name="ann"):
+def ready(group, name="ann"):
     """Return a report with an upload."""
-    village.server.take(name, tell(village, name))
-    return tell(village, name)
+    group.server.take(name, tell(group, name))
+    return tell(group, name)
 
 
 def test_the_first_instruction_asks_for_the_request(found):
-    village = found()
-    first = decode(village.server.instruction("ann"), Instruction)
-    assert (first.receipt, first.refused, first.answer, village.server.knows("ann")) == (b"", b"", b"", False)
-    taken = village.server.take("ann", tell(village))
+    group = found()
+    first = decode(group.server.instruction("ann"), Instruction)
+    assert (first.receipt, first.refused, first.answer, group.server.knows("ann")) == (b"", b"", b"", False)
+    taken = group.server.take("ann", tell(group))
     assert (taken.uploaded, taken.refused, taken.idle, taken.waiting, taken.version) == (False, None, False, 0, 0)
-    assert village.server.knows("ann")
-    taken = village.server.take("ann", tell(village))
+    assert group.server.knows("ann")
+    taken = group.server.take("ann", tell(group))
     assert (taken.uploaded, taken.version) == (True, 1)
-    assert village.server.instruction("ann") == village.server.instruction("ann")  # the server is not changed by it
+    assert group.server.instruction("ann") == group.server.instruction("ann")  # the server is not changed by it
 
 
 def test_a_report_that_comes_twice_counts_once(found):
-    village = found()
-    report = ready(village)
-    assert village.server.take("ann", report).uploaded
-    before = village.parameters.parameters.tobytes()
-    again = village.server.take("ann", report)
+    group = found()
+    report = ready(group)
+    assert group.server.take("ann", report).uploaded
+    before = group.parameters.parameters.tobytes()
+    again = group.server.take("ann", report)
     assert (again.uploaded, again.refused, again.version) == (False, None, 1)
-    assert village.parameters.parameters.tobytes() == before
-    assert village.server.take("ann", tell(village)).uploaded
-    old = village.server.take("ann", report)  # when another came since
+    assert group.parameters.parameters.tobytes() == before
+    assert group.server.take("ann", tell(group)).uploaded
+    old = group.server.take("ann", report)  # when another came since
     assert "upload 1 of 'ann'" in old.refused
-    assert not village.server.take("ann", tell(village)).uploaded  # sorts out what it has
-    assert village.server.take("ann", tell(village)).uploaded
-    assert village.parameters.version == 3
+    assert not group.server.take("ann", tell(group)).uploaded  # sorts out what it has
+    assert group.server.take("ann", tell(group)).uploaded
+    assert group.parameters.version == 3
 
 
 def test_a_lost_report_is_sent_again_byte_for_byte(found):
-    village = found()
-    lost = decode(ready(village), Report)
-    again = decode(tell(village), Report)
+    group = found()
+    lost = decode(ready(group), Report)
+    again = decode(tell(group), Report)
     assert again.upload == lost.upload != b""
     assert not again.taken  # nothing was overwritten on top of what it trained
-    assert len(village.trained) == 1
+    assert len(group.trained) == 1
 
 
 def test_a_doubled_download_does_not_overwrite_what_was_trained_on_it(found):
-    village = found()
-    ann = village.participant("ann")
+    group = found()
+    ann = group.participant("ann")
     for _ in range(2):  # the second time it has the parameters, and no photos
-        village.server.take("ann", step(ann, village.server.instruction("ann"), lambda: None))
-    instruction = village.server.instruction("ann")
+        group.server.take("ann", step(ann, group.server.instruction("ann"), lambda: None))
+    instruction = group.server.instruction("ann")
     report = step(ann, instruction, lambda: ([[1.0] * 6] * 8, [0] * 8))
     own = ann.parameters.tobytes()
     again = step(ann, instruction, lambda: None)
@@ -78,30 +78,30 @@ def test_a_doubled_download_does_not_overwrite_what_was_trained_on_it(found):
 
 
 def test_a_refused_upload_is_withdrawn_and_its_successor_added(found):
-    village = found(Sharing(1.0, residual=True), max_staleness=0)
-    report, other = ready(village), ready(village, "bob")
-    village.server.take("bob", other)
-    taken = village.server.take("ann", report)
+    group = found(Sharing(1.0, residual=True), max_staleness=0)
+    report, other = ready(group), ready(group, "bob")
+    group.server.take("bob", other)
+    taken = group.server.take("ann", report)
     assert not taken.uploaded
     assert "1 uploads old" in taken.refused
-    instruction = decode(village.server.instruction("ann"), Instruction)
+    instruction = decode(group.server.instruction("ann"), Instruction)
     assert instruction.refused == hashlib.sha256(decode(report, Report).upload).digest()
-    successor = tell(village)
+    successor = tell(group)
     assert decode(decode(successor, Report).upload, Upload).base == 1
-    assert village.server.take("ann", successor).uploaded
-    assert village.parameters.refusals == {"late": 1}
+    assert group.server.take("ann", successor).uploaded
+    assert group.parameters.refusals == {"late": 1}
 
 
 def test_a_refusal_or_receipt_of_another_upload_is_passed_over(found):
-    village = found()
-    upload = decode(ready(village), Report).upload
+    group = found()
+    upload = decode(ready(group), Report).upload
     twin = found()  # the same terms, so its receipts are of this run
     twin.server.take("bob", ready(twin, "bob"))
     twin.server.take("ann", ready(twin))
     receipt = decode(twin.server.instruction("ann"), Instruction).receipt
-    plain = decode(village.server.instruction("ann"), Instruction)
+    plain = decode(group.server.instruction("ann"), Instruction)
     for strange in (replace(plain, refused=bytes(32)), replace(plain, receipt=receipt)):
-        (report,) = village.handlers["ann"](KIND, (encode(strange),))
+        (report,) = group.handlers["ann"](KIND, (encode(strange),))
         assert decode(report, Report).upload == upload
 
 
@@ -109,8 +109,8 @@ def test_a_refusal_or_receipt_of_another_upload_is_passed_over(found):
 
 
 def test_nobody_speaks_in_the_name_of_another(found):
-    village = found()
-    mine, theirs = ready(village), ready(village, "bob")
+    group = found()
+    mine, theirs = ready(group), ready(group, "bob")
     for report, sentence in (
         (theirs, "'ann'.*'bob'"),
         (encode(replace(decode(mine, Report), request=decode(theirs, Report).request)), "'bob'"),
@@ -119,62 +119,62 @@ def test_nobody_speaks_in_the_name_of_another(found):
         (b"", "cut short"),
     ):
         with pytest.raises(MessageError, match=sentence):
-            village.server.take("ann", report)
+            group.server.take("ann", report)
     forged = encode(replace(decode(mine, Report), upload=decode(theirs, Report).upload))
-    assert "'bob'" in village.server.take("ann", forged).refused
-    assert village.parameters.version == 0
-    assert village.server.take("bob", theirs).uploaded  # which does bob no harm
-    assert village.server.take("ann", mine).uploaded
+    assert "'bob'" in group.server.take("ann", forged).refused
+    assert group.parameters.version == 0
+    assert group.server.take("bob", theirs).uploaded  # which does bob no harm
+    assert group.server.take("ann", mine).uploaded
 
 
 def test_garbage_for_an_upload_or_from_ahead_of_the_server_is_refused(found):
-    village = found()
-    report = decode(ready(village), Report)
-    assert "cut short" in village.server.take("ann", encode(replace(report, upload=b"garbage"))).refused
-    huge = encode(replace(report, upload=bytes(village.terms.upload_bytes + 10_000)))
+    group = found()
+    report = decode(ready(group), Report)
+    assert "cut short" in group.server.take("ann", encode(replace(report, upload=b"garbage"))).refused
+    huge = encode(replace(report, upload=bytes(group.terms.upload_bytes + 10_000)))
     with pytest.raises(MessageError, match="are accepted here"):
-        village.server.take("ann", huge)
+        group.server.take("ann", huge)
     request = encode(replace(decode(report.request, Request), version=7))
     with pytest.raises(MessageError, match=r"version 7.* 0"):
-        village.server.take("ann", encode(replace(report, request=request)))
-    assert village.parameters.version == 0
-    assert village.server.take("ann", tell(village)).uploaded
+        group.server.take("ann", encode(replace(report, request=request)))
+    assert group.parameters.version == 0
+    assert group.server.take("ann", tell(group)).uploaded
 
 
 def test_strangers_are_refused(found):
-    village = found()
-    for act in (lambda: village.server.instruction("eve"), lambda: village.server.take("eve", b"")):
+    group = found()
+    for act in (lambda: group.server.instruction("eve"), lambda: group.server.take("eve", b"")):
         with pytest.raises(UnknownNameError, match="'eve'"):
             act()
     with pytest.raises(UnknownNameError, match="'eve'"):
-        SharingServer(village.parameters, ["ann", "eve"])
+        SharingServer(group.parameters, ["ann", "eve"])
     with pytest.raises(MessageError, match="'ann'"):
-        village.handlers["ann"](KIND, (village.server.instruction("bob"),))
+        group.handlers["ann"](KIND, (group.server.instruction("bob"),))
 
 
 def test_a_network_of_another_shape_is_refused(found):
     """By its owner's own program if it knows the run's terms, else by its first message."""
-    village, other = found(), found()
+    group, other = found(), found()
     trainer = replace(other.trainer, classes=4)
-    village.options = {"trainer": trainer}
+    group.options = {"trainer": trainer}
     with pytest.raises(InputError, match="shapes"):
-        tell(village)
+        tell(group)
     other.terms = replace(other.terms, layout=trainer.layout.digest, dimension=trainer.layout.dimension)
     other.options = {"trainer": trainer}
     with pytest.raises(MessageError, match="'ann'"):
-        other.handlers["ann"](KIND, (village.server.instruction("ann"),))
+        other.handlers["ann"](KIND, (group.server.instruction("ann"),))
 
 
 def test_photos_of_another_shape_are_a_sentence(found):
-    village = found()
-    ann = village.participant("ann")
-    village.server.take("ann", step(ann, village.server.instruction("ann"), lambda: None))
+    group = found()
+    ann = group.participant("ann")
+    group.server.take("ann", step(ann, group.server.instruction("ann"), lambda: None))
     with pytest.raises(InputError, match="6 columns; got 5"):
-        step(ann, village.server.instruction("ann"), lambda: ([[0.0] * 5] * 8, [0] * 8))
+        step(ann, group.server.instruction("ann"), lambda: ([[0.0] * 5] * 8, [0] * 8))
 
 
 def test_where_only_sums_may_be_opened_it_is_not_for(found):
-    village = found()
-    terms = replace(village.terms, together=2)
+    group = found()
+    terms = replace(group.terms, together=2)
     with pytest.raises(PrivacyError, match="sums of 2"):
-        SharingServer(ParameterServer(terms, village.trainer.initial()), ["ann"])
+        SharingServer(ParameterServer(terms, group.trainer.initial()), ["ann"])

@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from blindsight.federated.home import Home
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, StorageError
+from blindsight.federated.identity import KeyStore
+from blindsight.federated.node import MemberHandler
 from blindsight.federated.sharing import SharingServer
 from blindsight.federated.sharing.disclosure import statement_of
-from blindsight.federated.sharing.joining import OwnTerms, SharingDesk, SharingLesson
+from blindsight.federated.sharing.joining import OwnTerms, SharingHandler, SharingTask
 from blindsight.federated.sharing.messages import Instruction, Report
-from blindsight.federated.sums.userdesk import UserDesk
-from blindsight.learn.aggregation import HIDING_SCHEMES
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
 from blindsight.learn.selective.messages import Answer
@@ -20,7 +19,8 @@ from blindsight.learn.selective.sparsecodec import encode_sparse
 from blindsight.learn.selective.sparseupdate import SparseUpdate
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.statement import PrivacyStatement
-from tests.federated.village import make_home
+from blindsight.sums import HIDING_SCHEMES
+from tests.federated.parties import make_store
 
 FEATURES, CLASSES, BATCH = 6, 3, 16
 NOISY = {"share": 0.5, "noise": "record", "epsilon": 4.0, "delta": 1e-5, "clip": 1.0}
@@ -37,25 +37,25 @@ class Run:
             "learning_rate": 0.3,
         }
         terms = {"run": name, "participants": ("ann",), "batch": BATCH} | settings
-        self.lesson = SharingLesson(SelectiveTerms.of(SoftmaxTrainer(**shape).layout, **terms), **shape)
-        self.parameters = ParameterServer(self.lesson.terms, self.lesson.trainer().initial())
+        self.task = SharingTask(SelectiveTerms.of(SoftmaxTrainer(**shape).layout, **terms), **shape)
+        self.parameters = ParameterServer(self.task.terms, self.task.trainer().initial())
         self.server = SharingServer(self.parameters, ("ann",))
 
     def play(self, home, config, photos, exchanges):
         """Let ann take part, each time as a new process; return whether its budget is spent."""
-        desk(home, config).join(self.lesson.to_bytes())
+        handler(home, config).join(self.task.to_bytes())
         for _ in range(exchanges):
-            taken = self.server.take("ann", desk(home, config).exchange(self.server.instruction("ann"), *photos))
+            taken = self.server.take("ann", handler(home, config).exchange(self.server.instruction("ann"), *photos))
         return taken.spent
 
 
-def desk(home, config):
-    return SharingDesk.of(UserDesk(Home(home), PIN, schemes=("bfv", "sharing")), config)
+def handler(home, config):
+    return SharingHandler.of(MemberHandler(KeyStore(home), PIN, schemes=("bfv", "sharing")), config)
 
 
 @pytest.fixture
 def home(tmp_path):
-    return make_home(tmp_path, "ann").path
+    return make_store(tmp_path, "ann").path
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ def photos():
     return rng.normal(size=(5 * BATCH, FEATURES)), rng.integers(CLASSES, size=5 * BATCH)
 
 
-def test_a_user_must_say_that_it_shares_and_how_much(home):
+def test_a_member_must_say_that_it_shares_and_how_much(home):
     with pytest.raises(PrivacyError, match="sharing"):
-        SharingDesk.of(UserDesk(Home(home), PIN), {"share": 0.1})
+        SharingHandler.of(MemberHandler(KeyStore(home), PIN), {"share": 0.1})
     assert "sharing" not in HIDING_SCHEMES
     with pytest.raises(InputError, match="how much"):
-        desk(home, {})
+        handler(home, {})
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_half_a_promise_is_refused(wrong, sentence):
 def test_uploads_about_a_few_photos_are_refused(home, photos):
     small, run = Run("small", batch=BATCH - 1), Run("run")
     with pytest.raises(PrivacyError, match=r"16.* 15"):
-        desk(home, {"share": 0.5}).join(small.lesson.to_bytes())
+        handler(home, {"share": 0.5}).join(small.task.to_bytes())
     with pytest.raises(MessageError, match="does not take part"):
-        desk(home, {"share": 0.5}).exchange(small.server.instruction("ann"), *photos)
-    desk(home, {"share": 0.5}).join(run.lesson.to_bytes())
+        handler(home, {"share": 0.5}).exchange(small.server.instruction("ann"), *photos)
+    handler(home, {"share": 0.5}).join(run.task.to_bytes())
     with pytest.raises(PrivacyError, match="17 photos or more"):  # it has joined, and its owner asks for more since
-        desk(home, {"share": 0.5, "least-batch": 17}).exchange(run.server.instruction("ann"), *photos)
+        handler(home, {"share": 0.5, "least-batch": 17}).exchange(run.server.instruction("ann"), *photos)
     small.play(home, {"share": 0.5, "least-batch": 15}, photos, 2)
     assert small.parameters.version == 1
 
@@ -129,14 +129,14 @@ def test_classes_and_features_of_another_run_cost_nothing(home, photos):
     assert not (home / "ledger.jsonl").exists()
 
 
-def hand_out(desk, run, photos, weights):
+def hand_out(handler, run, photos, weights):
     """Return what a server sees that hands out these weights: the kind of error, or how long the upload is."""
-    digest, body = run.lesson.terms.digest, SparseUpdate(weights.size, np.arange(weights.size), weights)
-    desk.join(run.lesson.to_bytes())
-    desk.exchange(run.server.instruction("ann"), *photos)
+    digest, body = run.task.terms.digest, SparseUpdate(weights.size, np.arange(weights.size), weights)
+    handler.join(run.task.to_bytes())
+    handler.exchange(run.server.instruction("ann"), *photos)
     answer = encode(Answer(digest, "ann", 0, 0, b"", encode_sparse(body)))
     try:
-        report = desk.exchange(encode(Instruction(digest, "ann", b"", b"", -1, answer)), *photos)
+        report = handler.exchange(encode(Instruction(digest, "ann", b"", b"", -1, answer)), *photos)
     except BlindsightError as error:
         return type(error), str(error)
     return len(decode(report, Report).upload)
@@ -153,29 +153,29 @@ def test_a_data_dependent_failure_of_selective_sharing(tmp_path, photos, weight,
     config = NOISY | {"share": 1.0}
     seen, spends = [], []
     for name, collection in (("without", photos), ("with", changed)):
-        home = make_home(tmp_path / name, "ann").path
-        seen.append(hand_out(desk(home, config), Run("run"), collection, weights))
+        home = make_store(tmp_path / name, "ann").path
+        seen.append(hand_out(handler(home, config), Run("run"), collection, weights))
         path = home / "ledger.jsonl"
         spends.append(len(Ledger(path, readonly=True).spends("photos of ann", "record")) if path.exists() else 0)
     assert seen[0] == seen[1]
     assert spends == ([0, 0] if weight > 2**20 else [1, 1])
 
 
-def test_a_run_has_one_lesson_and_a_home_that_can_be_read(home):
-    run, ann = Run("run"), desk(home, {"share": 0.1})
-    ann.join(run.lesson.to_bytes())
-    other = SharingLesson(run.lesson.terms, run.lesson.standardiser, CLASSES, learning_rate=0.4)
-    with pytest.raises(MessageError, match="another lesson"):
+def test_a_run_has_one_task_and_a_home_that_can_be_read(home):
+    run, ann = Run("run"), handler(home, {"share": 0.1})
+    ann.join(run.task.to_bytes())
+    other = SharingTask(run.task.terms, run.task.standardiser, CLASSES, learning_rate=0.4)
+    with pytest.raises(MessageError, match="another task"):
         ann.join(other.to_bytes())
-    (lesson,) = home.glob("runs/*/lesson")
-    lesson.unlink()
-    lesson.mkdir()
+    (task,) = home.glob("runs/*/task")
+    task.unlink()
+    task.mkdir()
     with pytest.raises(StorageError, match="cannot read"):
-        ann.join(run.lesson.to_bytes())
+        ann.join(run.task.to_bytes())
 
 
 def test_the_server_states_that_it_reads_uploads_and_knows_of_no_noise():
-    statement = statement_of(Run("run", max_values=7).lesson.terms, uploads=5)
+    statement = statement_of(Run("run", max_values=7).task.terms, uploads=5)
     assert (statement.guarantee, statement.status) == ("none", "unproven")
     assert "up to 7 of 21 values" in statement.mechanism
     assert "not known to the server" in statement.mechanism

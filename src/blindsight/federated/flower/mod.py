@@ -13,33 +13,58 @@ what goes wrong on this node the server is told no more than the kind of error; 
 about what this node refuses, it is told (`answer`). What the app replies to evaluations passes unchanged: the server
 sees its metrics.
 
-The node-config says who this node is (`node`). On the key generator's node the app is never called. Other mods of an
-app (one that clips and adds noise, say) come after this one in the list, so that they see what the app returns.
+On the key generator's node the app is never called. Other mods of an app (one that clips and adds noise, say) come
+after this one in the list, so that they see what the app returns.
+
+The node-config says who this node is:
+
+| key of the node-config | for | meaning |
+| --- | --- | --- |
+| `role` | all | "member" (default) or "key-generator" |
+| `home` | all | the folder with the identity and the state of this party, which nobody else can read |
+| `key-generator` | members | the fingerprint of the key generator, told out of band |
+| `members` | key generator | the members file: names and fingerprints, agreed out of band |
+| `minimum-users` | all | sums of fewer members are refused, at least 3 (default 3) |
+| `minimum-per-position` | members | sparse sums of fewer members at a position are refused (default 1) |
+| `schemes` | members | the schemes it takes part in, separated by commas (default: all but plain and sharing) |
+| `insecure` | all | true allows keys of 1024 bits: for tests alone |
 """
 
 import hmac
 import math
 from collections.abc import Callable, Mapping
 from logging import ERROR, WARNING
+from typing import Any
 
 from flwr.app import ArrayRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 
-from blindsight.errors import BlindsightError, MessageError, PrivacyError
-from blindsight.federated.flower.flattening import Floats, aligned, flatten
-from blindsight.federated.flower.node import desk_of
-from blindsight.federated.flower.records import HEAD, PARTS, is_ours, lesson_digest, pack, unpack
-from blindsight.federated.sums import generatordesk
-from blindsight.federated.sums.ownerpart import OwnerPart
-from blindsight.federated.sums.userdesk import UserDesk
-from blindsight.federated.updates import Briefing, propose_update
-from blindsight.files import exclusive_lock
+from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, UnknownNameError
+from blindsight.federated.flower.records import (
+    HEAD,
+    PARTS,
+    Floats,
+    aligned,
+    content_digest,
+    flatten,
+    is_ours,
+    pack,
+    unpack,
+)
+from blindsight.federated.identity import KeyStore
+from blindsight.federated.membership import GENERATOR_ROLE, MEMBER_ROLE, Members
+from blindsight.federated.node import SHARING, GeneratorHandler, MemberHandler
+from blindsight.federated.task import UpdateConfig, propose_update
+from blindsight.files import as_path, exclusive_lock
 from blindsight.learn.rounds import Memory, Proposal
+from blindsight.sums import HIDING_SCHEMES, SCHEMES
 
-Do = Callable[[UserDesk, tuple[bytes, ...]], list[bytes]]
-"""What a user does with the parts of a message of some kind, and returns."""
+Do = Callable[[MemberHandler, tuple[bytes, ...]], list[bytes]]
+"""What a member does with the parts of a message of some kind, and returns."""
+
+ROLES = (MEMBER_ROLE, GENERATOR_ROLE)
 
 
 def encrypted_updates(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -47,18 +72,18 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
     if not is_ours(message.content):
         if message.metadata.message_type.partition(".")[0] != MessageType.EVALUATE:
             return _refused(message, "this node learns only where updates are encrypted. Use EncryptedFedAvg.")
-        if context.node_config.get("role") == generatordesk.ROLE:
+        if context.node_config.get("role") == GENERATOR_ROLE:
             return _refused(message, "this node is the key generator: it has no data.")
         return _evaluated(message, context, call_next)
 
-    def contribute(desk: UserDesk, parts: tuple[bytes, ...]) -> list[bytes]:
-        return [_trained(desk, parts, message, context, call_next)]
+    def contribute(handler: MemberHandler, parts: tuple[bytes, ...]) -> list[bytes]:
+        return [_trained(handler, parts, message, context, call_next)]
 
     return answer(message, context, {"contribute": contribute})
 
 
-def answer(message: Message, context: Context, users_do: Mapping[str, Do]) -> Message:
-    """Return the reply to one of Blindsight's messages; `users_do` is what users do, by kind, besides the protocol.
+def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> Message:
+    """Return the reply to one of Blindsight's messages; `members_do` is what members do, by kind, besides the protocol.
 
     One message at a time: a second process in the same home waits, so that no state is written by two. What is wrong
     with a message, or against a rule of this node, the server is told; any other error may speak of files and data that
@@ -67,14 +92,14 @@ def answer(message: Message, context: Context, users_do: Mapping[str, Do]) -> Me
     kind = ""
     try:
         kind, parts, _ = unpack(message.content)
-        desk = desk_of(context.node_config)
-        with exclusive_lock(desk.home.path / "lock"):
+        handler = handler_of(context.node_config)
+        with exclusive_lock(handler.store.path / "lock"):
             if kind == "hello":
-                reply = pack(kind, desk.greet(parts, context.node_id))
-            elif kind in users_do and isinstance(desk, UserDesk):
-                reply = pack(kind, users_do[kind](desk, parts))
+                reply = pack(kind, handler.greet(parts, context.node_id))
+            elif kind in members_do and isinstance(handler, MemberHandler):
+                reply = pack(kind, members_do[kind](handler, parts))
             else:
-                reply = pack(kind, desk.handle(kind, parts))
+                reply = pack(kind, handler.handle(kind, parts))
     except (MessageError, PrivacyError) as error:
         log(WARNING, "%s is refused: %s", kind or "a message", error)
         reply = pack(kind, (), error=str(error))
@@ -100,35 +125,34 @@ def _evaluated(message: Message, context: Context, call_next: ClientAppCallable)
 
 
 def _trained(
-    desk: UserDesk, parts: tuple[bytes, ...], message: Message, context: Context, call_next: ClientAppCallable
+    handler: MemberHandler, parts: tuple[bytes, ...], message: Message, context: Context, call_next: ClientAppCallable
 ) -> bytes:
-    """Let the app train, and return the contribution.
+    """Let the app train, and return the signed reply.
 
-    The aggregator has signed the call together with its second part, the digest of what the app gets.
+    The aggregator has signed the call together with its last part, the digest of what the app gets.
     """
-    if len(parts) != 2:
-        raise MessageError("a call to contribute has two parts.")
-    call = desk.call(parts)
-    if not hmac.compare_digest(parts[1], lesson_digest(message.content)):
+    if len(parts) != 3:
+        raise MessageError("a call to contribute has three parts.")
+    if not hmac.compare_digest(parts[2], content_digest(message.content)):
         raise MessageError("the aggregator has signed another model or config than came with its call.")
-    end, briefing = desk.end(call.run), Briefing.from_bytes(desk.briefing(call.run))
 
-    def propose(memory: Memory, seed: int) -> Proposal:
-        change, examples = _learned(message, context, call_next, briefing)
-        return propose_update(change, examples, memory, briefing)
+    def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
+        update = UpdateConfig.from_bytes(config)
+        change, examples = _learned(message, context, call_next, update)
+        return propose_update(change, examples, memory, update)
 
-    return OwnerPart(end).contribute(call, propose)
+    return handler.contribute(parts, propose)
 
 
 def _learned(
-    message: Message, context: Context, call_next: ClientAppCallable, briefing: Briefing
+    message: Message, context: Context, call_next: ClientAppCallable, config: UpdateConfig
 ) -> tuple[Floats, float]:
     """Return what the app changed in the arrays it was given, and on how many examples."""
     message.content = RecordDict({key: record for key, record in message.content.items() if key not in (HEAD, PARTS)})
     given = ArrayRecord(dict(_model(message.content, "the ServerApp")))  # the app may write into the record it gets
     reply = _app_reply(message, context, call_next)
     returned = aligned(_model(reply, "the ClientApp"), given)
-    return flatten(returned) - flatten(given), _examples(reply, briefing)
+    return flatten(returned) - flatten(given), _examples(reply, config)
 
 
 def _app_reply(message: Message, context: Context, call_next: ClientAppCallable) -> RecordDict:
@@ -153,14 +177,47 @@ def _model(content: RecordDict, who: str) -> ArrayRecord:
     return records[0]
 
 
-def _examples(content: RecordDict, briefing: Briefing) -> float:
+def _examples(content: RecordDict, config: UpdateConfig) -> float:
     """Return the weight that the app gives to its update, one if all owners weigh the same."""
-    if not briefing.most_examples:
+    if not config.most_examples:
         return 1.0
-    key, records = briefing.weighted_by, content.metric_records.values()
+    key, records = config.weighted_by, content.metric_records.values()
     reported = [metrics[key] for metrics in records if key in metrics]
     if len(reported) != 1 or not isinstance(number := reported[0], int | float) or not 0 < number < math.inf:
         raise MessageError(f"the ClientApp must report {key!r}, above 0, in its metrics: updates are weighed by it.")
-    if number > briefing.most_examples:
-        log(WARNING, "this node's %s count as %d, the most of this run", key, briefing.most_examples)
+    if number > config.most_examples:
+        log(WARNING, "this node's %s count as %d, the most of this run", key, config.most_examples)
     return float(number)
+
+
+def handler_of(config: Mapping[str, Any]) -> MemberHandler | GeneratorHandler:
+    """Return the handler of the party that this node-config describes."""
+    role = config.get("role", MEMBER_ROLE)
+    if role not in ROLES:
+        raise UnknownNameError("role in the node-config", str(role), ROLES)
+    store, minimum = KeyStore(as_path(_needed(config, "home"))), config.get("minimum-users", 3)
+    if not isinstance(minimum, int) or minimum < 3:
+        raise InputError(f"minimum-users must be a whole number of at least 3; got {minimum}.")
+    insecure = config.get("insecure", False) is True
+    if role == GENERATOR_ROLE:
+        members = Members.read(_needed(config, "members"))
+        return GeneratorHandler(store, members, minimum, insecure)
+    per_position = config.get("minimum-per-position", 1)
+    if not isinstance(per_position, int) or per_position < 1:
+        raise InputError(f"minimum-per-position must be a whole number of at least 1; got {per_position}.")
+    return MemberHandler(store, _needed(config, "key-generator"), minimum, _schemes(config), insecure, per_position)
+
+
+def _schemes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    schemes = tuple(str(config.get("schemes", ",".join(HIDING_SCHEMES))).replace(" ", "").split(","))
+    for scheme in schemes:
+        if scheme not in (*SCHEMES, SHARING):
+            raise UnknownNameError("scheme in the node-config", scheme, (*SCHEMES, SHARING))
+    return schemes
+
+
+def _needed(config: Mapping[str, Any], key: str) -> str:
+    value = config.get(key)
+    if not isinstance(value, str) or not value:
+        raise InputError(f"this node has no {key!r}. Start it with --node-config '{key}=\"...\"'.")
+    return value

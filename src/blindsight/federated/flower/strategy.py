@@ -5,11 +5,14 @@
     strategy = EncryptedFedAvg(home="server-home", members="members.toml", users=5)   # was: FedAvg()
     strategy.start(grid=grid, initial_arrays=arrays, num_rounds=3)
 
-with the mod `encrypted_updates` in the ClientApp, and one SuperNode that is the key generator (`node`). With
-``sparsity=0`` the averages are those of FedAvg up to the fixed point; with more, owners send their largest changes
-first and the rest later. A round lasts until all users that were there have replied, or the ``timeout`` of `start` has
-passed; one with too few contributions leaves the model as it is. Who contributed, and why others did not, is in
-`reports`; what is protected, and from whom, in `statement`.
+with the mod `encrypted_updates` in the ClientApp, and one SuperNode that is the key generator (`mod`). The averages are
+those of FedAvg up to the fixed point; with a sparse scheme, members send their largest changes first and the rest
+later. A round lasts until all members that were there have replied, or the ``timeout`` of `start` has passed; one with
+too few contributions leaves the model as it is. Who contributed, and why others did not, is in `reports`; what is
+protected, and from whom, in `statement`.
+
+*One sum a round.* Members learn from the model and config that the aggregator signed, once, and a round is opened at
+most once (`sums.roles`): whatever the network between loses or forges, there are never two sums of one round.
 """
 
 import secrets
@@ -25,27 +28,33 @@ from flwr.serverapp.strategy import FedAvg
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.flattening import flatten, unflatten
-from blindsight.federated.flower.gridcourier import GridCourier, envelope, read_reply
-from blindsight.federated.flower.records import lesson_digest
-from blindsight.federated.home import server_home
-from blindsight.federated.members import Members
-from blindsight.federated.statements import statement_of
-from blindsight.federated.sums.opening import gather_run
-from blindsight.federated.sums.runterms import RunTerms, briefing_digest
-from blindsight.federated.sums.server import Patience, SumServer
-from blindsight.federated.updates import Briefing, mean_change
+from blindsight.federated.flower.records import content_digest, flatten, unflatten
+from blindsight.federated.flower.transport import GridTransport, envelope, read_response
+from blindsight.federated.membership import Members, server_store
+from blindsight.federated.node import config_digest
+from blindsight.federated.server import SumServer, gather_run, statement_of
+from blindsight.federated.task import UpdateConfig, mean_change
 from blindsight.files import AnyPath
-from blindsight.learn.aggregation import SCHEMES, SPARSE_SCHEMES
 from blindsight.learn.rounds import SLOT_BITS, fraction_bits
-from blindsight.learn.schemes.masks import consistency
 from blindsight.statement import PrivacyStatement
+from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Patience, Terms
+from blindsight.sums.session import default_per_position
+from blindsight.sums.statements import consistency
 
 _ELSEWHERE = {
-    "fraction_train": "all users that are there are asked to train",
+    "fraction_train": "all members that are there are asked to train",
     "min_train_nodes": "use `minimum`",
     "min_available_nodes": "use `users`",
     "train_metrics_aggr_fn": "metrics of a training do not leave its node",
+}
+
+
+_WHY = {
+    "masks": "no key opens an update, and every number that is opened is a sum over all contributors",
+    "bfv": "a member answers once in a round; a key generator opens the sum",
+    "dphe": "the paper's protocol: members send the weights that changed most; a key generator opens their sum",
+    "block-dphe": "the paper's protocol in blocks of weights; a key generator opens their sum",
+    "plain": "nothing is hidden: the server reads every update",
 }
 
 
@@ -64,17 +73,20 @@ class EncryptedFedAvg(FedAvg):
 
     Parameters
     ----------
-    home : the server's home, with its identity (``blindsight federation identity --name aggregator``).
+    home : the server's key store, with its identity (``blindsight federation identity --name aggregator``).
     members : the members file, or its content.
-    users : how many users to wait for before the first round.
-    scheme : "block-dphe" (default), "dphe", "bfv", "masks" or, for comparison, "plain".
-    sparsity : the share of numbers that owners do *not* send in a round, 0.9 by default; 0 for the schemes whose
-        messages are no shorter for it (bfv, masks, plain).
-    minimum : how many users a sum needs, at least 3.
+    users : how many members to wait for before the first round.
+    scheme : "masks" (default), "bfv", "dphe", "block-dphe" or, for comparison, "plain". Masks cost least at every size
+        of a model and have no key that opens an update; they take five messages a round from each member, bfv one.
+    sparsity : the share of numbers that members do *not* send in a round: 0.9 by default for dphe and block-dphe, 0 for
+        the schemes whose messages are no shorter for it.
+    minimum : how many members a sum needs, at least 3.
+    minimum_per_position : of dphe and block-dphe: a block that fewer members changed is withheld and sent later; two by
+        default, three from five members on, and 1 in the paper.
     largest : the largest change of a weight that is expected; what is beyond is cut off and comes later.
     most_examples : the number of examples at which an owner's weight is full: updates are weighed by num-examples, as
         FedAvg does, up to this many; 0 weighs all the same. Far above what owners have, it costs precision.
-    wait, patience : seconds to wait for users before the first round, and for steps of a round (`sums.server`).
+    wait, patience : seconds to wait for members before the first round, and for steps of a round (`sums.Patience`).
     others : those of FedAvg for evaluation, and the keys of its records.
     """
 
@@ -84,9 +96,10 @@ class EncryptedFedAvg(FedAvg):
         home: AnyPath,
         members: AnyPath | Members,
         users: int,
-        scheme: str = "block-dphe",
+        scheme: str = "masks",
         sparsity: float | None = None,
         minimum: int = 3,
+        minimum_per_position: int | None = None,
         key_bits: int = 3072,
         largest: float = 8.0,
         most_examples: int = 10_000,
@@ -101,26 +114,31 @@ class EncryptedFedAvg(FedAvg):
         if scheme not in SCHEMES:
             raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
         if not 3 <= minimum <= users:
-            raise InputError(f"minimum must be in 3 ... {users}, the number of users; got {minimum}.")
+            raise InputError(f"minimum must be in 3 ... {users}, the number of members; got {minimum}.")
         sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
-        block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots if scheme == "block-dphe" else 1
-        self.briefing = Briefing(sparsity, block, most_examples, self.weighted_by_key)
+        self.minimum_per_position = minimum_per_position
+        counting, block = int(minimum_per_position != 1), 1
+        if scheme == "block-dphe":
+            block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots - counting
+        self.config = UpdateConfig(sparsity, block, most_examples, self.weighted_by_key)
         self.members = members if isinstance(members, Members) else Members.read(members)
-        self.home = server_home(home, self.members)
+        self.store = server_store(home, self.members)
         self.users, self.scheme, self.minimum, self.key_bits = users, scheme, minimum, key_bits
         self.largest, self.insecure = largest, insecure
         self.wait, self.patience = wait, patience or Patience()
         self.reports: list[SumReport] = []
-        self._begun: tuple[SumServer, GridCourier] | None = None
+        self._begun: tuple[SumServer, GridTransport] | None = None
         self._arrays = ArrayRecord()
         self._asked: dict[int, str] = {}
         self._failure = ""  # why the round could not begin
 
     def summary(self) -> None:
         """Log what is protected and how."""
-        log(INFO, "\t├──> Sums under %s of at least %d users; %d are waited for", self.scheme, self.minimum, self.users)
+        log(INFO, "\t├──> Sums under %s: %s", self.scheme, _WHY[self.scheme])
+        log(INFO, "\t├──> of at least %d members; %d are waited for", self.minimum, self.users)
         if self.scheme == "masks":
-            log(INFO, "\t├──> Masks: %s", consistency(self.users))
+            names = tuple(f"member {number}" for number in range(self.users))
+            log(INFO, "\t├──> Masks: %s", consistency(self._terms("summary", names, 2)))
         super().summary()
 
     @property
@@ -130,45 +148,45 @@ class EncryptedFedAvg(FedAvg):
         said = statement_of(server.terms, server.run.progress.round)
         if self.fraction_evaluate == 0.0:
             return said
-        evaluated = "what users report of evaluations: the server reads each one's metrics"
+        evaluated = "what members report of evaluations: the server reads each one's metrics"
         return replace(said, not_protected=(*said.not_protected, evaluated))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Call upon all users that are there; before a first round, set everybody up."""
+        """Call upon all members that are there; before a first round, set everybody up."""
         if self._begun is None or server_round <= self._begun[0].run.progress.round:
             self._begun = self._set_up(grid, arrays)
-        server, courier = self._begun
+        server, transport = self._begun
         self._arrays, self._asked, self._failure = arrays, {}, ""
         config["server-round"] = server_round
-        lesson = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
-        signed = lesson_digest(lesson)
+        content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
+        signed = content_digest(content)
         try:
             calls = server.begin(server_round, (signed,))
         except (MessageError, PrivacyError) as error:
             self._failure = str(error)
             return []
         messages = []
-        for user, call in calls.items():
-            node = courier.directory.nodes[user]
-            message = envelope(node, "contribute", (call, signed))
-            message.content.update(lesson)
+        for name, parts in calls.items():
+            node = transport.directory.nodes[name]
+            message = envelope(node, "contribute", parts)
+            message.content.update(content)
             messages.append(message)
-            self._asked[node] = user
-        log(INFO, "configure_train: %d of %d users are there", len(messages), len(server.terms.users))
+            self._asked[node] = name
+        log(INFO, "configure_train: %d of %d members are there", len(messages), len(server.terms.members))
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Add up what came and move the model by the mean; a round with too few users leaves it as it is."""
+        """Add up what came and move the model by the mean; a round with too few members leaves it as it is."""
         server, _ = self._run()
         heard = set()
         for message in replies:
-            reply, name = read_reply(message), self._asked.get(message.metadata.src_node_id)
-            if reply is not None and name is not None:
-                server.take(name, reply)
+            response, name = read_response(message), self._asked.get(message.metadata.src_node_id)
+            if response is not None and name is not None:
+                server.take(name, response)
                 heard.add(name)
         try:
             if self._failure:
@@ -176,7 +194,6 @@ class EncryptedFedAvg(FedAvg):
             result = server.finish()
             moved = flatten(self._arrays) + mean_change(result.values, len(result.contributors))
         except (MessageError, PrivacyError) as error:
-            server.give_up()
             self._report(SumReport(server_round, (), self._missing(server, heard), str(error)))
             return None, None
         missing = self._missing(server, heard)
@@ -187,24 +204,24 @@ class EncryptedFedAvg(FedAvg):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask a fraction of the users that are there: the key generator has no data."""
+        """Ask a fraction of the members that are there: the key generator has no data."""
         if self.fraction_evaluate == 0.0:
             return []
-        server, courier = self._run()
-        present = courier.present()
-        nodes = [present[user] for user in server.terms.users if user in present]
+        server, transport = self._run()
+        present = transport.present()
+        nodes = [present[name] for name in server.terms.members if name in present]
         sample = min(len(nodes), max(int(len(nodes) * self.fraction_evaluate), self.min_evaluate_nodes))
         config["server-round"] = server_round
         record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
         return self._construct_messages(record, secrets.SystemRandom().sample(nodes, sample), MessageType.EVALUATE)
 
-    def _run(self) -> tuple[SumServer, GridCourier]:
+    def _run(self) -> tuple[SumServer, GridTransport]:
         if self._begun is None:
             raise InputError("the run is not set up yet: call `start`, which trains before it evaluates.")
         return self._begun
 
     def _missing(self, server: SumServer, heard: Collection[str]) -> dict[str, str]:
-        """Return what is known of users that may not be in the sum."""
+        """Return what is known of members that may not be in the sum."""
         silent = [name for name in self._asked.values() if name not in heard]
         return dict.fromkeys(silent, "it stopped, or did not reply in time.") | server.refused
 
@@ -217,19 +234,19 @@ class EncryptedFedAvg(FedAvg):
         else:
             log(INFO, "aggregate_train: the sum of %s", ", ".join(report.contributors))
 
-    def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[SumServer, GridCourier]:
-        """Wait for users, and let the key generator open a run of sums for this model."""
+    def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[SumServer, GridTransport]:
+        """Wait for members, and let the key generator open a run of sums for this model."""
         dimension = flatten(arrays).size + 1  # the first is the weight
         if dimension == 1:
             raise InputError("there is nothing to learn: the model has no floating-point numbers.")
-        courier = GridCourier(grid, self.members, hello_seconds=self.patience.step)
+        transport = GridTransport(grid, self.members, hello_seconds=self.patience.step)
 
-        def terms(run: str, users: tuple[str, ...]) -> RunTerms:
-            return self._terms(run, users, dimension)
+        def terms(run: str, members: tuple[str, ...]) -> Terms:
+            return self._terms(run, members, dimension)
 
         run = gather_run(
-            self.home,
-            courier,
+            self.store,
+            transport,
             terms,
             self.patience,
             wanted=self.users,
@@ -237,19 +254,25 @@ class EncryptedFedAvg(FedAvg):
             keyed=self.scheme != "plain",
             warn=lambda sentence: log(WARNING, "\t> %s", sentence),
         )
-        return SumServer(run, courier, self.patience, briefing=self.briefing.to_bytes()), courier
+        return SumServer(run, transport, self.patience, config=self.config.to_bytes()), transport
 
-    def _terms(self, run: str, users: tuple[str, ...], dimension: int) -> RunTerms:
-        return RunTerms(
+    def _terms(self, run: str, members: tuple[str, ...], dimension: int) -> Terms:
+        sparse: dict[str, Any] = {}
+        if self.scheme in SPARSE_SCHEMES:
+            sparse = {
+                "capacity": self.config.room(dimension),
+                "key_bits": self.key_bits,
+                "insecure": self.insecure,
+                "minimum_per_position": self.minimum_per_position or default_per_position(len(members)),
+            }
+        return Terms(
             scheme=self.scheme,
             run=run,
-            users=users,
+            members=members,
             dimension=dimension,
-            fraction_bits=fraction_bits(len(users), max(self.largest, 1.0)),  # weights are at most 1
+            fraction_bits=fraction_bits(len(members), max(self.largest, 1.0)),  # weights are at most 1
             slot_bits=SLOT_BITS,
             minimum=self.minimum,
-            capacity=self.briefing.room(dimension),
-            key_bits=self.key_bits,
-            insecure=self.insecure,
-            briefing=briefing_digest(self.briefing.to_bytes()),
+            config=config_digest(self.config.to_bytes()),
+            **sparse,
         )

@@ -1,4 +1,4 @@
-"""Selective sharing across machines: the roles of `blindsight.learn.selective`, with a courier between them."""
+"""Selective sharing across machines: the roles of `blindsight.learn.selective`, with a transport between them."""
 
 from blindsight.federated.sharing.messages import EXCHANGE
 from blindsight.federated.sharing.participantside import step

@@ -1,12 +1,12 @@
 """How a participant elsewhere joins selective sharing: what is learned comes from the server, how it shares is its own.
 
-*The guarantee.* Nobody takes part who did not say so: the server reads uploads, so a user must name "sharing" among its
-schemes, and how much it shares. With noise "record" all runs of a home together cost each of its photos at most the
-epsilon and delta that its owner named: the ledger in the home counts all of them as one collection, whatever a server
-calls its runs. A run costs them once (each photo is in one batch); the next is refused. So is a run whose training was
-cut short after it was paid for: that wastes the budget, and never exceeds it.
+*The guarantee.* Nobody takes part who did not say so: the server reads uploads, so a member must name "sharing" among
+its schemes, and how much it shares. With noise "record" all runs of a key store together cost each of its photos at
+most the epsilon and delta that its owner named: the ledger in it counts all of them as one collection, whatever a
+server calls its runs. A run costs them once (each photo is in one batch); the next is refused. So is a run whose
+training was cut short after it was paid for: that wastes the budget, and never exceeds it.
 
-The server's `SharingLesson` holds the terms and how to train: data and never code. What a participant shares of what it
+The server's `SharingTask` holds the terms and how to train: data and never code. What a participant shares of what it
 learned, under which noise and within which budget, it decides itself (`OwnTerms`).
 """
 
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.home import Home
+from blindsight.federated.identity import KeyStore
+from blindsight.federated.node import SHARING, MemberHandler
 from blindsight.federated.sharing.messages import Instruction
 from blindsight.federated.sharing.participantside import step
-from blindsight.federated.sums.userdesk import SHARING, UserDesk
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.accounting import neighbouring, protected_unit
@@ -39,19 +39,19 @@ from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.validation import check_features
 
 JOIN = "sharing/join"
-"""What a courier calls joining: one part goes, a `SharingLesson`, and nothing comes back."""
+"""What a transport calls joining: one part goes, a `SharingTask`, and nothing comes back."""
 
 NOISES = ("none", "record")
 
 
-class _LessonMessage(Message, name="sharing/lesson.1"):
+class _TaskMessage(Message, name="sharing/task.1"):
     terms: bytes
     document: Annotated[bytes, Limit(4096)]
     arrays: bytes
 
 
 @dataclass(frozen=True, eq=False)
-class SharingLesson:
+class SharingTask:
     """The terms, and how every participant trains a softmax head on features that `standardiser` scales."""
 
     terms: SelectiveTerms
@@ -73,22 +73,22 @@ class SharingLesson:
     def to_bytes(self) -> bytes:
         document = {"classes": self.classes, "learning_rate": self.learning_rate, "epochs": self.epochs}
         arrays = pack_arrays({"mean": self.standardiser.mean, "scale": self.standardiser.scale})
-        return encode(_LessonMessage(self.terms.to_bytes(), json.dumps(document).encode(), arrays))
+        return encode(_TaskMessage(self.terms.to_bytes(), json.dumps(document).encode(), arrays))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        message = decode(data, _LessonMessage)
+        message = decode(data, _TaskMessage)
         try:
             arrays, document = unpack_arrays(message.arrays), json.loads(message.document)
             standardiser = Standardiser(
                 *(check_features(arrays[name][None], precision="wide")[0] for name in ("mean", "scale"))
             )
-            lesson = cls(SelectiveTerms.from_bytes(message.terms), standardiser, **document)
-            if lesson.trainer().layout.digest != lesson.terms.layout:
+            task = cls(SelectiveTerms.from_bytes(message.terms), standardiser, **document)
+            if task.trainer().layout.digest != task.terms.layout:
                 raise InputError("its terms are for another network")
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise MessageError(f"the lesson of this run cannot be understood: {error}") from None
-        return lesson
+            raise MessageError(f"the task of this run cannot be understood: {error}") from None
+        return task
 
 
 @dataclass(frozen=True)
@@ -137,78 +137,78 @@ class OwnTerms:
 
 
 @dataclass(frozen=True)
-class SharingDesk:
-    """The desk of a participant in selective sharing, which shares as its `own` terms say."""
+class SharingHandler:
+    """The node handler of a participant in selective sharing, which shares as its `own` terms say."""
 
-    home: Home
+    store: KeyStore
     own: OwnTerms
 
     @classmethod
-    def of(cls, user: UserDesk, config: Mapping[str, Any]) -> Self:
-        """Return the desk of a user with this node-config; `PrivacyError` if it does not take part in sharing."""
-        if SHARING not in user.schemes:
+    def of(cls, member: MemberHandler, config: Mapping[str, Any]) -> Self:
+        """Return the handler of a member with this node-config; `PrivacyError` if it does not take part in sharing."""
+        if SHARING not in member.schemes:
             raise PrivacyError(
-                f"this user does not take part in {SHARING}, where the server reads uploads; it accepts "
-                f"{', '.join(user.schemes)}."
+                f"this member does not take part in {SHARING}, where the server reads uploads; it accepts "
+                f"{', '.join(member.schemes)}."
             )
-        return cls(user.home, OwnTerms.of(config))
+        return cls(member.store, OwnTerms.of(config))
 
     @property
     def scope(self) -> str:
-        """What the ledger calls the photos of this home, in all runs."""
-        return f"photos of {self.home.identity.name}"
+        """What the ledger calls the photos of this key store, in all runs."""
+        return f"photos of {self.store.identity.name}"
 
-    def join(self, lesson: bytes) -> None:
-        """Take part in a run; another lesson for the same run is refused."""
-        joined = SharingLesson.from_bytes(lesson)
-        if self.home.identity.name not in joined.terms.participants:
-            raise MessageError(f"{self.home.identity.name!r} is not among the participants of this run.")
+    def join(self, task: bytes) -> None:
+        """Take part in a run; another task for the same run is refused."""
+        joined = SharingTask.from_bytes(task)
+        if self.store.identity.name not in joined.terms.participants:
+            raise MessageError(f"{self.store.identity.name!r} is not among the participants of this run.")
         self._check_batch(joined)
-        path = self._folder(joined.terms.digest) / "lesson"
+        path = self._folder(joined.terms.digest) / "task"
         if path.exists():
-            if _read(path) != lesson:
-                raise MessageError("this run has begun with another lesson.")
+            if _read(path) != task:
+                raise MessageError("this run has begun with another task.")
             return
         with atomic_writer(path, private=True) as stream:
-            stream.write(lesson)
+            stream.write(task)
 
     def exchange(self, instruction: bytes, features: NDArray[Any], classes: NDArray[Any]) -> bytes:
         """Do what an instruction leads to, with photos of the collection that were not used before."""
         folder = self._folder(decode(instruction, Instruction).terms)
-        path = folder / "lesson"
+        path = folder / "task"
         if not path.exists():
-            raise MessageError(f"{self.home.identity.name!r} does not take part in this run.")
-        lesson = SharingLesson.from_bytes(_read(path))
-        self._check_batch(lesson)
-        if features.ndim != 2 or features.shape[1] != len(lesson.standardiser.mean):
+            raise MessageError(f"{self.store.identity.name!r} does not take part in this run.")
+        task = SharingTask.from_bytes(_read(path))
+        self._check_batch(task)
+        if features.ndim != 2 or features.shape[1] != len(task.standardiser.mean):
             raise MessageError(
-                f"the photos of {self.home.identity.name!r} have the shape {features.shape[1:]}; the others' have "
-                f"{len(lesson.standardiser.mean)} numbers. Use the same features everywhere."
+                f"the photos of {self.store.identity.name!r} have the shape {features.shape[1:]}; the others' have "
+                f"{len(task.standardiser.mean)} numbers. Use the same features everywhere."
             )
-        classes_told = lesson.classes if self.own.noise == "none" else None  # by noise a class too many counts as zero
+        classes_told = task.classes if self.own.noise == "none" else None  # by noise a class too many counts as zero
         check_labels(classes, len(features), classes_told)  # before they cost anything
-        with closing(self._participant(lesson, folder)) as participant:
+        with closing(self._participant(task, folder)) as participant:
 
             def new_photos() -> tuple[NDArray[Any], NDArray[Any]] | None:
                 start = participant.gathered
-                some = slice(start, start + lesson.terms.batch)
+                some = slice(start, start + task.terms.batch)
                 return (features[some], classes[some]) if start < len(features) else None
 
             return step(participant, instruction, new_photos)
 
-    def _participant(self, lesson: SharingLesson, folder: Path) -> Participant:
-        sharing, path = self.own.sharing(lesson.epochs), folder / "participant.npz"
-        trainer, ledger = lesson.trainer(), None
+    def _participant(self, task: SharingTask, folder: Path) -> Participant:
+        sharing, path = self.own.sharing(task.epochs), folder / "participant.npz"
+        trainer, ledger = task.trainer(), None
         if isinstance(sharing.noise, RecordGaussian):
             trainer, ledger = replace(trainer, record_noise=sharing.noise), self._ledger(sharing)
         if path.exists():
             return Participant.load(path, trainer=trainer, sharing=sharing, ledger=ledger, scope=self.scope)
-        name = self.home.identity.name
-        return Participant(name, lesson.terms, trainer, sharing, ledger=ledger, scope=self.scope, path=path)
+        name = self.store.identity.name
+        return Participant(name, task.terms, trainer, sharing, ledger=ledger, scope=self.scope, path=path)
 
     def _ledger(self, sharing: Sharing) -> Ledger:
-        """Return the ledger of this home, in which all runs together have the budget that one of them needs."""
-        ledger = Ledger(self.home.path / "ledger.jsonl")
+        """Return the ledger of this key store, in which all runs together have the budget that one of them needs."""
+        ledger = Ledger(self.store.path / "ledger.jsonl")
         assert self.own.epsilon is not None
         assert self.own.delta is not None
         ledger.set_budget(
@@ -220,16 +220,16 @@ class SharingDesk:
         )
         return ledger
 
-    def _check_batch(self, lesson: SharingLesson) -> None:
+    def _check_batch(self, task: SharingTask) -> None:
         """Refuse uploads that are about a few photos; the owner may have asked for more since it joined."""
-        if lesson.terms.batch < self.own.least_batch:
+        if task.terms.batch < self.own.least_batch:
             raise PrivacyError(
-                f"this user shares what it learned from {self.own.least_batch} photos or more; got a batch of "
-                f"{lesson.terms.batch}."
+                f"this member shares what it learned from {self.own.least_batch} photos or more; got a batch of "
+                f"{task.terms.batch}."
             )
 
     def _folder(self, digest: bytes) -> Path:
-        return self.home.run(digest.hex())
+        return self.store.run(digest.hex())
 
 
 def _read(path: Path) -> bytes:

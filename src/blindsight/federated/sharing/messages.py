@@ -14,7 +14,7 @@ from blindsight.crypto.wire import Limit, Message
 from blindsight.learn.selective.messages import Digest, Name
 
 EXCHANGE = "sharing/exchange"
-"""What a courier calls an exchange: one part goes, an `Instruction`, and one comes back, a `Report`."""
+"""What a transport calls an exchange: one part goes, an `Instruction`, and one comes back, a `Report`."""
 
 REQUEST_BYTES = 1024
 """More than any request takes."""

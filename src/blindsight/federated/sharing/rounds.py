@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from blindsight.errors import InputError, MessageError, ServiceError
-from blindsight.federated.courier import Courier, Reply
 from blindsight.federated.sharing.messages import EXCHANGE
 from blindsight.federated.sharing.serverside import SharingServer, Taken
+from blindsight.sums.transport import Response, Transport
 
 Clock = Callable[[], float]
 
@@ -54,7 +54,7 @@ class Turn:
 
 def play_synchronous(
     server: SharingServer,
-    courier: Courier,
+    transport: Transport,
     *,
     turns: int,
     deadline: float,
@@ -69,12 +69,12 @@ def play_synchronous(
     not so many within another `deadline`, `ServiceError` is raised, and the run can be gone on with later.
     """
     _check_bounds(turns=turns, minimum=minimum, deadline=deadline)
-    desk = _Desk(server, courier, clock)
+    exchanges = _Exchanges(server, transport, clock)
     for number in range(1, turns + 1):
-        present = _enough(server, courier, minimum, deadline, pause)
+        present = _enough(server, transport, minimum, deadline, pause)
         turn, ends = Turn(number), clock() + deadline
-        absent = desk.exchange([name for name in present if not server.knows(name)], turn, ends)
-        absent += desk.exchange([name for name in present if server.knows(name)], turn, ends)
+        absent = exchanges.exchange([name for name in present if not server.knows(name)], turn, ends)
+        absent += exchanges.exchange([name for name in present if server.knows(name)], turn, ends)
         turn.late += sorted(set(absent) - set(turn.failed))
         turn.version = server.version
         on_turn(turn)
@@ -84,7 +84,7 @@ def play_synchronous(
 
 def play_asynchronous(
     server: SharingServer,
-    courier: Courier,
+    transport: Transport,
     *,
     uploads: int,
     deadline: float,
@@ -102,18 +102,18 @@ def play_asynchronous(
     `ServiceError` is raised.
     """
     _check_bounds(uploads=uploads, deadline=deadline)
-    desk, resting, added, last_heard = _Desk(server, courier, clock), dict[str, float](), 0, clock()
+    exchanges, resting, added, last_heard = _Exchanges(server, transport, clock), dict[str, float](), 0, clock()
     while added < uploads:
         awake = [name for name in server.names if resting.get(name, 0) <= server.version]
-        present, waited_for = courier.present(), desk.waited_for(deadline)
+        present, waited_for = transport.present(), exchanges.waited_for(deadline)
         if not awake and not waited_for:
             return
-        desk.send([name for name in awake if name in present and name not in waited_for])
-        heard = next(desk.hear(deadline), None)
+        exchanges.send([name for name in awake if name in present and name not in waited_for])
+        heard = next(exchanges.hear(deadline), None)
         if heard is None:
             if clock() - last_heard >= _PATIENCE * deadline:
                 raise ServiceError(f"nobody has replied for {_PATIENCE * deadline:g} seconds.")
-            desk.wait_no_longer()
+            exchanges.wait_no_longer()
             pause(_POLL_SECONDS)
             continue
         last_heard, (name, outcome) = clock(), heard
@@ -135,12 +135,12 @@ def _rests_until(outcome: Taken | str, server: SharingServer) -> float:
 
 
 def _enough(
-    server: SharingServer, courier: Courier, minimum: int, deadline: float, pause: Callable[[float], None]
+    server: SharingServer, transport: Transport, minimum: int, deadline: float, pause: Callable[[float], None]
 ) -> list[str]:
     """Return who is present, once they are enough."""
     waited = 0.0
     while True:
-        reachable = courier.present()
+        reachable = transport.present()
         present = [name for name in server.names if name in reachable]
         if len(present) >= minimum:
             return present
@@ -152,11 +152,11 @@ def _enough(
         waited += _POLL_SECONDS
 
 
-class _Desk:
+class _Exchanges:
     """What is under way between the server and the participants: tickets, whose they are, and since when."""
 
-    def __init__(self, server: SharingServer, courier: Courier, clock: Clock) -> None:
-        self._server, self._courier, self._clock = server, courier, clock
+    def __init__(self, server: SharingServer, transport: Transport, clock: Clock) -> None:
+        self._server, self._transport, self._clock = server, transport, clock
         self._open: dict[str, tuple[str, float]] = {}  # the oldest first
 
     def waited_for(self, deadline: float) -> set[str]:
@@ -175,7 +175,7 @@ class _Desk:
             earlier = [ticket for ticket, (who, _) in self._open.items() if who == name]
             for ticket in earlier[: 1 - _OPEN_TICKETS]:
                 del self._open[ticket]
-            if ticket := self._courier.send(name, EXCHANGE, [self._server.instruction(name)]):
+            if ticket := self._transport.send(name, EXCHANGE, [self._server.instruction(name)]):
                 self._open[ticket] = (name, self._clock())
                 sent[ticket] = name
         return sent
@@ -198,11 +198,12 @@ class _Desk:
         return [*unreached, *missing.values()]
 
     def _replies(self, seconds: float) -> Iterator[tuple[str, str, Taken | str]]:
-        for ticket, reply in self._courier.collect(tuple(self._open), seconds=seconds):
-            name, _ = self._open.pop(ticket)
-            yield ticket, name, self._outcome(name, reply)
+        for ticket, reply in self._transport.collect(tuple(self._open), seconds=seconds):
+            if ticket in self._open:  # a network may deliver twice
+                name, _ = self._open.pop(ticket)
+                yield ticket, name, self._outcome(name, reply)
 
-    def _outcome(self, name: str, reply: Reply) -> Taken | str:
+    def _outcome(self, name: str, reply: Response) -> Taken | str:
         if reply.error:
             return reply.error
         if len(reply.parts) != 1:

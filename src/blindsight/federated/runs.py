@@ -10,20 +10,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from blindsight.crypto.wire import encode
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
-from blindsight.federated.home import Home
-from blindsight.federated.sharing.joining import SharingLesson
-from blindsight.federated.sums.generatorend import GENERATOR_ENDS
-from blindsight.federated.sums.messages import RunTermsMessage
-from blindsight.federated.sums.opening import forget_labels
-from blindsight.federated.sums.runterms import RunTerms
-from blindsight.federated.sums.serverrun import ServerRun, kept_terms
-from blindsight.federated.sums.userdesk import SHARING, joined_terms
+from blindsight.federated.identity import KeyStore
+from blindsight.federated.node import SHARING, joined_terms
+from blindsight.federated.server import RunStore, forget_labels, kept_terms
+from blindsight.federated.sharing.joining import SharingTask
 from blindsight.files import storage_errors, sync_folder
-from blindsight.learn.dphe.storage import read_state
 from blindsight.learn.selective.storage import ServerStore
 from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.sums import KeyGenerator, Terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,25 +31,25 @@ class KeptRun:
     name: str
     folder: Path
     scheme: str = "?"
-    users: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
     weights: int = 0
     stands: str
     record: tuple[str, ...] = ()
 
 
-def kept_runs(home: Home) -> list[KeptRun]:
-    """Return the runs of a home, by name."""
-    folder = home.path / "runs"
+def kept_runs(store: KeyStore) -> list[KeptRun]:
+    """Return the runs in a key store, by name."""
+    folder = store.path / "runs"
     if not folder.exists():
         return []
     with storage_errors("read", folder):
         folders = [path for path in folder.iterdir() if path.is_dir()]
-    return sorted((_read(home, path) for path in folders), key=lambda run: (run.name, run.folder))
+    return sorted((_read(store, path) for path in folders), key=lambda run: (run.name, run.folder))
 
 
-def forget_run(home: Home, name: str) -> tuple[KeptRun, int]:
+def forget_run(store: KeyStore, name: str) -> tuple[KeptRun, int]:
     """Delete the run of this name, or in the folder of this name; return what it was, and how many files it had."""
-    runs = kept_runs(home)
+    runs = kept_runs(store)
     found = [run for run in runs if run.folder.name == name] or [run for run in runs if run.name == name]
     if not found:
         raise UnknownNameError("run", name, [run.name for run in runs])
@@ -62,7 +57,7 @@ def forget_run(home: Home, name: str) -> tuple[KeptRun, int]:
         folders = " or ".join(run.folder.name for run in found)
         raise InputError(f"{len(found)} runs are called {name!r}. Say which by its folder: {folders}.")
     (run,) = found
-    forget_labels(home, run.name)
+    forget_labels(store, run.name)
     with storage_errors("delete", run.folder):
         files = sum(path.is_file() for path in run.folder.rglob("*"))
         aside = run.folder.rename(run.folder.with_name(f".{run.folder.name}"))  # nobody goes on with half a run
@@ -71,52 +66,51 @@ def forget_run(home: Home, name: str) -> tuple[KeptRun, int]:
     return run, files
 
 
-def _read(home: Home, folder: Path) -> KeptRun:
+def _read(store: KeyStore, folder: Path) -> KeptRun:
     for name, reader in _READERS.items():
         if (folder / name).exists():
             try:
-                return reader(home, folder)
+                return reader(store, folder)
             except BlindsightError as error:
                 return KeptRun(name=folder.name, folder=folder, stands=str(error))
     return KeptRun(name=folder.name, folder=folder, stands="never begun")
 
 
-def _user(home: Home, folder: Path) -> KeptRun:
-    stands = "set up" if (folder / "briefing").exists() else "enrolled"
+def _member(store: KeyStore, folder: Path) -> KeptRun:
+    stands = "set up" if (folder / "config").exists() else "enrolled"
     return _sums(folder, joined_terms(folder), stands)
 
 
-def _generator(home: Home, folder: Path) -> KeptRun:
-    terms = RunTerms.from_bytes(encode(read_state(folder / "terms", RunTermsMessage)))
-    keyed = (folder / "generator").exists()  # asked for its record, an end without keys would make some
-    return _sums(folder, terms, "opened", GENERATOR_ENDS[terms.scheme](terms, folder).log if keyed else ())
+def _generator(store: KeyStore, folder: Path) -> KeptRun:
+    generator = KeyGenerator.load(folder / "generator")
+    return _sums(folder, generator.terms, "opened", generator.log)
 
 
-def _server(home: Home, folder: Path) -> KeptRun:
+def _server(store: KeyStore, folder: Path) -> KeptRun:
     terms = kept_terms(folder)
-    progress = ServerRun.load(home, terms.run).progress
+    progress = RunStore.load(store, terms.run).progress
     return _sums(folder, terms, f"round {progress.round}{', under way' if progress.open else ''}")
 
 
-def _participant(home: Home, folder: Path) -> KeptRun:
-    path = folder / "lesson"
+def _participant(store: KeyStore, folder: Path) -> KeptRun:
+    path = folder / "task"
     with storage_errors("read", path):
-        terms = SharingLesson.from_bytes(path.read_bytes()).terms
+        terms = SharingTask.from_bytes(path.read_bytes()).terms
     return _shares(folder, terms, "shared" if (folder / "participant.npz").exists() else "joined")
 
 
-def _parameter_server(home: Home, folder: Path) -> KeptRun:
-    with closing(ServerStore(folder)) as store:
-        terms, state = store.load()
+def _parameter_server(store: KeyStore, folder: Path) -> KeptRun:
+    with closing(ServerStore(folder)) as kept:
+        terms, state = kept.load()
     return _shares(folder, terms, f"{state.version} uploads or more")
 
 
-def _sums(folder: Path, terms: RunTerms, stands: str, record: tuple[str, ...] = ()) -> KeptRun:
+def _sums(folder: Path, terms: Terms, stands: str, record: tuple[str, ...] = ()) -> KeptRun:
     return KeptRun(
         name=terms.run,
         folder=folder,
         scheme=terms.scheme,
-        users=terms.users,
+        members=terms.members,
         weights=terms.dimension,
         stands=stands,
         record=record,
@@ -128,17 +122,17 @@ def _shares(folder: Path, terms: SelectiveTerms, stands: str) -> KeptRun:
         name=terms.run if terms.run.isprintable() else folder.name,  # a server's word, which a terminal might obey
         folder=folder,
         scheme=SHARING,
-        users=terms.participants,
+        members=terms.participants,
         weights=terms.dimension,
         stands=stands,
     )
 
 
-_READERS: dict[str, Callable[[Home, Path], KeptRun]] = {
-    "joined": _user,
-    "terms": _generator,
+_READERS: dict[str, Callable[[KeyStore, Path], KeptRun]] = {
+    "joined": _member,
+    "generator": _generator,
     "run": _server,
-    "lesson": _participant,
+    "task": _participant,
     "snapshot.npz": _parameter_server,
 }
 """Who reads a run, by the file that only it keeps."""

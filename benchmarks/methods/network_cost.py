@@ -8,15 +8,15 @@ several times on its way through the SuperLink. Both cost CPU time, on the machi
 And nodes are asked twice in a round, all users for a contribution, then the key generator to open the sum (users read
 it with the next call); each time whoever was asked finds out when it next looks, every `poll` seconds.
 
-`Carriage.fit` finds the constants in rounds that were measured; nothing is typed in. On one machine all parties share
-its cores, so wall time is that of polls and of all CPU time shared out; between machines, see `costmodel.Network`.
+`NetworkCost.fit` finds the constants in rounds that were measured; nothing is typed in. On one machine all parties
+share its cores, so wall time is that of polls and of all CPU time shared out (between machines: `costmodel.Network`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.methods.costmodel import Figures, aggregate_seconds, fit
 from blindsight.errors import InputError
-from blindsight.federated.costmodel import Figures, aggregate_seconds, fit
 
 _WEIGHT_BYTES = 8  # of the shared model that goes out with every call
 
@@ -43,18 +43,18 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Carriage:
+class NetworkCost:
     """CPU seconds that a message takes, and a byte."""
 
     message: float
     byte: float
 
     @classmethod
-    def fit(cls, rounds: Sequence[tuple[Exchange, float]]) -> "Carriage":
+    def fit(cls, rounds: Sequence[tuple[Exchange, float]]) -> "NetworkCost":
         """Return the constants that explain the CPU seconds of measured rounds, beyond those of the roles."""
         beyond = [((exchange.messages, exchange.bytes), found - exchange.roles) for exchange, found in rounds]
         if len(beyond) < 2 or min(value for _, value in beyond) <= 0:
-            raise InputError("carriage is calibrated on two rounds or more that took longer than their roles compute.")
+            raise InputError("a network is calibrated on two rounds or more that took longer than their roles compute.")
         return cls(*fit(beyond))
 
     def cpu_seconds(self, exchange: Exchange) -> float:

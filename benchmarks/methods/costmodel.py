@@ -1,7 +1,8 @@
 """What a round takes when there are more owners than anyone has at hand: a cost model, calibrated on this machine.
 
-No cost here is typed in. `calibrate` plays four small rounds with the real roles (`crowd`) and fits to each figure the
-quantities it must depend on, with costs that are never negative; `predict` applies them to a round of any size.
+No cost here is typed in. `calibrate` plays four small rounds with the real roles (`simulated_members`) and fits to each
+figure the quantities it must depend on, with costs that are never negative; `predict` applies them to a round of any
+size.
 `benchmarks/suites/scale_owners` sets predictions beside measurements.
 
     encryption, a contribution's bytes     1, ciphertexts an owner sends
@@ -9,7 +10,7 @@ quantities it must depend on, with costs that are never negative; `predict` appl
     adding one contribution                1, ciphertexts in it
     closing, the request's bytes           1, owners (each has a receipt), ciphertexts of the sum
     decryption                             the same
-    a set-up message                       1, owners (it tells everyone's key; a lattice key does not)
+    a set-up message                       1, owners (it tells everyone's key)
 
 *Where it holds.* The window table with which an owner encrypts grows in steps (`crypto.paillier`): an owner's
 encryption is calibrated on 16 to 800 ciphertexts, and predicted too high beyond. Seconds are CPU seconds of one core of
@@ -20,19 +21,19 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from benchmarks.methods.simulated_members import SimulatedRound, simulated_round
 from blindsight.crypto import bfv, paillier
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.federated.crowd import CrowdRound, lattice_round, sparse_round
-from blindsight.learn.dphe.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.learn.schemes.paillier import sparse_terms
-from blindsight.learn.sumterms import SumTerms
+from blindsight.sums import Terms
+from blindsight.sums.bfv import length
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
 Scheme = Literal["block-dphe", "bfv"]
 Figures = Mapping[str, float]
@@ -93,9 +94,27 @@ class Setting:
             raise InputError(f"a round has at least 3 owners and one weight; got {owners} and {weights}.")
         blocks = -(-weights // self.per_ciphertext)
         if self.scheme == "bfv":
-            return Size(owners, weights, blocks, blocks)
+            tagged = length(self.terms(owners, weights)) // self.per_ciphertext
+            return Size(owners, weights, tagged, tagged)
         sent = -(-math.ceil(self.density * weights) // self.per_ciphertext)
-        return Size(owners, weights, sent, blocks * (1 - (1 - sent / blocks) ** owners))
+        covered = blocks * (1 - (1 - sent / blocks) ** owners)
+        return Size(owners, weights, sent + 1, covered + 1)  # and the tag
+
+    def terms(self, owners: int, weights: int) -> Terms:
+        """Return the terms of a round of so many owners."""
+        sparse: dict[str, Any] = {}
+        if self.scheme != "bfv":
+            capacity = math.ceil(self.density * weights)
+            sparse = {"capacity": capacity, "key_bits": self.key_bits, "insecure": self.insecure}
+        return Terms(
+            scheme=self.scheme,
+            run="calibration",
+            members=tuple(f"owner-{number}" for number in range(owners)),
+            dimension=weights,
+            fraction_bits=8,
+            slot_bits=self.slot_bits,
+            **sparse,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,19 +167,19 @@ def calibrate(setting: Setting, *, weights: int = 200_000, repeats: int = 3) -> 
     return CostModel(setting, constants)
 
 
-def measure(crowd: CrowdRound) -> tuple[Size, dict[str, float]]:
+def measure(played: SimulatedRound) -> tuple[Size, dict[str, float]]:
     """Return the size of a round that was played, and its figures as `CostModel.predict` would name them."""
-    cost, setup, owners = crowd.cost, crowd.setup, crowd.cost.members
-    size = Size(len(owners), crowd.integers.size, crowd.ciphertexts, crowd.opened)
+    cost, setup, owners = played.cost, played.setup, played.cost.members
+    size = Size(len(owners), played.integers.size, played.ciphertexts, played.opened)
     return size, {
         "encrypt": statistics.median(cost.seconds("encrypt", party=owner) for owner in owners),
-        "read": statistics.median(cost.seconds("read", party=owner) for owner in crowd.readers),
-        "add": (cost.seconds("aggregate", party=AGGREGATOR) - crowd.closing) / len(owners),
-        "close": crowd.closing + cost.seconds("read", party=AGGREGATOR),
+        "read": statistics.median(cost.seconds("read", party=owner) for owner in played.readers),
+        "add": (cost.seconds("aggregate", party=AGGREGATOR) - played.closing) / len(owners),
+        "close": played.closing + cost.seconds("read", party=AGGREGATOR),
         "decrypt": cost.seconds(party=KEY_GENERATOR),
         "contribution": sum(map(cost.sent, owners)) / len(owners),
-        "request": cost.sent(AGGREGATOR),
-        "answer": cost.received(crowd.readers[0]),
+        "request": cost.received(KEY_GENERATOR),
+        "answer": cost.received(played.readers[0]),
         "set-up message": setup.received(owners[0]),
     }
 
@@ -200,32 +219,23 @@ def _key(setting: Setting) -> paillier.PrivateKey | bfv.SecretKey:
     return paillier.generate_keys(setting.key_bits, insecure=setting.insecure)
 
 
-def _play(setting: Setting, key: paillier.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> CrowdRound:
+def _play(setting: Setting, key: paillier.PrivateKey | bfv.SecretKey, owners: int, weights: int) -> SimulatedRound:
     """Play a round in which every owner changes as much as it may, at places of its own."""
-    names = tuple(f"owner-{number}" for number in range(owners))
-    sums = SumTerms(run="calibration", users=names, dimension=weights, fraction_bits=8, slot_bits=setting.slot_bits)
-    if isinstance(key, bfv.SecretKey):
-        return lattice_round(sums, lambda name: np.ones(weights), key=key)
-    sparse = sparse_terms(
-        sums,
-        blocks=True,
-        capacity=math.ceil(setting.density * weights),
-        key_bits=setting.key_bits,
-        minimum_per_position=1,
-        insecure=setting.insecure,
-    )
+    terms = setting.terms(owners, weights)
+    if not terms.sparse:
+        return simulated_round(terms, lambda name: np.ones(weights), key=key)
 
     def update(name: str) -> NDArray[np.float64]:
-        rng, values = np.random.default_rng(names.index(name)), np.zeros((sparse.blocks, sparse.slots))
-        values[rng.choice(sparse.blocks, sparse.capacity, replace=False)] = 1.0
+        rng, values = np.random.default_rng(terms.members.index(name)), np.zeros((terms.blocks, terms.slots))
+        values[rng.choice(terms.blocks, terms.room, replace=False)] = 1.0
         return values.ravel()[:weights]
 
-    return sparse_round(sparse, update, key=key)
+    return simulated_round(terms, update, key=key)
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Regional aggregators below a root, and a key service in shards (see `hierarchy`)."""
+    """Regional aggregators below a root, and a key service in shards: a plan, which nobody has built."""
 
     regions: int
     shards: int

@@ -1,4 +1,4 @@
-"""The cost model finds constants that are there and foretells bytes of rounds it has not seen; crowds and carriage."""
+"""The cost model finds constants that are there and foretells bytes of rounds it has not seen; members, network."""
 
 import gc
 import weakref
@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blindsight.crypto import paillier
-from blindsight.errors import InputError, UnknownNameError
-from blindsight.federated.carriage import Carriage, Exchange
-from blindsight.federated.costmodel import (
+from benchmarks.methods.costmodel import (
     FIGURES,
     CostModel,
     Hierarchy,
@@ -26,9 +23,11 @@ from blindsight.federated.costmodel import (
     fit_by_owners,
     measure,
 )
-from blindsight.federated.crowd import READERS, lattice_round, sparse_round
-from blindsight.learn.schemes.paillier import sparse_terms
-from blindsight.learn.sumterms import SumTerms
+from benchmarks.methods.network_cost import Exchange, NetworkCost
+from benchmarks.methods.simulated_members import READERS, simulated_round
+from blindsight.crypto import paillier
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.sums import Terms
 from tests.keys import bfv_key, paillier_key
 
 MESSAGES = ("contribution", "request", "answer", "set-up message")
@@ -89,15 +88,13 @@ def test_what_a_receipt_costs_does_not_drown_in_the_ciphertexts():
 def test_bytes_of_a_round_that_was_not_calibrated_are_foretold(setting):
     owners, weights = 25, 1500 if setting is SPARSE else 9000
     model = calibrate(setting, weights=3100 if setting is SPARSE else 20_000, repeats=1)
-    names = tuple(f"owner-{number}" for number in range(owners))
-    sums = SumTerms(run="another", users=names, dimension=weights, fraction_bits=8)
-    if setting is DENSE:
-        crowd = lattice_round(sums, lambda name: np.ones(weights))
-    else:
-        sparse = sparse_terms(sums, blocks=True, capacity=300, key_bits=1024, minimum_per_position=1, insecure=True)
-        blocks = [np.roll(np.arange(49) < 10, 2 * number) for number in range(owners)]
-        crowd = sparse_round(sparse, lambda name: np.repeat(blocks[names.index(name)], 31)[:weights])
-    size, found = measure(crowd)
+    terms = setting.terms(owners, weights)
+    blocks = [np.roll(np.arange(49) < 10, 2 * number) for number in range(owners)]
+
+    def update(name):
+        return np.ones(weights) if setting is DENSE else np.repeat(blocks[terms.members.index(name)], 31)[:weights]
+
+    size, found = measure(simulated_round(terms, update))
     predicted = model.predict(owners, weights)
     assert tuple(predicted) == tuple(found) == FIGURES
     assert size.sent == setting.size(owners, weights).sent
@@ -110,7 +107,7 @@ def test_bytes_of_a_round_that_was_not_calibrated_are_foretold(setting):
 def test_independent_supports_cover_what_chance_leaves():
     setting, rng = replace(SPARSE, density=0.1), np.random.default_rng(0)
     size = setting.size(12, 31 * 400)
-    assert size.sent == 40
+    assert size.sent == 40 + 1  # the tag
     drawn = [
         np.unique(np.concatenate([rng.choice(400, 40, replace=False) for _ in range(12)])).size for _ in range(300)
     ]
@@ -124,7 +121,7 @@ def test_a_dense_round_has_as_many_ciphertexts_as_hold_the_weights():
 
 
 def test_regions_a_root_and_shards_share_the_work():
-    weights = 4096 * 8  # eight ciphertexts
+    weights = 4096 * 8 - 9  # eight ciphertexts, with the tag
     machines = Hierarchy(regions=4, shards=2).figures(UNITS, 100, weights)
     assert machines == {
         "region seconds": 25 * 3 * 8 + 5 + 8,
@@ -142,9 +139,9 @@ def test_regions_a_root_and_shards_share_the_work():
 
 def test_wall_time_is_what_one_step_after_another_takes():
     network = Network(cores=2, owner_bytes=10, server_bytes=100, latency=0.5, poll=1.5)
-    figures = UNITS.predict(3, 4096)
-    owner = 3 + 1 + (10 + 4096) / 10 + 3 * 2
-    aggregator = 3 * (10 + 4096) / 100 + (9 + 6) / 2
+    figures = UNITS.predict(3, 4090)
+    owner = 3 + 1 + (10 + 4090) / 10 + 3 * 2
+    aggregator = 3 * (10 + 4090) / 100 + (9 + 6) / 2
     generator = 13 / 100 + (7 + 1.5 + 2) / 2
     assert network.seconds(figures, 3) == pytest.approx(owner + aggregator + generator)
     machines = {"region bytes": 200, "root bytes": 300, "shard bytes": 400} | dict.fromkeys(
@@ -166,7 +163,7 @@ def test_nonsense_is_refused_with_a_sentence():
         Hierarchy(regions=1, shards=101).figures(UNITS, 11, 100)
     for seconds in ([], [20.0], [20.0, 7.9]):
         with pytest.raises(InputError, match="two rounds"):
-            Carriage.fit([(Exchange(3, 1e6, 8.0), each) for each in seconds])
+            NetworkCost.fit([(Exchange(3, 1e6, 8.0), each) for each in seconds])
 
 
 COSTS = {
@@ -188,24 +185,23 @@ def test_a_round_carries_calls_contributions_the_request_and_the_answer():
     assert exchange.roles == 4 * 1.5 + (4 * 0.25 + 3) + 7
 
 
-def test_constants_that_are_there_are_found_carriage():
-    true = Carriage(message=1.5, byte=2e-8)
+def test_constants_that_are_there_are_found_of_the_network():
+    true = NetworkCost(message=1.5, byte=2e-8)
     sizes = [Exchange(users, size, roles) for users, size, roles in ((3, 1e6, 0.1), (3, 1e8, 9.0), (8, 1e7, 1.0))]
-    found = Carriage.fit([(size, true.cpu_seconds(size)) for size in sizes])
+    found = NetworkCost.fit([(size, true.cpu_seconds(size)) for size in sizes])
     assert found.message == pytest.approx(1.5)
     assert found.byte == pytest.approx(2e-8)
 
 
 def test_wall_time_is_two_polls_and_all_work_on_the_cores_there_are():
-    carriage, exchange = Carriage(message=2.0, byte=1e-6), Exchange(users=3, bytes=4e6, roles=8.0)
-    assert carriage.cpu_seconds(exchange) == 8 + 2 * 4 + 4
-    assert carriage.wall_seconds(exchange, cores=4, poll=2) == 2 * (0.75 + 0.5) + 5
-    assert carriage.wall_seconds(exchange, cores=2) == 3 * 1.25 + 10
+    network, exchange = NetworkCost(message=2.0, byte=1e-6), Exchange(users=3, bytes=4e6, roles=8.0)
+    assert network.cpu_seconds(exchange) == 8 + 2 * 4 + 4
+    assert network.wall_seconds(exchange, cores=4, poll=2) == 2 * (0.75 + 0.5) + 5
+    assert network.wall_seconds(exchange, cores=2) == 3 * 1.25 + 10
 
 
 OWNERS = tuple(f"owner-{number}" for number in range(13))
 SIZE = 200
-TERMS = SumTerms(run="test", users=OWNERS, dimension=SIZE, fraction_bits=4)
 PAILLIER, LATTICE = paillier_key(), bfv_key()
 
 
@@ -216,10 +212,9 @@ def draw(owner):
 
 
 def play(scheme, update):
-    if scheme == "bfv":
-        return lattice_round(TERMS, update, key=LATTICE)
-    sparse = sparse_terms(TERMS, blocks=True, capacity=90, key_bits=1024, minimum_per_position=1, insecure=True)
-    return sparse_round(sparse, update, key=PAILLIER)
+    sparse = {} if scheme == "bfv" else {"capacity": 90, "key_bits": 1024, "insecure": True}
+    terms = Terms(scheme=scheme, run="test", members=OWNERS, dimension=SIZE, fraction_bits=4, **sparse)
+    return simulated_round(terms, update, key=LATTICE if scheme == "bfv" else PAILLIER)
 
 
 @pytest.mark.parametrize("scheme", ["block-dphe", "bfv"])
@@ -239,25 +234,25 @@ def test_the_sum_is_exact_while_one_update_at_a_time_is_in_memory(scheme):
         drawn.append(weakref.ref(values))
         return values
 
-    crowd = play(scheme, update)
-    assert np.array_equal(crowd.integers, 16 * np.sum([draw(owner) for owner in OWNERS], axis=0))
+    played = play(scheme, update)
+    assert np.array_equal(played.integers, 16 * np.sum([draw(owner) for owner in OWNERS], axis=0))
     assert len(drawn) == len(OWNERS)
     assert most <= 1  # the last owner's, until the next one takes its place
 
 
-@pytest.mark.parametrize(("scheme", "sent", "opened"), [("block-dphe", 3, 7), ("bfv", 1, 1)])
+@pytest.mark.parametrize(("scheme", "sent", "opened"), [("block-dphe", 4, 8), ("bfv", 1, 1)])  # with the tag
 def test_every_party_is_charged(scheme, sent, opened):
-    crowd = play(scheme, draw)
-    cost = crowd.cost
-    assert (crowd.ciphertexts, crowd.opened) == (sent, opened)
-    assert crowd.readers == OWNERS[::2]
-    assert len(crowd.readers) <= READERS
+    played = play(scheme, draw)
+    cost = played.cost
+    assert (played.ciphertexts, played.opened) == (sent, opened)
+    assert played.readers == OWNERS[::2]
+    assert len(played.readers) <= READERS
     assert all(cost.seconds("encrypt", party=owner) > 0 for owner in OWNERS)
-    assert all(cost.seconds("read", party=owner) > 0 for owner in crowd.readers)
-    assert 0 < crowd.closing < cost.seconds("aggregate", party="aggregator")
+    assert all(cost.seconds("read", party=owner) > 0 for owner in played.readers)
+    assert 0 < played.closing < cost.seconds("aggregate", party="aggregator")
     assert cost.seconds("decrypt", party="key generator") > 0
-    assert cost.received("aggregator") > sum(map(cost.sent, OWNERS)) > sent * len(OWNERS) * 256
-    assert all(crowd.setup.received(owner) > 500 for owner in (*OWNERS, "aggregator"))
+    assert cost.received("aggregator") > sum(map(cost.sent, OWNERS)) > (sent - 1) * len(OWNERS) * 256
+    assert all(played.setup.received(owner) > 500 for owner in (*OWNERS, "aggregator"))
 
 
 def test_every_owner_makes_its_own_window_table(monkeypatch):

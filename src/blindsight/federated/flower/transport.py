@@ -1,14 +1,16 @@
-"""Flower's Grid as a courier: names instead of node numbers, replies as they come, nodes that come and go.
+"""Flower's Grid as a transport: names instead of node numbers, responses as they come, nodes that come and go.
 
-Every node proves who it is before anything else is sent to it (`directory`). Nobody waits for a node that keeps silent
+Every node proves who it is before anything else is sent to it (`membership`). Nobody waits for a node that keeps silent
 about that, except at the beginning, when nobody else is known; it is asked again later, after ever longer pauses.
-Replies are pulled a few at a time, so that the server holds few contributions at once.
+Replies are pulled a few at a time, so that the server holds few contributions at once. `MeteredTransport` counts what
+each kind of message took.
 
 All messages are of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
 its type, and every app that learns has one to train.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,12 +18,10 @@ from flwr.app import Message, MessageType
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from blindsight.federated.courier import Reply
-from blindsight.federated.directory import Directory
-from blindsight.federated.flower.records import pack, printable, reply_in
+from blindsight.federated.flower.records import pack, printable, response_in
 from blindsight.federated.identity import PublicIdentity
-from blindsight.federated.members import Members
-from blindsight.federated.sums.greeting import hello
+from blindsight.federated.membership import Directory, Members, hello
+from blindsight.sums.transport import Response, Transport
 
 _POLL_SECONDS = 0.25
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # seconds before a node that was refused is asked again
@@ -53,7 +53,7 @@ class _Pause:
     seconds: float
 
 
-class GridCourier:
+class GridTransport:
     """Carries Blindsight's messages over a Grid to the members of a federation."""
 
     def __init__(self, grid: Grid, members: Members, *, hello_seconds: float = 60.0) -> None:
@@ -61,7 +61,7 @@ class GridCourier:
         self._grid, self._hello_seconds = grid, hello_seconds
         self._hellos: dict[int, _Hello] = {}  # by node, those without an answer
         self._pauses: dict[int, _Pause] = {}
-        self._arrived: dict[str, Reply | None] = {}
+        self._arrived: dict[str, Response | None] = {}
         self.directory = Directory(members)
 
     def present(self) -> Mapping[str, int]:
@@ -89,7 +89,7 @@ class GridCourier:
         node = self.directory.nodes.get(name)
         return "" if node is None else self._push(node, kind, parts)
 
-    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Reply]]:
+    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
         """Yield replies as they come; a node that is gone is not waited for."""
         waiting = {ticket for ticket in tickets if ticket}
         until = time.monotonic() + seconds
@@ -138,7 +138,7 @@ class GridCourier:
             elif time.monotonic() >= asked.due and node not in self.directory.refused:
                 self._refuse(node, "it did not say who it is in time.")
 
-    def _meet(self, node: int, reply: Reply, challenge: bytes) -> None:
+    def _meet(self, node: int, reply: Response, challenge: bytes) -> None:
         """Let a node in by what it answered, or refuse it."""
         self.directory.refused.pop(node, None)
         if not reply.error:
@@ -166,14 +166,14 @@ class GridCourier:
         tickets = list(self._grid.push_messages([envelope(node, kind, parts)]))
         return (tickets[0] or "") if tickets else ""
 
-    def _pulled(self, tickets: Collection[str]) -> Iterator[tuple[str, Reply | None]]:
+    def _pulled(self, tickets: Collection[str]) -> Iterator[tuple[str, Response | None]]:
         """Yield what has come, None for a node that is gone; what is not taken now is kept."""
         queue = sorted(tickets)
         for start in range(0, len(queue), _AT_ONCE):
             few = queue[start : start + _AT_ONCE]
             missing = [ticket for ticket in few if ticket not in self._arrived]
             for message in self._grid.pull_messages(missing) if missing else ():
-                self._arrived[message.metadata.reply_to_message_id] = read_reply(message)
+                self._arrived[message.metadata.reply_to_message_id] = read_response(message)
             for ticket in few:
                 if ticket in self._arrived:
                     yield ticket, self._arrived.pop(ticket)
@@ -184,14 +184,69 @@ def envelope(node: int, kind: str, parts: Sequence[bytes]) -> Message:
     return Message(pack(kind, parts), dst_node_id=node, message_type=MessageType.TRAIN)
 
 
-def read_reply(message: Message) -> Reply | None:
+def read_response(message: Message) -> Response | None:
     """Return what a node replied; None if it is gone."""
     if not message.has_error():
-        return reply_in(message.content)
+        return response_in(message.content)
     if message.error.code in _GONE:
         return None
-    return Reply(error=f"its app failed: {printable(message.error.reason or 'no reason was given.')}")
+    return Response(error=f"its app failed: {printable(message.error.reason or 'no reason was given.')}")
 
 
 def _sleep(seconds: float, until: float) -> None:
     time.sleep(max(0.0, min(seconds, until - time.monotonic())))
+
+
+@dataclass
+class Traffic:
+    """What the messages of one kind took: how many there were, bytes there and back, wall seconds.
+
+    The seconds are those of sending and of waiting for responses, with what was done with each before the next.
+    """
+
+    messages: int = 0
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
+
+
+class MeteredTransport:
+    """Carries messages as `transport` does, and counts."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Begin at zero."""
+        self._transport = transport
+        self._kinds: dict[str, str] = {}
+        self._traffic: defaultdict[str, Traffic] = defaultdict(Traffic)
+
+    def take(self) -> dict[str, Traffic]:
+        """Return what was counted by kind, and begin at zero."""
+        traffic = dict(self._traffic)
+        self._traffic.clear()
+        return traffic
+
+    def present(self) -> Mapping[str, int]:
+        """Return the names that can be reached now."""
+        return self._transport.present()
+
+    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
+        """Send parts to a name; what is known not to be answered counts as well."""
+        begun = time.monotonic()
+        ticket = self._transport.send(name, kind, parts)
+        traffic = self._traffic[kind]
+        traffic.messages += 1
+        traffic.sent += sum(map(len, parts))
+        traffic.seconds += time.monotonic() - begun
+        self._kinds[ticket] = kind
+        return ticket
+
+    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
+        """Yield responses; the time counts for the kind of the messages that are waited for."""
+        kind, begun = next((self._kinds[ticket] for ticket in tickets if ticket in self._kinds), ""), time.monotonic()
+        try:
+            for ticket, response in self._transport.collect(tickets, seconds=seconds):
+                self._traffic[self._kinds.pop(ticket, kind)].received += sum(map(len, response.parts))
+                yield ticket, response
+        finally:
+            if kind:
+                self._traffic[kind].seconds += time.monotonic() - begun

@@ -1,0 +1,472 @@
+"""What a node does: the handler of a member, and that of the key generator; one message in, one answer out.
+
+A handler is made for every message from what lies in the party's key store, so a node may be killed between any two.
+
+*What a member insists on*, whatever the server proposes: the key generator whose fingerprint it was told out of band;
+sums of at least so many members, also at every position of a sparse sum; one of the schemes it accepts; keys of full
+length; the run config whose digest is in the terms; and calls that the aggregator has signed for whom the key generator
+vouches (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up.
+
+*Nothing that it learned is lost on the way.* What did not enter a sum (it did not fit, was rounded off, clipped,
+withheld, late or lost) stays in the member's `Memory` and is sent later, as in one process (`learn.federation`). A
+proposal is on disk before it leaves, and stays there until the signed answer of its round tells what became of it. A
+call to a round that has begun gets the same proposal again.
+
+*The key generator* knows its members by fingerprint. Enrolments come to it in sealed messages that the server cannot
+make, set-ups leave it in sealed messages that the server cannot read, and so does what it refuses. It opens one checked
+sum a round (`sums.roles`).
+
+| message | parts | answer |
+| --- | --- | --- |
+| hello | `membership.Hello` | who this is, and the proof |
+| enrol | terms, the key generator's identity | sealed `sums` enrolment for the key generator |
+| set-up | run, sealed set-up, run config, answers that this member has not seen | nothing |
+| advertise, share, consistency, unmask | run, signed call | signed reply |
+| contribute | run, signed call, what is learned from | signed reply |
+| register (key generator) | `Registration` | sealed `Setups`, or a `RunRefusal` |
+| open (key generator) | run, sealed request | sealed answer |
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.signing import Signed
+from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
+from blindsight.errors import CorruptFileError, MessageError, PrivacyError
+from blindsight.federated.identity import KeyStore, PublicIdentity
+from blindsight.federated.membership import GENERATOR_ROLE, MEMBER_ROLE, Members, answer_hello, check_fingerprint
+from blindsight.files import atomic_writer, read_arrays, storage_errors, write_arrays
+from blindsight.learn.rounds import Memory, Proposal, finite, remembered
+from blindsight.sums import HIDING_SCHEMES, KeyGenerator, Member, Terms
+from blindsight.sums.messages import Answer, Call, Enrolment, model_digest
+from blindsight.sums.scheme import CONTRIBUTE
+from blindsight.sums.storage import read_state, write_state
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
+
+ENROLMENT, SETUP, REGISTRATION = "enrolment", "set-up", "registration"
+SHARING = "sharing"
+"""The name, among a member's schemes, that lets it take part in selective sharing: the server reads its uploads."""
+
+STEPS = ("advertise", "share", "consistency", "unmask")
+
+Propose = Callable[[bytes, int, Memory, int], Proposal]
+"""Learn from the member's data, given the run config, the round, what it remembers, and a seed."""
+
+_MEMORY = "blindsight/member-memory.1"
+
+
+def config_digest(config: bytes) -> bytes:
+    """Return what the terms of a run hold of its config."""
+    return hashlib.sha256(config).digest()
+
+
+class Note(Message, name="federated/note.1"):
+    """What the server tells one member with a call: its seed, and the signed answers that it has not seen."""
+
+    seed: int
+    answers: tuple[bytes, ...]
+
+
+class Registration(Message, name="federated/registration.1"):
+    """A run to be set up: its terms, and the identity and sealed enrolment of everyone; the aggregator comes first."""
+
+    terms: bytes
+    parties: tuple[str, ...]
+    identities: tuple[bytes, ...]
+    enrolments: tuple[bytes, ...]
+
+
+class Setups(Message, name="federated/setups.1"):
+    """The key generator's sealed set-ups, in the order of the parties of the `Registration`."""
+
+    setups: tuple[bytes, ...]
+
+
+class RunRefusal(Message, name="federated/run-refusal.1"):
+    """Why the key generator does not set up a run: who is not who it says, or agreed to something else."""
+
+    parties: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
+class _Joined(Message, name="federated/joined.2"):
+    """What a member remembers of a run it takes part in, besides its role's state."""
+
+    terms: bytes
+    generator: Annotated[bytes, Limit(4096)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Pending(Secret):
+    """A proposal whose fate is not known yet."""
+
+    round: int
+    proposal: Proposal
+
+
+@dataclass(frozen=True)
+class MemberHandler:
+    """The handler of the member in this key store. `key_generator` is the fingerprint of the one that it trusts."""
+
+    store: KeyStore
+    key_generator: str
+    minimum: int = 3
+    schemes: tuple[str, ...] = HIDING_SCHEMES
+    insecure: bool = False
+    minimum_per_position: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a pin that is none."""
+        check_fingerprint(self.key_generator)
+
+    @property
+    def name(self) -> str:
+        """Who this is."""
+        return self.store.identity.name
+
+    def greet(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
+        """Answer the server's hello to the node that this is."""
+        return answer_hello(self.store.identity, MEMBER_ROLE, parts, node)
+
+    def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
+        """Answer the server; what is wrong with a message raises and changes nothing."""
+        match kind, parts:
+            case "enrol", (terms, generator):
+                return [self._enrol(terms, generator)]
+            case "set-up", (run, setup, config, note):
+                self._set_up(_text(run), setup, config, note)
+                return []
+            case _, (run, message) if kind in STEPS:
+                member, _, _ = self._called(_text(run), kind, message)
+                return [member.answer(message)]
+        raise MessageError(f"a member does not know what to do with {kind!r} of {len(parts)} parts.")
+
+    def contribute(self, parts: Sequence[bytes], propose: Propose) -> bytes:
+        """Settle what is pending, learn, and return the signed reply to a call to contribute.
+
+        The parts are the name of the run, the call, and what is learned from, which the aggregator must have signed.
+        """
+        if len(parts) < 2:
+            raise MessageError("a call to contribute has two parts at least.")
+        run = _text(parts[0])
+        member, call, note = self._called(run, CONTRIBUTE, parts[1])
+        if not hmac.compare_digest(model_digest(parts[2:]), call.model):
+            raise MessageError("the aggregator has signed another model, or other parts beside it.")
+        config, terms = self.config(run), member.terms
+        memory = MemberMemory(self.store.folder(run) / "memory.npz", terms)
+        proposal = memory.proposal(
+            call.round, lambda held: self._proposed(terms, propose(config, call.round, held, note.seed))
+        )
+        return member.answer(parts[1], terms.integers(memory.clipped(proposal)))
+
+    def member(self, run: str) -> Member:
+        """Return this member's role in a run that it has joined."""
+        self._joined(run)
+        return Member.load(self._path(run))
+
+    def config(self, run: str) -> bytes:
+        """Return what the server said the run is about."""
+        path = self.store.folder(run) / "config"
+        if not path.exists():
+            raise MessageError(f"{self.name!r} is not set up yet for the run {run!r}.")
+        with storage_errors("read", path):
+            return path.read_bytes()
+
+    def _called(self, run: str, kind: str, message: bytes) -> tuple[Member, Call, Note]:
+        """Return the role, and a call that it would answer, with the note in it; what the note tells is taken in."""
+        self.config(run)
+        member = self.member(run)
+        _, call = member.roster.open(message, Call, authors=[AGGREGATOR])
+        if call.step != kind or call.member not in ("", self.name):
+            raise MessageError(f"the call is to {call.step!r} for {call.member!r}; this is {kind!r} of {self.name!r}.")
+        note = decode(call.note, Note) if call.note else Note(0, ())
+        self._settle(member, note.answers)
+        member.read_call(message)
+        return member, call, note
+
+    def _settle(self, member: Member, answers: Iterable[bytes]) -> None:
+        memory = MemberMemory(self.store.folder(member.terms.run) / "memory.npz", member.terms)
+        for answer in answers:
+            round = _round_of(answer)
+            if memory.awaits(round):
+                memory.settle(round, member.settle(answer, round).entered)
+
+    def _proposed(self, terms: Terms, proposal: Proposal) -> Proposal:
+        if finite(proposal).sent.shape != (terms.dimension,):
+            raise MessageError(
+                f"this run adds vectors of {terms.dimension} numbers; the data of {self.name!r} give "
+                f"{proposal.sent.size}. Give it data of the same features and classes as the others'."
+            )
+        return proposal
+
+    def _enrol(self, proposed: bytes, generator: bytes) -> bytes:
+        """Join a run, if its terms are acceptable: return the enrolment for the key generator."""
+        terms = Terms.from_bytes(proposed)
+        self._check(terms)
+        plain = terms.scheme == "plain"
+        to = None if plain else self._pinned(generator)
+        joined, folder = _Joined(proposed, b"" if plain else generator), self.store.run(terms.run)
+        if not (folder / "joined").exists():
+            write_state(folder / "joined", joined)
+        elif read_state(folder / "joined", _Joined) != joined:
+            raise MessageError("this run has begun on other terms.")
+        path = self._path(terms.run)
+        member = Member.load(path) if path.exists() else Member(self.name, terms, path=path)
+        if to is None:
+            return member.enrolment()
+        return self.store.identity.seal(member.enrolment(), to=to, purpose=ENROLMENT, run=terms.run)
+
+    def _set_up(self, run: str, sealed: bytes, config: bytes, note: bytes) -> None:
+        joined = self._joined(run)
+        member = self.member(run)
+        if config_digest(config) != member.terms.config:
+            raise MessageError("the run config is not the one that was agreed on with the terms of the run.")
+        setup, path = sealed, self.store.folder(run) / "config"
+        if joined.generator:
+            sender = self._pinned(joined.generator)
+            setup = self.store.identity.unseal(sealed, sender=sender, purpose=SETUP, run=run)
+        if path.exists():  # this may be a new key: answers under the old one can be read now and never again
+            with suppress(MessageError):
+                self._settle(member, decode(note, Note).answers)
+        member.accept(setup)
+        with atomic_writer(path, private=True) as stream:
+            stream.write(config)
+
+    def _check(self, terms: Terms) -> None:
+        """Refuse terms that protect less than this member asks for."""
+        if self.name not in terms.members:
+            raise PrivacyError(f"{self.name!r} is not among the members of this run.")
+        if terms.scheme not in self.schemes:
+            raise PrivacyError(
+                f"this member does not take part in {terms.scheme}; it accepts {', '.join(self.schemes)}."
+            )
+        if terms.minimum < self.minimum:
+            raise PrivacyError(f"this member takes part in sums of {self.minimum} or more; got {terms.minimum}.")
+        if terms.sparse and terms.minimum_per_position < self.minimum_per_position:
+            raise PrivacyError(
+                f"this member takes part where {self.minimum_per_position} or more members change a position before "
+                f"its sum is opened; got {terms.minimum_per_position}."
+            )
+        if terms.as_published:
+            raise PrivacyError("this member does not take part in the protocol as it was published: it leaks.")
+        if terms.insecure and not self.insecure:
+            raise PrivacyError("this member takes part with keys of full length only.")
+
+    def _pinned(self, generator: bytes) -> PublicIdentity:
+        identity = PublicIdentity.from_bytes(generator)
+        if identity.fingerprint != self.key_generator:
+            raise PrivacyError(
+                f"the key generator of this run has the fingerprint {identity.fingerprint}; this member was told to "
+                f"trust {self.key_generator} alone. Compare the two with the key generator's owner."
+            )
+        return identity
+
+    def _joined(self, run: str) -> _Joined:
+        path = self.store.folder(run) / "joined"
+        if not path.exists():
+            raise MessageError(f"{self.name!r} does not take part in the run {run!r}.")
+        return read_state(path, _Joined)
+
+    def _path(self, run: str) -> Path:
+        return self.store.folder(run) / "member"
+
+
+class MemberMemory(Secret):
+    """What a member has learned and not sent yet, and the proposal whose fate it does not know, in one file."""
+
+    def __init__(self, path: Path, terms: Terms) -> None:
+        """Go on from what the file holds, if anything."""
+        self._path, self._terms = path, terms
+        self.memory, self.pending = _remembered(path) if path.exists() else (Memory(None, None), None)
+
+    def awaits(self, round: int) -> bool:
+        """Tell whether the answer of a round tells what became of the pending proposal."""
+        return self.pending is not None and self.pending.round == round
+
+    def proposal(self, round: int, propose: Callable[[Memory], Proposal]) -> Proposal:
+        """Return the proposal of a round: the one that was made for it, or else a new one, which is kept."""
+        if self.pending is not None and self.pending.round != round:
+            if self.pending.round > round:
+                raise MessageError(f"the call to round {round} comes too late: round {self.pending.round} has begun.")
+            self.settle(self.pending.round, np.zeros(self._terms.dimension, dtype=np.bool_), keep=False)
+        if self.pending is None:
+            self.pending = _Pending(round, propose(self.memory))
+            self._save()
+        return self.pending.proposal
+
+    def settle(self, round: int, entered: NDArray[np.bool_], *, keep: bool = True) -> None:
+        """Remember what of the pending proposal did not enter the sum of its round."""
+        assert self.pending is not None
+        proposal = self.pending.proposal
+        rounded = self._terms.values(self._terms.integers(self.clipped(proposal)))
+        self.memory, self.pending = remembered(proposal, rounded, entered), None
+        if keep:
+            self._save()
+
+    def clipped(self, proposal: Proposal) -> NDArray[np.float64]:
+        """Return what of a proposal can be sent at the fixed point of the run."""
+        limit = float(self._terms.values(np.array(self._terms.max_integer)))
+        return np.clip(proposal.sent, -limit, limit)
+
+    def _save(self) -> None:
+        document: dict[str, Any] = {"strength": self.memory.strength}
+        arrays: dict[str, NDArray[Any]] = {}
+        if self.memory.held is not None:
+            arrays["held"] = self.memory.held
+        if self.pending is not None:
+            proposal = self.pending.proposal
+            document["pending"] = [self.pending.round, proposal.memory.strength]
+            arrays["sent"] = proposal.sent
+            if proposal.memory.held is not None:
+                arrays["next"] = proposal.memory.held
+        write_arrays(self._path, _MEMORY, document, arrays, private=True)
+
+
+def _remembered(path: Path) -> tuple[Memory, _Pending | None]:
+    document, arrays = read_arrays(path, _MEMORY)
+    try:
+        pending = None
+        if "pending" in document:
+            round, strength = document["pending"]
+            pending = _Pending(round, Proposal(arrays["sent"], Memory(arrays.get("next"), strength)))
+        return Memory(arrays.get("held"), document["strength"]), pending
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptFileError(f"{path} does not hold what a member remembers: {error}.") from None
+
+
+@dataclass(frozen=True)
+class GeneratorHandler:
+    """The handler of the key generator in this key store."""
+
+    store: KeyStore
+    members: Members
+    minimum: int = 3
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a members file that does not name this key generator."""
+        self.members.check(self.store.identity.public)
+        if self.store.identity.name != KEY_GENERATOR:
+            raise PrivacyError(f"the identity in this key store is that of {self.store.identity.name!r}.")
+
+    def greet(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
+        """Answer the server's hello to the node that this is."""
+        return answer_hello(self.store.identity, GENERATOR_ROLE, parts, node)
+
+    def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
+        """Answer the server; what is wrong with a message raises and changes nothing."""
+        match kind, parts:
+            case "register", (registration,):
+                return [self._register(decode(registration, Registration))]
+            case "open", (run, request):
+                return [self.generator(_text(run)).answer(request)]
+        raise MessageError(f"a key generator does not know what to do with {kind!r} of {len(parts)} parts.")
+
+    def generator(self, run: str) -> KeyGenerator:
+        """Return the key generator's role in a run that it has set up."""
+        path = self._path(run)
+        if not path.exists():
+            raise MessageError(f"the key generator has not set up the run {run!r}.")
+        return KeyGenerator.load(path)
+
+    def _register(self, registration: Registration) -> bytes:
+        """Check everybody, make the keys, and return the sealed set-ups, or why not; both for the aggregator alone.
+
+        Asked again, the set-ups are the same, or those with the key that replaced one that was used up.
+        """
+        terms = Terms.from_bytes(registration.terms)
+        aggregator = self._aggregator(registration)
+        answer: Setups | RunRefusal
+        try:
+            answer = self._set_up(registration, terms)
+        except (MessageError, PrivacyError) as error:
+            answer = RunRefusal((), (str(error),))
+        return self.store.identity.seal(encode(answer), to=aggregator, purpose=REGISTRATION, run=terms.run)
+
+    def _aggregator(self, registration: Registration) -> PublicIdentity:
+        named = dict(zip(registration.parties, registration.identities, strict=False))
+        if AGGREGATOR not in named:
+            raise MessageError("a registration names the aggregator.")
+        return self._member(AGGREGATOR, named[AGGREGATOR])
+
+    def _set_up(self, registration: Registration, terms: Terms) -> Setups | RunRefusal:
+        self._check(registration, terms)
+        parties: dict[str, PublicIdentity] = {}
+        enrolments: dict[str, bytes] = {}
+        refused: dict[str, str] = {}
+        rows = zip(registration.parties, registration.identities, registration.enrolments, strict=True)
+        for name, identity, sealed in rows:
+            try:
+                parties[name] = self._member(name, identity)
+                enrolments[name] = self._enrolment(sealed, parties[name], terms)
+            except (MessageError, PrivacyError) as error:
+                refused[name] = str(error)
+        if refused:
+            return RunRefusal(tuple(refused), tuple(refused.values()))
+        path = self.store.run(terms.run) / "generator"
+        generator = KeyGenerator.load(path) if path.exists() else KeyGenerator(terms, path=path)
+        if generator.terms != terms:
+            raise MessageError("this run has begun on other terms.")
+        for enrolment in enrolments.values():
+            generator.enrol(enrolment)
+        setups, seal = generator.setup(), self.store.identity.seal
+        return Setups(tuple(seal(setups[name], to=to, purpose=SETUP, run=terms.run) for name, to in parties.items()))
+
+    def _check(self, registration: Registration, terms: Terms) -> None:
+        """Refuse a run on terms that protect too little, or in which somebody is missing."""
+        if terms.scheme == "plain":
+            raise MessageError("a run of plain sums needs no key generator.")
+        if terms.insecure and not self.insecure:
+            raise PrivacyError("this key generator makes keys of full length only.")
+        if terms.minimum < self.minimum:
+            raise PrivacyError(f"this key generator opens sums of {self.minimum} or more; got {terms.minimum}.")
+        if terms.as_published:
+            raise PrivacyError("this key generator does not play the protocol as it was published: it leaks.")
+        lengths = {len(registration.parties), len(registration.identities), len(registration.enrolments)}
+        if lengths != {len(terms.members) + 1} or set(registration.parties) != {AGGREGATOR, *terms.members}:
+            raise MessageError("a registration has one identity and one enrolment for each party.")
+
+    def _member(self, name: str, blob: bytes) -> PublicIdentity:
+        identity = PublicIdentity.from_bytes(blob)
+        if identity.name != name:
+            raise MessageError(f"{identity.name!r} is presented as {name!r}.")
+        self.members.check(identity)
+        return identity
+
+    def _enrolment(self, sealed: bytes, sender: PublicIdentity, terms: Terms) -> bytes:
+        """Return a member's enrolment, which must be in its own name and for these terms."""
+        body = self.store.identity.unseal(sealed, sender=sender, purpose=ENROLMENT, run=terms.run)
+        enrolment = decode(body, Enrolment, max_bytes=4096)
+        if enrolment.party != sender.name or len(enrolment.key) != 32:
+            raise MessageError(f"{sender.name!r} sends an enrolment that is not its own.")
+        if enrolment.terms != terms.digest:
+            raise PrivacyError(f"{sender.name!r} agreed to other terms than the key generator is asked for.")
+        return body
+
+    def _path(self, run: str) -> Path:
+        return self.store.folder(run) / "generator"
+
+
+def joined_terms(folder: Path) -> Terms:
+    """Return the terms of the run that a member keeps in this folder."""
+    return Terms.from_bytes(read_state(folder / "joined", _Joined).terms)
+
+
+def _round_of(answer: bytes) -> int:
+    """Return the round that an answer says it is for; whether it is signed, the role finds out."""
+    return decode(decode(answer, Signed).body, Answer).round
+
+
+def _text(part: bytes) -> str:
+    try:
+        return part.decode()
+    except UnicodeDecodeError:
+        raise MessageError("the name of a run is text.") from None

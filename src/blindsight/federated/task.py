@@ -1,0 +1,473 @@
+"""What is learned across machines: a task that the server gives to all, and the rounds in which it is learned.
+
+A `Task` is what members elsewhere must know to learn: the questions, how to train, the public data. It holds nothing of
+any member, and is data and never code: numbers, names and settings that are checked one by one. `classifier_task` and
+`cluster_task` make the server's side of it, `run_task` plays the rounds, `learn` is a member's part of one. All learn
+as the owners of `FederatedClassifier` and `FederatedKMeans` do in one process. Here nobody knows how many samples the
+others have: the penalty takes each owner to have as many as are public, unless `ridge` is given, and `most_samples`
+bounds what the clusters of all owners together hold.
+
+The state is on the server's disk after every round: the model, and what is known of each round. What members have not
+sent yet is on theirs.
+
+*Updates of any model* (`UpdateConfig`, for apps that bring a model of their own): the first number of a vector is the
+member's weight w, the others are w times its change of the model. Their sums give the weighted mean, and nobody sees a
+member's weight. With `sparsity` only the largest blocks are sent, besides the first with the weight, and the rest is
+remembered and sent later (`learn.sparsity`). Without, a member remembers nothing: what misses a sum is learned from the
+next model, as in plain federated averaging.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.federated.node import MemberHandler, config_digest
+from blindsight.federated.server import SumServer
+from blindsight.files import pack_arrays, read_arrays, unpack_arrays, write_arrays
+from blindsight.learn.clustering import ClusterLearner, ClusterTraining
+from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
+from blindsight.learn.model import Array, Attributes, Classes, Labels, Standardiser, check_signs
+from blindsight.learn.owners import Load, check_pair, speaking_of
+from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, RunSettings, fraction_bits
+from blindsight.learn.sparsity import top_blocks
+from blindsight.sums import SPARSE_SCHEMES, RoundResult, Terms
+from blindsight.sums.session import default_per_position
+from blindsight.validation import check_features
+
+Kind = Literal["classifier", "k-means"]
+Pair = tuple[NDArray[Any], NDArray[Any]]
+Floats = NDArray[np.float64]
+
+_STATE = "blindsight/task-state.1"
+_SILENT = "no contribution of it came in time."
+
+
+class _TaskMessage(Message, name="federated/task.1"):
+    document: Annotated[bytes, Limit(1 << 16)]
+    arrays: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A task of linear classification or of clustering; `public` features are standardised already."""
+
+    training: LinearTraining | ClusterTraining
+    standardiser: Standardiser
+    public: NDArray[Any]
+    labels: Labels | None = None  # of a classifier
+    signs: NDArray[np.int8] | None = None
+    clusters: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        """What is learned."""
+        return "classifier" if isinstance(self.training, LinearTraining) else "k-means"
+
+    def learner(self, owner: str, load: Load, validation: Any = None) -> LinearLearner | ClusterLearner:
+        """Return how one owner learns from its own data."""
+        if isinstance(self.training, ClusterTraining):
+            return ClusterLearner(
+                {owner: load}, self.clusters, self.standardiser, self.training, self.public, validation
+            )
+        if self.labels is None or self.signs is None:
+            raise InputError("a task of classification needs labels.")
+        public = self.public, self.signs
+        return LinearLearner({owner: load}, self.labels, self.standardiser, self.training, public, validation)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the shared model."""
+        features = len(self.standardiser.mean)
+        return (self.clusters, features) if self.labels is None else (self.labels.rows, features + 1)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that it says."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Return the task as a message."""
+        arrays = {"mean": self.standardiser.mean, "scale": self.standardiser.scale, "public": self.public}
+        document: dict[str, Any] = {"kind": self.kind, "training": asdict(self.training), "clusters": self.clusters}
+        if isinstance(self.labels, Classes):
+            arrays["classes"] = np.asarray(self.labels.names)
+        elif isinstance(self.labels, Attributes):
+            document["attributes"] = self.labels.count
+        if self.signs is not None:
+            arrays["signs"] = self.signs
+        return encode(_TaskMessage(json.dumps(document).encode(), pack_arrays(arrays)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what `to_bytes` wrote; `MessageError` on anything else."""
+        message = decode(data, _TaskMessage)
+        try:
+            document, arrays = json.loads(message.document), unpack_arrays(message.arrays)
+            standardiser, public = _checked_public(arrays)
+            if document["kind"] == "k-means":
+                return cls(
+                    ClusterTraining(**document["training"]), standardiser, public, clusters=_count(document["clusters"])
+                )
+            named = "attributes" not in document
+            labels = Classes(arrays["classes"]) if named else Attributes(_count(document["attributes"]))
+            signs = check_signs(arrays["signs"], len(public))
+            if signs.shape[1] != labels.rows:
+                raise InputError(f"the public data answer {signs.shape[1]} questions; there are {labels.rows}.")
+            return cls(LinearTraining(**document["training"]), standardiser, public, labels, signs)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise MessageError(f"the task of this run cannot be understood: {error}") from None
+
+
+def _checked_public(arrays: Mapping[str, NDArray[Any]]) -> tuple[Standardiser, Floats]:
+    """Return the standardiser and the public features, which must fit each other."""
+    mean, scale = (check_features(arrays[name][None], precision="wide")[0] for name in ("mean", "scale"))
+    public = check_features(arrays["public"], precision="wide")
+    if not len(mean) == len(scale) == public.shape[1] or not (scale > 0).all():
+        raise InputError("features have a mean and a scale above 0 each.")
+    return Standardiser(mean, scale), public
+
+
+def _count(number: Any) -> int:
+    if type(number) is not int or number < 1:
+        raise InputError(f"clusters and attributes are counted from 1; got {number!r}.")
+    return number
+
+
+# The server's side
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """How owners learn and what they send; `FederatedClassifier` explains them."""
+
+    scheme: str = "masks"
+    sparsity: float | None = None  # 0.9 where it makes messages shorter, else 0
+    key_bits: int = 3072
+    minimum_per_position: int | None = None  # of a sparse scheme: two, or three from five members on
+    insecure: bool = False
+    ridge: float | None = None
+    passes: int | None = None
+    clusters: int = 8
+    most_samples: int = 100_000
+
+    @property
+    def sparse(self) -> bool:
+        """Tell whether only changed weights are sent."""
+        return self.scheme in SPARSE_SCHEMES
+
+    @property
+    def dropped(self) -> float:
+        """The share of the weights that a member does not send."""
+        return (0.9 if self.sparse else 0.0) if self.sparsity is None else self.sparsity
+
+    @property
+    def sparsify(self) -> Literal["topk", "blocks"]:
+        """How updates are made sparse: in blocks where the scheme packs, else one by one."""
+        return "blocks" if self.scheme == "block-dphe" else "topk"
+
+    def per_position(self, members: int) -> int:
+        """Return how many members must have changed a position before its sum is opened."""
+        if self.minimum_per_position is not None:
+            return self.minimum_per_position
+        return default_per_position(members) if self.sparse else 1
+
+    @property
+    def run(self) -> RunSettings:
+        """The same settings as a run in one process has them."""
+        return RunSettings(
+            scheme=self.scheme,
+            key_bits=self.key_bits,
+            minimum_per_position=self.per_position(0),
+            insecure=self.insecure,
+            sparsity=self.dropped,
+            rounds=1,
+            early_stopping=None,
+            patience=1,
+            tolerance=0.0,
+            record=False,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ServedTask:
+    """The server's side of a task: `learner` is its part of the learning, without owners."""
+
+    options: TaskOptions
+    task: Task
+    learner: LinearLearner | ClusterLearner
+    dimension: int
+    largest: float
+
+    def terms(self, run: str, members: tuple[str, ...], *, minimum: int) -> Terms:
+        """Return the terms of a run that adds up what these members learn."""
+        options, sparse = self.options, dict[str, Any]()
+        if options.sparse:
+            sparse = {
+                "capacity": options.run.capacity(self.dimension, options.sparsify),
+                "minimum_per_position": options.per_position(len(members)),
+                "key_bits": options.key_bits,
+                "insecure": options.insecure,
+            }
+        return Terms(
+            scheme=options.scheme,
+            run=run,
+            members=members,
+            dimension=self.dimension,
+            fraction_bits=fraction_bits(len(members), self.largest),
+            slot_bits=SLOT_BITS,
+            minimum=minimum,
+            config=config_digest(self.task.to_bytes()),
+            **sparse,
+        )
+
+
+def classifier_task(public: Pair, validation: Pair | None, owners: int, options: TaskOptions) -> ServedTask:
+    """Return the task of linear classification of the classes, or attributes, of the public data."""
+    with speaking_of("the public data"):
+        X, y = check_pair(public)
+        labels: Labels = Attributes(y.shape[1]) if y.ndim == 2 else Classes(np.unique(y))
+    samples = len(X) * (owners + 1)
+    training = LinearTraining(
+        sparsify=options.sparsify,
+        sparsity=options.dropped,
+        block_size=options.run.block_size,
+        ridge=X.shape[1] / samples if options.ridge is None else options.ridge,
+        passes=3 if options.passes is None else options.passes,
+    )
+    standardiser = Standardiser.fit(X)
+    task = Task(training, standardiser, standardiser.apply(X), labels, labels.signs(y))
+    learner = task.learner("", lambda: None, _held_out(validation, standardiser, X.shape[1]))
+    return ServedTask(options, task, learner, labels.rows * (X.shape[1] + 1), LARGEST_WEIGHT)
+
+
+def cluster_task(public: NDArray[Any], validation: Pair | None, options: TaskOptions) -> ServedTask:
+    """Return the task of clustering that begins among the public samples."""
+    with speaking_of("the public data"):
+        X = check_features(public, precision="wide")
+    if not 1 <= options.clusters <= len(X):
+        raise InputError(f"clusters must be in 1 ... {len(X)}, the public samples; got {options.clusters}.")
+    training = ClusterTraining(
+        sparsify=options.sparsify,
+        sparsity=options.dropped,
+        block_size=options.run.block_size,
+        passes=1 if options.passes is None else options.passes,
+    )
+    standardiser = Standardiser.fit(X)
+    task = Task(training, standardiser, standardiser.apply(X), clusters=options.clusters)
+    learner = task.learner("", lambda: None, _held_out(validation, standardiser, X.shape[1]))
+    size = options.clusters * (X.shape[1] + 1)
+    return ServedTask(options, task, learner, size, 4.0 * max(options.most_samples, 16))
+
+
+def _held_out(validation: Pair | None, standardiser: Standardiser, dimensions: int) -> Pair | None:
+    if validation is None:
+        return None
+    with speaking_of("the validation data"):
+        features, answers = check_pair(validation, dimensions)
+    return standardiser.apply(features), answers
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """One finished round; `score` is None without validation data, `refused` says why members are not in the sum."""
+
+    round: int
+    score: float | None
+    contributors: tuple[str, ...]
+    refused: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+OnReport = Callable[[RoundReport], object]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskState:
+    """Where a run stands: the shared model, its score before the first round, and the rounds."""
+
+    shared: Array
+    first_score: float | None
+    rounds: tuple[RoundReport, ...]
+
+
+def run_task(
+    served: ServedTask, server: SumServer, *, rounds: int, seed: int, on_report: OnReport | None = None
+) -> TaskState:
+    """Play the rounds that are left of a run, and keep the state after each."""
+    path = server.run.folder / "task.npz"
+    state = _load(path, served) if path.exists() else _begin(served, seed)
+    while len(state.rounds) < rounds:
+        begun, number = time.monotonic(), len(state.rounds) + 1
+        result = server.play(number, (pack_arrays({"shared": state.shared}),))
+        shared = served.learner.combine(state.shared, result)
+        score = served.learner.score(shared)
+        report = RoundReport(number, score, result.contributors, _missing(server, result), time.monotonic() - begun)
+        state = TaskState(shared, state.first_score, (*state.rounds, report))
+        _save(path, state, served)
+        if on_report is not None:
+            on_report(report)
+    return state
+
+
+def learn(handler: MemberHandler, parts: Sequence[bytes], load: Load) -> bytes:
+    """Do a member's part of a round: learn from what `load` returns, and return the signed reply."""
+    if len(parts) != 3:
+        raise MessageError("a call to learn has three parts.")
+
+    def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
+        task = Task.from_bytes(config)
+        shared = unpack_arrays(parts[2]).get("shared")
+        if shared is None or shared.dtype != np.float64 or shared.shape != task.shape or not np.isfinite(shared).all():
+            raise MessageError("the shared model is not one of this task.")
+        learner = task.learner(handler.name, _fitting(load, task))
+        return learner.propose(handler.name, shared, memory, seed)
+
+    return handler.contribute(parts, propose)
+
+
+def _fitting(load: Load, task: Task) -> Load:
+    """Return a function that refuses what it loads if the task has other features.
+
+    It does so with a `MessageError`, which the server may read: it tells how many columns the data have and no more.
+    """
+    columns = len(task.standardiser.mean)
+
+    def loaded() -> Any:
+        data = load()
+        shape = np.shape(data if task.labels is None else data[0])
+        if len(shape) == 2 and shape[1] != columns:
+            raise MessageError(f"features must have {columns} columns; got {shape[1]}.")
+        return data
+
+    return loaded
+
+
+def _missing(server: SumServer, result: RoundResult) -> dict[str, str]:
+    """Return why members are not in the sum; one that was refused first and came in later is."""
+    missing = [name for name in server.terms.members if name not in result.contributors]
+    return {name: server.refused.get(name, _SILENT) for name in missing}
+
+
+def _begin(served: ServedTask, seed: int) -> TaskState:
+    shared = served.learner.first(seed)
+    return TaskState(shared, served.learner.score(shared), ())
+
+
+def _save(path: Path, state: TaskState, served: ServedTask) -> None:
+    rounds = [asdict(report) for report in state.rounds]
+    document = {"task": served.task.digest, "first score": state.first_score, "rounds": rounds}
+    write_arrays(path, _STATE, document, {"shared": state.shared}, private=True)
+
+
+def _load(path: Path, served: ServedTask) -> TaskState:
+    document, arrays = read_arrays(path, _STATE)
+    try:
+        reports = ({**report, "contributors": tuple(report["contributors"])} for report in document["rounds"])
+        rounds = tuple(RoundReport(**report) for report in reports)
+        state, task = TaskState(arrays["shared"], document["first score"], rounds), document["task"]
+    except (KeyError, TypeError) as error:
+        raise CorruptFileError(f"{path} does not hold where a run stands: {error}.") from None
+    if task != served.task.digest:
+        raise InputError("this run began with other settings or public data. Give the same, or another label.")
+    return state
+
+
+# Updates of any model
+
+
+class _UpdateMessage(Message, name="federated/update-config.1"):
+    sparsity: float
+    block: int
+    most_examples: int
+    weighted_by: Annotated[str, Limit(256)]
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """How owners make their vectors: the share of numbers they do *not* send, in blocks of how many.
+
+    An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same. Apps
+    report that number as `weighted_by`.
+    """
+
+    sparsity: float = 0.9
+    block: int = 1
+    most_examples: int = 0
+    weighted_by: str = "num-examples"
+
+    def __post_init__(self) -> None:
+        """Refuse what leaves nothing to send."""
+        if not 0 <= self.sparsity < 1:
+            raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
+        if self.block < 1 or self.most_examples < 0:
+            raise InputError(f"a block has at least 1 number, and examples are counted; got {self}.")
+
+    def room(self, dimension: int) -> int:
+        """Return how many of so many numbers an owner sends.
+
+        >>> UpdateConfig(sparsity=0.9, block=10).room(200)
+        20
+        """
+        return int(np.count_nonzero(_chosen(np.ones(dimension), self)))
+
+    def to_bytes(self) -> bytes:
+        return encode(_UpdateMessage(**asdict(self)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        message = decode(data, _UpdateMessage, max_bytes=4096)
+        try:
+            return cls(message.sparsity, message.block, message.most_examples, message.weighted_by)
+        except InputError as error:
+            raise MessageError(f"the config of the run is impossible: {error}") from None
+
+
+def propose_update(change: Floats, examples: float, memory: Memory, config: UpdateConfig) -> Proposal:
+    """Return what an owner sends of its change, and what it will remember once that has arrived.
+
+    >>> config = UpdateConfig(sparsity=0.5, block=1, most_examples=100)
+    >>> proposal = propose_update(np.array([0.5, 8.0, 1.0]), 25, Memory(None, None), config)
+    >>> proposal.sent, proposal.memory.held
+    (array([0.25, 0.  , 2.  , 0.  ]), array([0.   , 0.125, 0.   , 0.25 ]))
+    """
+    if not np.isfinite(change).all():
+        raise MessageError("what was learned is not finite. Look for a learning rate that is too high.")
+    weight = min(1.0, examples / config.most_examples) if config.most_examples else 1.0
+    wanted = np.concatenate([[weight], weight * change])
+    if memory.held is not None:
+        wanted[1:] += memory.held[1:]
+    chosen = _chosen(wanted, config)
+    held = np.where(chosen, 0.0, wanted) if config.sparsity else None
+    return Proposal(np.where(chosen, wanted, 0.0), Memory(held, None))
+
+
+def mean_change(values: Floats, contributors: int) -> Floats:
+    """Return the weighted mean of the owners' changes from the sum of so many owners' vectors.
+
+    Weights are above 0 and at most 1. If their sum shows that one was not, the mean would be its owner's to choose.
+    """
+    if not 0 < values[0] <= contributors:
+        raise PrivacyError(
+            f"the weights of {contributors} owners add up to {values[0]:g}; it must be above 0 and at most "
+            f"{contributors}: there is no mean, and somebody may have sent a forged weight."
+        )
+    mean: Floats = values[1:] / values[0]
+    return mean
+
+
+def _chosen(wanted: Floats, config: UpdateConfig) -> NDArray[np.bool_]:
+    """Mark what is sent: the block with the weight, and the largest of the others."""
+    if not config.sparsity:
+        return np.ones(wanted.shape, dtype=np.bool_)
+    first, others = wanted[: config.block], wanted[config.block :]
+    chosen = top_blocks(others, config.block, 1 - config.sparsity)
+    return np.concatenate([np.ones(first.shape, dtype=np.bool_), chosen])

@@ -1,0 +1,160 @@
+"""A whole federation in one process: every party with a key store of its own, and a network between them."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore
+from blindsight.federated.membership import Members
+from blindsight.federated.node import GeneratorHandler, MemberHandler, config_digest
+from blindsight.federated.server import RunStore, SumServer, begin_run
+from blindsight.learn.rounds import Memory, Proposal
+from blindsight.sums import Patience, Terms
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SPARSE_SCHEMES
+from blindsight.sums.transport import LocalTransport
+
+KEYED = ["block-dphe", "bfv", pytest.param("dphe", marks=pytest.mark.slow)]
+"""Schemes whose sums a key generator decrypts; DPHE without blocks is block DPHE with one slot."""
+
+ALL_SCHEMES = ["plain", "masks", *KEYED]
+
+MEMBERS = ("ann", "bob", "cem", "dan")
+DIMENSION = 120
+PATIENCE = Patience(generator=300.0, pause=1e-6, attempts=200)  # in one process nobody waits, but all is asked again
+IMPATIENT = Patience(generator=1e-9, pause=0.0, attempts=1)  # one try
+
+
+class Gone(BaseException):
+    """A party was killed while it handled a message: no reply comes, and it is back for the next one."""
+
+
+Change = Callable[[str, str, tuple[bytes, ...]], tuple[bytes, ...] | None]
+"""What becomes of a message on its way: to or from whom, of which kind; None if it is lost."""
+
+
+class Network(LocalTransport):
+    """A transport that loses or changes messages `there` and `back`, and whose parties can be killed."""
+
+    there: Change | None = None
+    back: Change | None = None
+
+    def __init__(self, handlers):
+        super().__init__(handlers, transit=self._change)
+
+    def _change(self, sender, receiver, kind, parts):
+        change, name = (self.there, receiver) if sender == AGGREGATOR else (self.back, sender)
+        changed = parts if change is None else change(name, kind, parts)
+        return () if changed is None else (tuple(changed),)
+
+    def _responses(self, name, kind, parts):
+        try:
+            yield from super()._responses(name, kind, parts)
+        except Gone:
+            return
+
+
+def damaged(blob):
+    """Return other bytes, whatever these are."""
+    return blob[:-1] + bytes([blob[-1] ^ 1])
+
+
+def make_store(folder, name):
+    path = folder / name.replace(" ", "-")
+    path.mkdir(mode=0o700, parents=True)
+    Identity.create(path / IDENTITY_FILE, name)
+    return KeyStore(path)
+
+
+@dataclass
+class Parties:
+    """Key stores, members and a network; `updates` are what members send, `proposals` says how often they learned.
+
+    `learned` is what they learned, by name and round.
+    """
+
+    folder: Path
+    names: tuple[str, ...] = MEMBERS
+    updates: dict[str, np.ndarray] = field(default_factory=dict)
+    held: bool = False
+    proposals: Counter[tuple[str, int]] = field(default_factory=Counter)
+    learned: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self):
+        everyone = (*self.names, AGGREGATOR, KEY_GENERATOR)
+        self.stores = {name: make_store(self.folder, name) for name in everyone}
+        self.members = Members({name: store.identity.public.fingerprint for name, store in self.stores.items()})
+        self.pin = self.members.fingerprints[KEY_GENERATOR]
+        self.handlers = {name: self.member_handler(name) for name in self.names}
+        self.handlers[KEY_GENERATOR] = lambda kind, parts: self.generator().handle(kind, parts)
+        self.network = Network(self.handlers)
+
+    @property
+    def identities(self):
+        return {name: store.identity.public for name, store in self.stores.items() if name != AGGREGATOR}
+
+    def member(self, name, **policy):
+        policy = {"schemes": ("plain", "dphe", "block-dphe", "bfv", "masks"), "insecure": True} | policy
+        return MemberHandler(KeyStore(self.stores[name].path), self.pin, **policy)
+
+    def generator(self):
+        return GeneratorHandler(KeyStore(self.stores[KEY_GENERATOR].path), self.members, insecure=True)
+
+    def member_handler(self, name):
+        def handle(kind, parts):
+            member = self.member(name)  # every message meets a fresh process
+            return [self.contribute(name, parts)] if kind == "contribute" else member.handle(kind, parts)
+
+        return handle
+
+    def contribute(self, name, parts):
+        def propose(config, round, memory, seed):
+            self.proposals[name, round] += 1
+            self.learned[name, round] = self.updates[name]
+            return self.propose(name, memory)
+
+        return self.member(name).contribute(parts, propose)
+
+    def propose(self, name, memory):
+        held = np.zeros(DIMENSION) if memory.held is None else memory.held
+        wanted = self.updates[name] + held
+        return Proposal(wanted, Memory(np.zeros(DIMENSION) if self.held else None, None))
+
+    def make_terms(self, scheme, config=b"", **others):
+        settings = {"fraction_bits": 16, "config": config_digest(config)}
+        if scheme in SPARSE_SCHEMES:
+            settings |= {"capacity": 40, "key_bits": 1024, "insecure": True}
+        settings |= others
+        return lambda run, members: Terms(scheme=scheme, run=run, members=members, dimension=DIMENSION, **settings)
+
+    def open(self, scheme, transport=None, *, config=b"", patience=PATIENCE, **others):
+        carrier, make = transport or self.network, self.make_terms(scheme, config, **others)
+        run, self.refused = begin_run(self.stores[AGGREGATOR], carrier, self.identities, make, patience)
+        return SumServer(run, carrier, patience, config=config)
+
+    def restarted(self, server, transport=None, patience=PATIENCE):
+        """Return the server as a new process finds it on its disk."""
+        return SumServer(self.reloaded(server), transport or self.network, patience)
+
+    def reloaded(self, server):
+        return RunStore.load(KeyStore(self.stores[AGGREGATOR].path), server.terms.run)
+
+    def draw(self, seed, *, whole=False):
+        """Let members learn something new; `whole` numbers are sent without rounding."""
+        rng = np.random.default_rng(seed)
+        for name in self.names:
+            update = rng.normal(scale=4.0, size=DIMENSION)
+            if whole:
+                update = np.round(update)
+            update[rng.permutation(DIMENSION)[: DIMENSION // 2]] = 0
+            self.updates[name] = update
+        return dict(self.updates)
+
+    def everything_learned(self, server):
+        return sum(map(server.terms.integers, self.learned.values()))
+
+    def plain_sum(self, server, names, updates=None):
+        return sum(server.terms.integers((updates or self.updates)[name]) for name in names)

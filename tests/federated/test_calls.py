@@ -1,0 +1,215 @@
+"""Members do what the run's aggregator has signed and nothing else: one forged call must not lock anybody out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from blindsight.crypto.signing import Signed, SigningKey
+from blindsight.crypto.wire import decode, encode
+from blindsight.errors import InputError, MessageError, PrivacyError
+from blindsight.federated.identity import KeyStore
+from blindsight.federated.node import config_digest
+from blindsight.federated.server import SumServer
+from blindsight.sums import Aggregator, KeyGenerator, Member, Terms
+from blindsight.sums.messages import Call, model_digest
+from blindsight.sums.terms import AGGREGATOR
+from blindsight.sums.transport import Response
+from tests.federated.parties import ALL_SCHEMES, IMPATIENT, KEYED, MEMBERS, PATIENCE, Parties, damaged
+
+CONFIG = b"what the run is about"
+
+
+@pytest.fixture
+def parties(tmp_path):
+    return Parties(tmp_path)
+
+
+def signed(server, parts, key=None, author=AGGREGATOR, **changes):
+    """Return the parts of a call with changes, signed by the aggregator or by somebody else."""
+    role = server._engine.aggregator
+    call = replace(decode(decode(parts[1], Signed).body, Call), **changes)
+    return parts[0], role.roster.signed(key or role._key, author, call), *parts[2:]
+
+
+@pytest.mark.parametrize("scheme", ALL_SCHEMES)
+def test_a_forged_call_is_refused_and_the_member_is_there_for_the_next(parties, scheme):
+    server = parties.open(scheme)
+    with pytest.raises(MessageError, match="not set up"):
+        parties.contribute("ann", (server.terms.run.encode(), b""))
+    parties.draw(1)
+    stranger, forged = SigningKey.generate(), []
+    bob = parties.member("bob").member(server.terms.run)._key
+
+    def there(name, kind, parts):
+        if (name, kind) != ("ann", "contribute"):
+            return parts
+        ahead = {"round": 10**9}
+        envelope = decode(parts[1], Signed)
+        swapped = replace(envelope, body=encode(replace(decode(envelope.body, Call), **ahead)))
+        for forgery in (
+            signed(server, parts, stranger, **ahead),
+            signed(server, parts, bob, **ahead),
+            signed(server, parts, bob, "bob", **ahead),
+            (parts[0], encode(swapped)),
+            (parts[0], damaged(parts[1])),
+            (b"another run", parts[1]),
+            (b"\xff", parts[1]),
+        ):
+            with pytest.raises(MessageError):
+                parties.handlers["ann"]("contribute", forgery)
+            forged.append(forgery)
+        return parts
+
+    parties.network.there = there
+    assert server.play(1).contributors == MEMBERS
+    parties.network.there = None
+    assert server.play(2).contributors == MEMBERS
+    assert len(forged) == 7
+
+
+def test_a_call_counts_for_one_member_one_kind_of_message_and_the_parts_it_came_with(parties):
+    server, model = parties.open("bfv"), b"the shared model"
+    parties.draw(1)
+    run, call, _ = server.begin(1, (model,))["ann"]
+    for parts in ((), (run,), (run, call), (run, call, b"another"), (run, call, model, b""), (run, call, b"", model)):
+        with pytest.raises(MessageError, match="parts"):
+            parties.contribute("ann", parts)
+    with pytest.raises(MessageError, match="'advertise'"):
+        parties.member("ann").handle("advertise", (run, call))
+    with pytest.raises(MessageError, match="'bob'"):
+        parties.contribute("ann", signed(server, (run, call, model), member="bob"))
+    assert not parties.proposals
+    assert parties.contribute("ann", (run, call, model))
+
+
+class TestAModelOfOnesOwnForEachMember:
+    """The model for dan, and dead weights for everybody else."""
+
+    MODEL, DEAD = b"the model", b"dead weights"
+    OTHERS = MEMBERS[:3]
+
+    @pytest.mark.parametrize("scheme", ALL_SCHEMES)
+    def test_that_the_aggregator_has_not_signed_is_refused_before_anybody_learns(self, parties, scheme):
+        server = parties.open(scheme, patience=IMPATIENT)
+        parties.draw(1)
+        parties.network.there = lambda name, kind, parts: (
+            (*parts[:2], self.DEAD) if name in self.OTHERS and kind == "contribute" else parts
+        )
+        with pytest.raises(PrivacyError):
+            server.play(1, (self.MODEL,))
+        assert server.contributors == ("dan",)
+        assert set(server.refused) == set(self.OTHERS)
+        assert [name for name, _ in parties.proposals] == ["dan"]
+
+    def swapped(self, server):
+        def there(name, kind, parts):
+            if name not in self.OTHERS or kind != "contribute":
+                return parts
+            return signed(server, (*parts[:2], self.DEAD), model=model_digest((self.DEAD,)))
+
+        return there
+
+    @pytest.mark.parametrize("scheme", ALL_SCHEMES)
+    def test_that_it_has_signed_enters_another_sum(self, parties, scheme):
+        server = parties.open(scheme, patience=IMPATIENT)
+        parties.draw(1)
+        parties.network.there = self.swapped(server)
+        with pytest.raises(PrivacyError):
+            server.play(1, (self.MODEL,))
+        assert server.contributors == ("dan",)
+        assert set(server.refused) == set(self.OTHERS)
+
+    @pytest.mark.parametrize("scheme", KEYED)
+    def test_is_refused_by_the_key_generator(self, parties, scheme):
+        """An aggregator that does not care which model a contribution was learned from."""
+        server = parties.open(scheme, patience=IMPATIENT)
+        parties.draw(1)
+        role, there = server._engine.aggregator, self.swapped(server)
+        for name, parts in server.begin(1, (self.MODEL,)).items():
+            role._model = model_digest((self.DEAD if name in self.OTHERS else self.MODEL,))
+            server.take(name, Response(tuple(parties.handlers[name]("contribute", there(name, "contribute", parts)))))
+        assert server.contributors == MEMBERS
+        with pytest.raises(PrivacyError, match="nothing of round 1"):
+            server.finish()
+        assert "another step or model" in parties.generator().generator(server.terms.run).log[-1]
+
+
+def test_in_a_plain_run_a_second_aggregator_is_refused(parties):
+    server = parties.open("plain")
+    parties.draw(1)
+    server.play(1)
+    terms, registrar = server.terms, KeyGenerator(server.terms)
+    others = [Member(name, terms) for name in MEMBERS if name != "ann"]
+    for party in (*others, Aggregator(terms), parties.member("ann").member(terms.run)):
+        registrar.enrol(party.enrolment())
+    with pytest.raises(MessageError, match="already set up"):
+        parties.member("ann").handle("set-up", (terms.run.encode(), registrar.setup()["ann"], b"", b""))
+    assert server.play(2).contributors == MEMBERS
+
+
+class TestTheRunConfig:
+    @pytest.mark.parametrize("scheme", ["plain", "bfv"])
+    def test_members_refuse_any_but_the_one_of_the_terms(self, parties, scheme):
+        server = parties.open(scheme, config=CONFIG)
+        parties.draw(1)
+        member, run = parties.member("ann"), server.terms.run
+        for other in (b"", CONFIG + b"!"):
+            with pytest.raises(MessageError, match="config"):
+                member.handle("set-up", (run.encode(), server.run.setups["ann"], other, b""))
+            with pytest.raises(MessageError, match="not set up"):
+                member.config(run)
+        assert server.play(1).contributors == MEMBERS
+        with pytest.raises(MessageError, match="config"):
+            member.handle("set-up", (run.encode(), server.run.setups["ann"], b"second thoughts", b""))
+        assert member.config(run) == CONFIG
+
+    def test_a_member_that_was_promised_another_is_found_out_by_the_key_generator(self, parties):
+        def there(name, kind, parts):
+            if (name, kind) != ("bob", "enrol"):
+                return parts
+            return replace(Terms.from_bytes(parts[0]), config=config_digest(b"for bob alone")).to_bytes(), parts[1]
+
+        parties.network.there = there
+        assert parties.open("masks").terms.members == ("ann", "cem", "dan")
+        assert "other terms" in parties.refused["bob"]
+
+    def test_a_server_cannot_go_on_with_another(self, parties):
+        server = parties.open("masks", config=CONFIG)
+        with pytest.raises(InputError, match="config"):
+            SumServer(parties.reloaded(server), parties.network, PATIENCE, config=b"other")
+
+
+def test_the_key_generator_vouches_for_the_aggregators_key(parties):
+    server = parties.open("bfv")
+    roster = server._engine.aggregator.roster
+    assert roster.keys[AGGREGATOR] == server._engine.aggregator._key.public
+    parties.draw(1)
+    server.play(1)
+    for name in MEMBERS:
+        assert parties.member(name).member(server.terms.run).roster.digest == roster.digest
+
+
+def test_a_contribution_longer_than_any_can_be_is_not_even_read(parties):
+    server, lengths = parties.open("bfv"), []
+    parties.draw(1)
+
+    def back(name, kind, parts):
+        if kind != "contribute":
+            return parts
+        lengths.append(len(parts[0]))
+        return parts if name != "bob" else (parts[0] + bytes(server.terms.most_bytes),)
+
+    parties.network.back = back
+    result = server.play(1)
+    assert result.contributors == ("ann", "cem", "dan")
+    assert result.refused["bob"]
+    assert 0.9 < np.mean(lengths) / server.terms.contribution_bytes < 1.1
+
+
+def test_a_key_store_that_was_moved_keeps_its_runs(parties, tmp_path):
+    server, moved = parties.open("bfv"), tmp_path / "moved"
+    parties.stores[AGGREGATOR].path.rename(moved)
+    parties.stores[AGGREGATOR] = KeyStore(moved)
+    parties.draw(1)
+    assert parties.restarted(server).play(1).contributors == MEMBERS
