@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 @pytest.fixture
 def few_cells(monkeypatch):
-    """Local hashers tell fewer regions of meaning apart than they would: choosing among them costs their cube."""
-    monkeypatch.setattr("blindsight.search.localmode.MOST_CELLS", 8)
+    """Local hashers tell fewer regions of meaning apart than they would: choosing among them takes time."""
+    monkeypatch.setattr("blindsight.search.codebook.CELLS_PER_KIND", 0.8)
 
 
 @pytest.fixture

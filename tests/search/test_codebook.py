@@ -6,7 +6,7 @@ import pytest
 from blindsight.errors import InputError
 from blindsight.rng import science
 from blindsight.search.codebook import VOTERS, Codebook, learn_codebook, learn_labelled_codebook
-from blindsight.search.meaning import BRIDGE
+from blindsight.search.meaning import BRIDGE, count_kinds
 
 
 def _mixture(n, kinds=5, dimension=24, seed=0):
@@ -19,7 +19,7 @@ def _mixture(n, kinds=5, dimension=24, seed=0):
 
 @pytest.fixture(scope="module")
 def codebook():
-    return learn_codebook(_mixture(600)[0], cells=8, kinds=5, generator=science(1))
+    return learn_codebook(_mixture(600)[0], 5, science(1), cells=8)
 
 
 def test_cells_of_new_pictures_follow_their_kind(codebook):
@@ -57,28 +57,54 @@ def test_relevance_is_the_mean_cosine_where_positive_whatever_the_length_of_feat
 
 def test_labels_make_classes_the_cells():
     X, kinds = _mixture(600)
-    codebook = learn_labelled_codebook(X, kinds)
+    codebook = learn_labelled_codebook(X, kinds, science(1))
     new, truth = _mixture(300, seed=8)
     assert codebook.cells == 5
     assert (codebook.cells_of(new) == truth).mean() > 0.98
-    np.testing.assert_allclose(codebook.prior, np.bincount(kinds) / 600)
+    np.testing.assert_allclose(codebook.prior, np.bincount(kinds) / 600, atol=0.03)
 
 
 def test_same_public_features_and_seed_same_codebook():
     X = _mixture(500)[0]
-    first, second = (learn_codebook(X, 8, 5, science(3)).arrays() for _ in range(2))
+    first, second = (learn_codebook(X, 5, science(3), cells=8).arrays() for _ in range(2))
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name])
 
 
 def test_fewer_distinct_meanings_than_cells_leave_fewer_cells():
     X = np.repeat(np.eye(3, dtype=np.float32), 40, axis=0)
-    assert 2 <= learn_codebook(X, 8, 3, science(0)).cells <= 8
+    assert 2 <= learn_codebook(X, 3, science(0), cells=8).cells <= 8
 
 
 def test_pictures_all_alike_and_parts_that_do_not_fit_are_refused(codebook):
     with pytest.raises(InputError, match="alike"):
-        learn_codebook(np.tile(np.arange(1, 5, dtype=np.float32), (50, 1)), 8, 3, science(0))
+        learn_codebook(np.tile(np.arange(1, 5, dtype=np.float32), (50, 1)), 3, science(0), cells=8)
     for name, part in (("prior", codebook.prior[:-1]), ("mean", np.full_like(codebook.mean, np.nan))):
         with pytest.raises(InputError):
             Codebook.from_arrays({**codebook.arrays(), name: part})
+
+
+@pytest.mark.parametrize("kinds", [3, 12, 40])
+def test_kinds_are_counted(kinds):
+    X, _ = _mixture(1500, kinds=kinds)
+    points = (X - X.mean(axis=0)).astype(np.float32)
+    assert abs(count_kinds(points, science(0)) - kinds) <= 0.15 * kinds
+    cells = learn_codebook(X, None, science(0)).cells
+    assert cells == pytest.approx(3.2 * max(10, kinds), rel=0.25)  # no ceiling, and never fewer than of ten kinds
+
+
+@pytest.mark.parametrize("classes", [2, 3, 70])
+def test_logistic_regression_tells_any_number_of_classes_apart(classes):
+    X, kinds = _mixture(20 * classes, kinds=classes, dimension=60)
+    codebook = learn_labelled_codebook(X, kinds, science(1))
+    new, truth = _mixture(300, kinds=classes, dimension=60, seed=8)
+    assert (codebook.cells_of(new) == truth).mean() > 0.95
+    np.testing.assert_allclose(codebook.meanings_of(new).sum(axis=1), 1, rtol=1e-5)
+    again = Codebook.from_arrays(codebook.arrays())
+    np.testing.assert_array_equal(again.relevance_of(new), codebook.relevance_of(new))
+
+
+def test_a_class_of_one_picture_is_no_trouble():
+    X, kinds = _mixture(60, kinds=3)
+    kinds[0] = 3
+    assert learn_labelled_codebook(X, kinds, science(1)).cells == 4

@@ -23,7 +23,7 @@ def study():
 @pytest.fixture(scope="module")
 def rows(study):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("blindsight.search.localmode.MOST_CELLS", 12)
+        patch.setattr("blindsight.search.codebook.CELLS_PER_KIND", 1.2)
         return contest(study, epsilons=[1.0, 8.0], delta=1e-4, bits=16)
 
 

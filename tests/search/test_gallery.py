@@ -43,7 +43,7 @@ def scans(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gallery")
     write_digits(folder / "pictures", 120)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("blindsight.search.localmode.MOST_CELLS", 8)
+        patch.setattr("blindsight.search.codebook.CELLS_PER_KIND", 0.8)
         build_gallery(Source("folder", str(folder / "pictures")), LOCAL, folder / "index")
     return folder
 
@@ -340,3 +340,29 @@ def test_origins_are_kept_whole_and_their_numbers_drawn_every_time(tmp_path):
     (tmp_path / "origin").write_bytes(b"nothing")
     with pytest.raises(CorruptFileError):
         Origin.load(tmp_path / "origin")
+
+
+def test_public_labels_and_kinds_decide_the_codebook(tmp_path):
+    wish = replace(LOCAL, public_labels=True)
+    gallery = build_gallery(DIGITS, wish, tmp_path / "labels")
+    assert gallery.hasher.labelled_
+    assert gallery.hasher.codebook_.cells == 10
+    assert "10 classes" in gallery.notes[0]
+    build_gallery(DIGITS, replace(wish, public_labels=False), tmp_path / "labels")  # goes on as it was
+    with pytest.raises(InputError, match="otherwise"):
+        build_gallery(DIGITS, replace(LOCAL, kinds=4), tmp_path / "labels")
+    assert build_gallery(DIGITS, replace(LOCAL, kinds=4), tmp_path / "kinds").hasher.kinds == 4
+    with pytest.raises(InputError, match="otherwise"):
+        build_gallery(DIGITS, wish, tmp_path / "kinds")
+    write_digits(tmp_path / "flat", 8)
+    for picture in list((tmp_path / "flat").rglob("*.png")):
+        picture.rename(tmp_path / "flat" / picture.name)
+    for folder in [path for path in (tmp_path / "flat").iterdir() if path.is_dir()]:
+        folder.rmdir()
+    with pytest.raises(DataError, match="classes"):
+        build_gallery(
+            DIGITS, replace(wish, public_share=None), tmp_path / "x", public=Source("folder", str(tmp_path / "flat"))
+        )
+    for impossible in (replace(wish, kinds=3), replace(LOCAL, kinds=1), replace(CENTRAL, kinds=3)):
+        with pytest.raises(InputError):
+            impossible.check(has_public=False)

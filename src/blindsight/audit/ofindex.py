@@ -64,7 +64,7 @@ STATEMENT = "the statement of the index"
 def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, progress: Progress = silent) -> Plan:
     """Return the checks of an index by its mode."""
     index = IndexAudit(folder, Gallery.load(folder), data, random_state, progress)
-    if index.gallery.mode != "open" and index.gallery.settings.keys() != {"epsilon", "delta", "bits"}:
+    if index.gallery.mode != "open" and not index.gallery.settings.keys() >= {"epsilon", "delta", "bits"}:
         raise CorruptFileError(f"{folder} does not say with which epsilon, delta and bits it was made. Build it again.")
     pictures = len(index.gallery)
     epsilon = Check("epsilon of the mechanism", _EPSILON_SECONDS, index.epsilon)

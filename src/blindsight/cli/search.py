@@ -34,6 +34,12 @@ def build(
         str | None, Option(help="Public pictures to learn from (local mode): folder or collection.")
     ] = None,
     public_share: Annotated[float | None, Option(help="Or declare so large a share of IMAGES public.")] = None,
+    public_labels: Annotated[
+        bool, Option("--public-labels", help="Tell the classes of the public pictures apart (their subfolders).")
+    ] = False,
+    kinds: Annotated[
+        int | None, Option(help="Or about so many kinds of pictures; default: as public ones show.", min=2)
+    ] = None,
     hold_out: Annotated[int, Option(help="Leave so many out, to ask with later.", min=0)] = 0,
     features: Annotated[
         str, Option(help="thumbnail, embedding, the path of an ONNX model, or auto: embedding for photographs.")
@@ -63,6 +69,8 @@ def build(
         ledger=ledger,
         relearn=relearn,
         random_state=seed,
+        kinds=kinds,
+        public_labels=public_labels,
     )
     wish.check(public is not None)
     with storage_errors("write into", out):

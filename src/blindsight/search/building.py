@@ -56,7 +56,11 @@ _CELL = 96  # least side of a picture on a sheet of answers
 
 @dataclass(frozen=True)
 class Wish:
-    """How a gallery is to be made. `epsilon` is needed unless the mode is open; `budget` is the ledger's, if any."""
+    """How a gallery is to be made. `epsilon` is needed unless the mode is open; `budget` is the ledger's, if any.
+
+    A codebook tells `kinds` of pictures apart (None: as many as public ones show), or, with `public_labels`, classes of
+    the public pictures.
+    """
 
     mode: Mode
     epsilon: float | None
@@ -69,6 +73,8 @@ class Wish:
     ledger: AnyPath | None = None
     relearn: bool = False
     random_state: int = 0
+    kinds: int | None = None
+    public_labels: bool = False
 
     def check(self, has_public: bool) -> None:
         """Refuse what cannot be done before a picture is read."""
@@ -85,6 +91,12 @@ class Wish:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
         if self.mode != "local" and (has_public or self.public_share is not None):
             raise InputError(f"{self.mode} mode does not use public pictures. Leave --public and --public-share out.")
+        if self.mode != "local" and (self.kinds is not None or self.public_labels):
+            raise InputError(f"{self.mode} mode has no codebook. Leave --kinds and --public-labels out.")
+        if self.kinds is not None and self.kinds < 2:
+            raise InputError(f"at least 2 kinds can be told apart; got {self.kinds}.")
+        if self.kinds is not None and self.public_labels:
+            raise InputError("public labels say which kinds there are. Leave --kinds out.")
         if has_public and self.public_share is not None:
             raise InputError("name public pictures with --public, or declare a share public; not both.")
         if self.public_share is not None and not 0 < self.public_share < 1:
@@ -97,6 +109,10 @@ class Wish:
         """What must be the same for a gallery to be built on."""
         delta = self.delta if self.mode == "central" else None
         return {"epsilon": self.epsilon, "delta": delta, "bits": None if self.mode == "local" else self.bits}
+
+
+_Public = tuple[Floats, NDArray[np.int64] | None] | LocalHasher
+"""Public features with their classes, if these are used; or what was learned of them."""
 
 
 def build_gallery(
@@ -153,13 +169,14 @@ def _build(
     origin = _keep_origin(source, dataset, wish, folder, secret)
     features = extract(dataset, pipeline, cache=cache, progress=progress)
     numbers, rows = origin.rows(dataset, "indexed")
-    known: Floats | LocalHasher = features[origin.rows(dataset, "public")[1]]
+    opened = origin.rows(dataset, "public")[1]
+    known: _Public = features[opened], _public_labels(dataset.take(opened), wish) if before is None else None
     if isinstance(public, LocalHasher):
         known = public if before is None else known
     elif public is not None and before is None:
         others = public if isinstance(public, Dataset) else replace(cast(Source, public), side=side).load(progress)
-        known = extract(others, pipeline, cache=cache, progress=progress)
-        _refuse_overlap(features[rows], known)
+        known = extract(others, pipeline, cache=cache, progress=progress), _public_labels(others, wish)
+        _refuse_overlap(features[rows], known[0])
     progress("building the index", 0, None)
     plan = _Build(wish, folder, before, numbers, features[rows], dataset.images.shape[1], secret, notes)
     if wish.mode == "local":
@@ -182,13 +199,15 @@ class _Build:
     secret: ByteSource
     notes: list[str]
 
-    def local(self, public: Floats | LocalHasher, gone: NDArray[np.int64], versions: NDArray[np.uint8]) -> Gallery:
+    def local(self, public: _Public, gone: NDArray[np.int64], versions: NDArray[np.uint8]) -> Gallery:
         """Release every picture once and index the releases."""
         assert self.wish.epsilon is not None
         if isinstance(public, LocalHasher):
             learned = public
         elif self.before is None:
-            learned = LocalHasher(self.wish.epsilon, random_state=self.wish.random_state).fit(public)
+            kinds = "auto" if self.wish.kinds is None else self.wish.kinds
+            learned = LocalHasher(self.wish.epsilon, kinds=kinds, random_state=self.wish.random_state).fit(*public)
+            self.notes.append(f"Chosen from epsilon and public pictures: {learned.chosen}.")
         else:
             assert isinstance(self.before.hasher, LocalHasher)
             learned = self.before.hasher
@@ -340,8 +359,11 @@ def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
     before = Gallery.load(folder)
     if not len(before) and not any((folder / PRIVATE).glob(f"{_RELEASES}*")):
         return None
-    features = before.features if wish.features == "auto" else wish.features
-    if (before.mode, before.features, before.settings) != (wish.mode, features, wish.settings):
+    features, hasher = before.features if wish.features == "auto" else wish.features, before.hasher
+    same = (before.mode, before.features, before.settings) == (wish.mode, features, wish.settings)
+    if isinstance(hasher, LocalHasher):
+        same &= wish.kinds in (None, hasher.kinds) and wish.public_labels <= hasher.labelled_
+    if not same:
         raise InputError(
             f"{folder} holds a gallery that was made otherwise ({before.mode}, {before.features}, {before.settings}). "
             "Say --relearn to spend once more on the same pictures, or take another folder with the same --ledger."
@@ -365,6 +387,13 @@ def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path, sec
         )
     origin.save(path)
     return origin
+
+
+def _public_labels(dataset: Dataset, wish: Wish) -> NDArray[np.int64] | None:
+    """Return the classes of public pictures, if they are wanted."""
+    if wish.public_labels and dataset.labels is None:
+        raise DataError(f"{dataset.name} has no classes: lay its pictures in a folder per class, or say --kinds.")
+    return dataset.labels if wish.public_labels else None
 
 
 def _refuse_overlap(private: Floats, public: Floats) -> None:

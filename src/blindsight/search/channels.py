@@ -29,6 +29,9 @@ from blindsight.search.symbols import KaryResponse, SubsetSelection
 Doubles = NDArray[np.float64]
 Mechanism = KaryResponse | SubsetSelection
 
+MOST_COMPARED = 48
+"""Of more cells than this, not every pair is tried: that takes their number to the fifth power."""
+
 MOST_OUTPUTS = 256
 """Subset selection with more sets than this is not considered: every set is a posting list."""
 
@@ -109,9 +112,18 @@ def expected_precision(probabilities: Doubles, prior: Doubles, relevance: Double
 
 
 def merging_path(prior: Doubles, relevance: Doubles, epsilon: float, fewest: int = 2) -> Iterator[NDArray[np.int64]]:
-    """Yield symbols of the cells: first one for each, then with the best pair joined, until the fewest are left."""
+    """Yield symbols of the cells: first one for each, then with the best pair joined, until the fewest are left.
+
+    Of more than 48 cells not every pair is tried: those are joined whose relevance for all queries is most alike, which
+    is Ward's procedure itself.
+    """
     symbols = np.arange(len(prior))
     yield symbols
+    if len(prior) > MOST_COMPARED:
+        for pair in _most_alike(prior, relevance, fewest):
+            symbols = _joined(symbols, pair)
+            yield symbols
+        return
     for k in range(len(prior) - 1, fewest - 1, -1):
         table = KaryResponse(k, epsilon).probabilities()
         joined = [_joined(symbols, pair) for pair in combinations(range(k + 1), 2)]
@@ -121,9 +133,19 @@ def merging_path(prior: Doubles, relevance: Doubles, epsilon: float, fewest: int
 
 
 def best_design(
-    prior: Doubles, relevance: Doubles, epsilon: float, *, symbols: int | None = None, mechanism: str = "auto"
+    prior: Doubles,
+    relevance: Doubles,
+    epsilon: float,
+    *,
+    symbols: int | None = None,
+    mechanism: str = "auto",
+    nearly: float = 1.0,
 ) -> Design:
-    """Return the design that is expected to find most, among those with this number of symbols and this mechanism."""
+    """Return the design that is expected to find most, among those with this number of symbols and this mechanism.
+
+    Average precision is nearly the same for a range of numbers of symbols, and more of them are better among the first
+    answers: of all designs that reach the share `nearly` of the best, the one with most symbols is taken.
+    """
     path = merging_path(prior, relevance, epsilon, fewest=symbols or 2)
     stages = (stage for stage in path if symbols in (None, int(stage.max()) + 1))
     designs = [design for stage in stages for design in _designs(stage, epsilon, mechanism)]
@@ -132,8 +154,25 @@ def best_design(
             f"{symbols or 'so few'} symbols cannot be had with mechanism={mechanism!r}: public data gave {len(prior)} "
             f"cells, and subset selection needs 4 symbols or more but at most {MOST_OUTPUTS} sets. Ask for less."
         )
-    worths = [expected_precision(design.probabilities(), prior, relevance) for design in designs]
-    return designs[int(np.argmax(worths))]
+    worths = np.array([expected_precision(design.probabilities(), prior, relevance) for design in designs])
+    good = np.flatnonzero(worths >= nearly * worths.max())
+    return designs[max(good.tolist(), key=lambda place: (designs[place].mechanism.k, worths[place]))]
+
+
+def _most_alike(prior: Doubles, relevance: Doubles, fewest: int) -> Iterator[tuple[int, int]]:
+    """Yield the pairs that Ward's procedure joins, by numbers without gaps, until the fewest are left."""
+    masses, profiles = prior.copy(), relevance.T.copy()  # how relevant a cell is for queries of each cell
+    while len(masses) > fewest:
+        squares = (profiles**2 * prior).sum(axis=1)
+        distances = squares[:, None] + squares - 2 * (profiles * prior) @ profiles.T
+        costs = distances * np.outer(masses, masses) / np.add.outer(masses, masses)
+        np.fill_diagonal(costs, np.inf)
+        first, second = sorted(divmod(int(costs.argmin()), len(masses)))
+        shares = masses[[first, second]] / masses[[first, second]].sum()
+        profiles[first] = shares @ profiles[[first, second]]
+        masses[first] += masses[second]
+        masses, profiles = np.delete(masses, second), np.delete(profiles, second, axis=0)
+        yield first, second
 
 
 def _joined(symbols: NDArray[np.int64], pair: tuple[int, int]) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ from blindsight.search.flipping import flip, paper_beta, record_beta, record_los
 from blindsight.search.hammingball import HammingBall
 from blindsight.search.itq import ITQ
 from blindsight.search.learner import HashLearner
-from blindsight.search.localmode import MOST_CELLS, LocalHasher
+from blindsight.search.localmode import LocalHasher
 from blindsight.search.lsh import LSH
 from blindsight.search.phashing import PHashing
 from blindsight.search.pitq import PITQ
@@ -174,7 +174,7 @@ def contest(
 
 def _suited(study: SearchStudy) -> list[str]:
     """Return all methods, but for a codebook of public labels where there are too many or too few kinds of them."""
-    labelled = 2 <= len(np.unique(study.public.labels)) <= MOST_CELLS
+    labelled = 2 <= len(np.unique(study.public.labels)) <= len(study.public) // 2
     return [name for name in METHODS if labelled or name != "labelled codebook"]
 
 

@@ -35,8 +35,8 @@ from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.validation import check_features
 
 FEWEST_PUBLIC = 8
-MOST_CELLS = 64
 _KIND = "blindsight/local-hasher.1"
+_NEARLY = 0.9  # of the best average precision, for which classes are kept apart rather than joined
 _MECHANISMS = ("auto", "kary", "subset")
 
 
@@ -48,7 +48,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     epsilon : what one release of a record costs it.
     symbols : how many symbols there are; "auto" takes as many as epsilon makes useful.
     mechanism : "kary", "subset" or, whichever is expected to find more, "auto".
-    kinds : about how many kinds of pictures are worth telling apart; not used with labels.
+    kinds : about how many kinds of pictures are worth telling apart, "auto" for as many as the public features show
+        (`meaning.count_kinds`); not used with labels.
     max_public : of more public features, only so many (drawn at random) are used, and are part of the codebook.
     random_state : decides that draw and where computations on public features start.
 
@@ -69,7 +70,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         *,
         symbols: int | str = "auto",
         mechanism: str = "auto",
-        kinds: int = 10,
+        kinds: int | str = "auto",
         max_public: int = 20_000,
         random_state: int = 0,
     ) -> None:
@@ -92,12 +93,17 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             drawn = np.sort(generator.choice(len(rows), self.max_public, replace=False))
             rows, classes = rows[drawn], None if classes is None else np.unique(classes[drawn], return_inverse=True)[1]
         if classes is None:
-            cells = max(min(MOST_CELLS, round(3.2 * self.kinds)), symbols or 2)
-            codebook = learn_codebook(rows, cells, self.kinds, generator)
+            kinds = None if self.kinds == "auto" else int(self.kinds)
+            codebook: Codebook = learn_codebook(rows, kinds, generator, fewest=symbols or 2)
         else:
-            codebook = learn_labelled_codebook(rows, classes)
+            codebook = learn_labelled_codebook(rows, classes, generator)
         design = best_design(
-            codebook.prior, codebook.relevance, self.epsilon, symbols=symbols, mechanism=self.mechanism
+            codebook.prior,
+            codebook.relevance,
+            self.epsilon,
+            symbols=symbols,
+            mechanism=self.mechanism,
+            nearly=1.0 if classes is None else _NEARLY,
         )
         return self._adopt(codebook, design, labelled=y is not None)
 
@@ -151,6 +157,12 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             assumptions=_assumptions(per_person, releases),
             not_protected=_not_protected(per_person),
         )
+
+    @property
+    def chosen(self) -> str:
+        """What was chosen from epsilon and public features, in words."""
+        design, learned = self._fitted(), "classes" if self.labelled_ else "cells"
+        return f"{design.mechanism}, for {self.codebook_.cells} {learned} that public features show"
 
     @property
     def digest(self) -> str:
@@ -215,7 +227,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         check_positive("epsilon", self.epsilon)
         if self.mechanism not in _MECHANISMS:
             raise UnknownNameError("mechanism", str(self.mechanism), _MECHANISMS)
-        _check_whole("kinds", self.kinds, 2)
+        if self.kinds != "auto":
+            _check_whole("kinds", self.kinds, 2)
         _check_whole("max_public", self.max_public, FEWEST_PUBLIC)
         if self.symbols == "auto":
             return None
@@ -272,8 +285,9 @@ def _check_labels(y: ArrayLike, rows: int) -> NDArray[np.int64]:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InputError("public labels hold NaN or infinite values.")
     names, classes = np.unique(labels, return_inverse=True)
-    if not 2 <= len(names) <= MOST_CELLS:
+    if not 2 <= len(names) <= rows // 2:
         raise InputError(
-            f"public labels must name 2 to {MOST_CELLS} classes; got {len(names)}. Join some, or use none."
+            f"public labels must name 2 to {rows // 2} classes, half as many as rows; got {len(names)}. Join some, or "
+            "use none."
         )
     return classes.astype(np.int64)

@@ -13,8 +13,16 @@ One-sided neighbours keep a thousandth of the weight, so that no picture is left
 
 How many neighbours and how many coordinates are best is not known without labels. Several of both are computed and
 joined, so that the inner product of two pictures is the mean of their cosines over all of them.
+
+*How many kinds there are* (`count_kinds`) is read off such a graph too: as many as there are communities where its
+modularity is largest, found by joining small groups two at a time (Newman, "Fast algorithm for detecting community
+structure in networks", Physical Review E 2004). More neighbours make fewer and larger communities; taken are the fewest
+neighbours of which the average community has at most four times as many members. That counts 11 kinds in handwritten
+digits and 13 in Fashion-MNIST (10 classes each), 20 in twenty classes of Caltech-101 and 55 in all of its 101: kinds
+that pictures show, not names that people give them.
 """
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +33,8 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from blindsight.search.function import Floats
 
@@ -36,10 +46,15 @@ NEIGHBOURS = (15, 30, 60)
 RESOLUTIONS = (0.7, 1.1, 1.5)
 """How many coordinates are joined, as multiples of the number of kinds of pictures."""
 
+COUNTING_NEIGHBOURS = (12, 16, 24, 32, 48, 64, 96)
+"""How many neighbours the graphs may have in which kinds are counted."""
+
 BRIDGE = 1e-3  # the weight of one-sided neighbours
 _FAINTEST = 1e-8  # no neighbour weighs less, so that every picture has some weight
 _TINY = np.float32(1e-12)
 _ENERGY = 0.995  # share of the joint coordinates that is kept when they are turned to few axes
+_COUNTED = 4000  # points among which kinds are counted
+_GROUPS = 400  # at most, from which communities are joined
 _DENSE = 400  # graphs up to this size are solved densely
 
 
@@ -104,6 +119,46 @@ def _still_coordinates(part: NDArray[np.integer[Any]], root: Doubles, components
     """Return orthonormal vectors that tell these components apart and are orthogonal to the constant coordinate."""
     indicators = root[:, None] * (part[:, None] == components)
     return np.asarray(np.linalg.qr(np.column_stack([root, indicators]))[0][:, 1:])
+
+
+def count_kinds(points: Floats, generator: np.random.Generator) -> int:
+    """Return how many kinds of pictures a graph of mutual neighbours shows, at least two; of a sample, if many."""
+    if len(points) > _COUNTED:
+        points = points[np.sort(generator.choice(len(points), _COUNTED, replace=False))]
+    n, seed = len(points), int(generator.integers(2**31))
+    groups = min(_GROUPS, max(2, int(4 * np.sqrt(n))), n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than groups
+        found = KMeans(groups, n_init=1, max_iter=50, random_state=seed).fit_predict(points)
+    members = csr_array((np.ones(n), (np.arange(n), found)), shape=(n, groups))
+    squares, numbers = nearest(points, points, min(max(COUNTING_NEIGHBOURS), n - 1) + 1)
+    kinds = 2
+    for k in COUNTING_NEIGHBOURS:
+        graph = mutual_graph(squares[:, 1 : k + 1], numbers[:, 1 : k + 1])
+        kinds = max(2, _communities(np.asarray((members.T @ graph @ members).todense())))
+        if n <= 4 * k * kinds:
+            break
+    return kinds
+
+
+def _communities(weights: Doubles) -> int:
+    """Return how many communities have the largest modularity when groups are joined greedily."""
+    share = weights / weights.sum()
+    ends = share.sum(axis=0)
+    gains = 2 * (share - np.outer(ends, ends))  # of modularity by joining two groups
+    np.fill_diagonal(gains, -np.inf)
+    best, total = (0.0, len(share)), 0.0
+    for left in range(len(share) - 1, 0, -1):
+        first, second = np.unravel_index(int(gains.argmax()), gains.shape)
+        total += gains[first, second]
+        share[first] += share[second]
+        share[:, first] += share[:, second]
+        ends[first] += ends[second]
+        gains[second], gains[:, second] = -np.inf, -np.inf
+        row = np.where(gains[first] > -np.inf, 2 * (share[first] - ends[first] * ends), -np.inf)
+        gains[first], gains[:, first] = row, row
+        best = max(best, (total, left))
+    return best[1]
 
 
 def meaning_of_neighbourhoods(points: Floats, kinds: int, generator: np.random.Generator) -> Floats:

@@ -63,6 +63,7 @@ class PrivateHasher:
     unit : "record", or "person" together with `per_person`, the most pictures that anyone has.
     mode : "local" (records are released with noise) or "central" (only the function is released).
     bits : length of a code in central mode; in local mode epsilon decides how much a release can tell.
+    kinds : in local mode, about how many kinds of pictures to tell apart; "auto" for as many as public features show.
     delta, clip : needed in central mode, see `CentralHasher`; local mode is pure and clips nothing.
     path : where permanent releases are kept; without, in memory as long as this object lives.
     ledger, scope : where the spends are recorded, and the collection's name there.
@@ -81,6 +82,7 @@ class PrivateHasher:
         unit: Unit = "record",
         mode: Mode = "local",
         bits: int = 64,
+        kinds: int | str = "auto",
         delta: float | None = None,
         clip: float | None = None,
         per_person: SupportsIndex | None = None,
@@ -101,7 +103,7 @@ class PrivateHasher:
             raise InputError("a ledger needs the scope under which it counts, and a scope needs a ledger.")
         self.epsilon, self.unit, self.mode, self.bits, self.delta, self.clip = epsilon, unit, mode, bits, delta, clip
         self.per_person = _pictures(unit, per_person)
-        self.random_state, self._source = random_state, source
+        self.random_state, self.kinds, self._source = random_state, kinds, source
         self._path, self._ledger, self._scope = path, ledger, scope
 
     def fit(
@@ -156,7 +158,7 @@ class PrivateHasher:
                     f"the given hasher spends epsilon {hasher.epsilon:g} on a record; {share:g} was asked for."
                 )
         else:
-            hasher = LocalHasher(share, random_state=self.random_state).fit(public, labels)
+            hasher = LocalHasher(share, kinds=self.kinds, random_state=self.random_state).fit(public, labels)
         mechanism = _LocalMechanism(hasher, BoundedLoss(share, count=self.per_person or 1))
         self.releases_ = Releases(
             self._path, mechanism, ledger=self._ledger, scope=self._scope, unit=self.unit, source=self._source
