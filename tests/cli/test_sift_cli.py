@@ -27,13 +27,13 @@ def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sift") / "fitted"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BLINDSIGHT_CACHE", str(folder.parent / "cache"))
-        assert run(["sift", "fit", *FEW, *POLICY, "--privacy", "inf", "--components", "2", "--out", str(folder)]) == 0
+        assert run(["sift", "fit", *FEW, *POLICY, "--privacy", "inf", "--components", "1", "--out", str(folder)]) == 0
     return folder
 
 
 def test_fit_writes_everything_that_is_needed_again(fitted):
     sift = load_sift(fitted / "sift.npz")
-    assert (sift.dimension, sift.width, sift.name) == (20, 2, "smiling without male")
+    assert (sift.dimension, sift.width, sift.name) == (20, 1, "smiling without male")
     policy = yaml.safe_load((fitted / "policy.yaml").read_text())
     assert policy == {"name": "", "public": ["smiling"], "private": ["male"]}
     statement = PrivacyStatement.from_json((fitted / "statement.json").read_text())
@@ -52,11 +52,11 @@ def test_verify_decides_by_its_exit_code_and_its_version_is_applied(fitted, tmp_
     assert (found["verdict"], found["setting"]["rows"]) == ("accept", 300)  # the developer had the other 200
     assert found["accepted"] == str(folder / "verified.npz")
     verified = load_sift(folder / "verified.npz")
-    assert verified.levels == (256, 256)  # the platform's version, rounded
+    assert verified.levels == (256,)  # the platform's version, rounded
     evidence = json.loads((folder / "verification.json").read_text())
     assert evidence["setting"]["sift"] != load_sift(folder / "sift.npz").digest
     applied = blindsight("sift", "apply", folder, "-n", 30, "--out", tmp_path / "z.npz", "--json").document
-    assert (applied["verified"], applied["levels"], applied["sift"]) == (True, [256, 256], verified.digest)
+    assert (applied["verified"], applied["levels"], applied["sift"]) == (True, [256], verified.digest)
 
     found = blindsight(*asked, "--threshold", 0.01, code=1).document
     assert found["verdict"] in ("reject", "inconclusive")
@@ -90,7 +90,7 @@ def test_apply_writes_what_an_app_receives(fitted, tmp_path, blindsight):
         said = blindsight("sift", "apply", fitted, "-n", 30, "--out", out, "--json")
         assert said.document["verified"] is False
     lines = list(csv.reader(table.read_text().splitlines()))
-    assert lines[0] == ["picture", "z1", "z2"]
+    assert lines[0] == ["picture", "z1"]
     with np.load(archive) as released:
         np.testing.assert_allclose(np.array(lines[1:])[:, 1:].astype(float), released["released"], rtol=1e-6)
         assert released["names"][0] == lines[1][0] == "face-000000"

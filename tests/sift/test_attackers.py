@@ -10,7 +10,8 @@ from blindsight.sift import attackers as module
 from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker, best_threshold, chosen_attackers
 from blindsight.sift.views import VIEWS, fit_view
 
-CURVED = {attacker.name for attacker in MODERN} - {"linear SVM", "linear SVM, balanced and tuned"}
+LINEAR = {"linear SVM", "linear SVM, balanced and tuned", "shrinkage discriminant, tuned"}
+CURVED = {attacker.name for attacker in MODERN} - LINEAR
 
 
 @pytest.fixture(scope="module")

@@ -220,6 +220,33 @@ def test_attackers_are_set_on_whether_two_private_attributes_differ():
     assert together.best.balanced_accuracy > 0.95
 
 
+def test_a_release_too_wide_for_the_rows_is_accepted_by_certificate_only():
+    rng = np.random.default_rng(8)
+    hidden = {"male": rng.integers(0, 2, 4000).astype(np.int8)}
+    wide, narrow = (Verifier((LOGISTIC,)).verify(rng.standard_normal((4000, width)), hidden) for width in (31, 5))
+    assert (wide.verdict, narrow.verdict) == ("inconclusive", "accept")
+    assert wide.too_wide
+    assert "31 numbers" in wide.sentence
+    assert wide.bound <= 0.10  # that attackers found nothing proves nothing
+    symbols = Verifier((LOGISTIC,)).verify(rng.integers(0, 2, (4000, 3)), hidden, certified=True)
+    assert (symbols.verdict, symbols.too_wide) == ("accept", False)
+
+
+def test_attackers_learn_from_further_rows():
+    """Sixty numbers of which each tells a little: 150 rows teach an attacker less than 6,000."""
+    rng = np.random.default_rng(9)
+    labels = rng.integers(0, 2, 6300).astype(np.int8)
+    numbers = rng.standard_normal((6300, 60)) + 0.12 * (2 * labels[:, None] - 1)
+    few = Verifier((LOGISTIC,)).verify(numbers[:300], {"male": labels[:300]})
+    more = Verifier((LOGISTIC,)).verify(
+        numbers[:300], {"male": labels[:300]}, persons=np.arange(300), learn=(numbers[300:], {"male": labels[300:]})
+    )
+    assert more.setting.train == 6150
+    assert more.priv_loss > few.priv_loss + 0.05  # .82 of the best there is, and about .7
+    with pytest.raises(InputError, match="60"):
+        Verifier((LOGISTIC,)).verify(numbers[:300], {"male": labels[:300]}, learn=(numbers[:, :3], {"male": labels}))
+
+
 def test_included_mode_ships_a_classifier_and_tells_its_price():
     rng = np.random.default_rng(7)
     public, private = rng.integers(0, 2, (2, 3000)).astype(np.int8)

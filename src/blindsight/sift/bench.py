@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
@@ -35,6 +36,8 @@ class Bench:
     halves: tuple[Indices, Indices]
     sure: Confidence
     seed: int
+    learn: tuple[NDArray[Any], Mapping[str, Labels]] | None = None
+    """Further released numbers and labels that attackers learn from, of persons who are on no other row."""
 
     def result(self, attack: Attack) -> AttackResult:
         """Let one attacker learn and guess, and judge it; rows whose label nobody knows are left out."""
@@ -45,10 +48,23 @@ class Bench:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # who did not converge may still guess well
             warnings.filterwarnings("ignore", message="'Threading' parallel backend")  # it takes all cores, no harm
-            guess = attacker.attack(numbers[train], column[train], numbers[test], persons=learners, seed=self.seed)
+            known = (numbers[train], column[train], learners)
+            seen, labels, who = known if self.learn is None else self._more(attack.attribute, *known)
+            guess = attacker.attack(seen, labels, numbers[test], persons=who, seed=self.seed)
         seconds = perf_counter() - begun
         figures = measure(column[test], guess, judged, self.sure)
         return AttackResult(attack.attribute, attacker.name, attacker.view, attacker.tune, **figures, seconds=seconds)
+
+    def _more(
+        self, attribute: str, seen: NDArray[Any], labels: Labels, who: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], Labels, NDArray[Any] | None]:
+        """Add the further rows, each as a person of its own."""
+        assert self.learn is not None
+        more, columns = self.learn
+        known = columns[attribute] >= 0
+        if who is not None:
+            who = np.concatenate([np.unique(who, return_inverse=True)[1], len(who) + np.arange(int(known.sum()))])
+        return np.concatenate([seen, more[known]]), np.concatenate([labels, columns[attribute][known]]), who
 
 
 def in_order(

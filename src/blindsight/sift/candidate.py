@@ -31,7 +31,7 @@ def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) ->
         _refuse_unseen(sift, data)
         return sift
     if isinstance(sift, LinearSift):
-        return harden(sift, data.features)
+        return harden(sift, data.through(data.pipeline))
     raise PrivacyError(
         f"a sift of kind {sift.kind!r} is verified by certificate only, and its alphabet is too large for that. "
         "Release fewer symbols, or a linear sift."

@@ -276,7 +276,7 @@ class Platform:
 
     @property
     def _watch(self) -> Watch:
-        return Watch(self.data, self.verifier, self._register, self._store)
+        return Watch(self.data, self.verifier, self._register, self._store, self._development)
 
     def _decided(self, told: dict[str, str], verdict: Verdict | Literal["denied"], reason: str, **more: Any) -> None:
         with self._register.current():

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError
 from blindsight.sift.features import Features
 from blindsight.sift.grants import Grant
 from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.watch import Watch
-from blindsight.validation import check_shape
+from blindsight.validation import check_finite, check_shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,9 @@ def _decided(watch: Watch, wanted: Wanted, taken: int) -> tuple[Released, dict[s
     used = watch.register.frames_to(wanted.person, wanted.app) + taken
     if wanted.count is not None:
         grant.budget.fresh(used, wanted.count)  # or it is refused here
-    rows = check_shape(wanted.frames(), watch.data.dimension)
+    given = check_shape(wanted.frames(), watch.data.dimension)
+    check_finite(given.data if sparse.issparse(given) else given, "features")
+    rows = watch.data.support.clip(given)  # what was not verified is not applied
     asked = int(rows.shape[0])
     fresh = grant.budget.fresh(used, asked)
     released = _sifted(watch.store, grant, rows, fresh, last=used + fresh >= grant.budget.frames)

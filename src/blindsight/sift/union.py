@@ -19,8 +19,10 @@ way: with one among the parts, the whole is certified or refused.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from blindsight.errors import InputError, PrivacyError
 from blindsight.progress import Progress, silent
@@ -71,6 +73,7 @@ def examine(
     data: VerificationSet,
     verifier: Verifier,
     *,
+    development: VerificationSet | None = None,
     progress: Progress = silent,
 ) -> Examination:
     """Verify a sift by itself, a single frame first where that can be certified, and then beside the others.
@@ -85,7 +88,7 @@ def examine(
     failed: Verification | Exception | None = None
     for step in steps:
         try:
-            found.append(verify_together(step, private, data, verifier, progress=progress))
+            found.append(verify_together(step, private, data, verifier, development=development, progress=progress))
             failed = failed or (found[-1] if found[-1].verdict != "accept" and step is not steps[-1] else None)
         except (InputError, PrivacyError) as error:
             failed = failed or error
@@ -102,9 +105,13 @@ def verify_together(
     data: VerificationSet,
     verifier: Verifier,
     *,
+    development: VerificationSet | None = None,
     progress: Progress = silent,
 ) -> Verification:
-    """Verify what all parts (at least one) let out about one person, whichever frames each of them is given."""
+    """Verify what all parts (at least one) let out about one person, whichever frames each of them is given.
+
+    Attackers may learn from `development` rows as well, as an app may from data of its own.
+    """
     members = list(parts)
     frames, sifts = sum(part.frames for part in members), {part.sift.digest: part.sift for part in members}.values()
     cut = _windows(data, frames, len(members))
@@ -123,8 +130,29 @@ def verify_together(
         persons=None if data.persons is None else cut.first(data.persons),
         certified=certified,
         groups=groups,
+        learn=_further(sifts, cut, labels, data.private(private), development),
         progress=progress,
     )
+
+
+def _further(
+    sifts: Iterable[Sift],
+    cut: Windows,
+    questions: Iterable[str],
+    private: Iterable[str],
+    development: VerificationSet | None,
+) -> tuple[NDArray[Any], Mapping[str, Labels]] | None:
+    """Return what is released of development rows, in windows of the same length; None where that cannot be had."""
+    names = list(private)
+    if development is None or not set(names) <= set(development.labels):
+        return None
+    try:
+        own = development.windows(cut.frames)
+        released = np.hstack([own.concatenated(sift.apply(development.through(sift.pipeline))) for sift in sifts])
+    except (InputError, PrivacyError):
+        return None
+    asked, unknown = own.questions(development.private(names))[0], np.full(len(own), -1, dtype=np.int8)
+    return released, {name: asked.get(name, unknown) for name in questions}
 
 
 def certifiable(

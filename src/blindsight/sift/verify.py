@@ -26,6 +26,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ from blindsight.sift.bench import Attack, Bench, in_order
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, SUREST, Certificate, certify, certify_joint, fewest_rows
 from blindsight.sift.evidence import AttackResult, Confidence
 from blindsight.sift.features import Features
-from blindsight.sift.labels import Labels
+from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
 from blindsight.sift.sift import Sift
 from blindsight.sift.splits import (
@@ -100,6 +101,7 @@ class Verifier:
         public: Mapping[str, ArrayLike] | None = None,
         certified: bool | None = None,
         groups: Sequence[Sequence[str]] | None = None,
+        learn: tuple[ArrayLike, Mapping[str, ArrayLike]] | None = None,
         progress: Progress = silent,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Verification:
@@ -109,8 +111,9 @@ class Verifier:
         included mode's classifiers are trained and their PubLoss measured. `certified` insists on a certificate (or on
         none); left open, sifts with at least 10 rows of either kind per symbol are certified, and attackers judge the
         others. `groups` name the private attributes that are judged together (all, unless told), by a joint certificate
-        or by attackers on whether two of them differ. `cancelled` is asked between attacks; what was found until then
-        is kept.
+        or by attackers on whether two of them differ. `learn` are released numbers and labels of further rows that
+        attackers learn from, of other persons: an app has data of its own. `cancelled` is asked between attacks; what
+        was found until then is kept.
         """
         given = _Given.of(release)
         labels = check_private(private, len(given.released))
@@ -118,14 +121,17 @@ class Verifier:
         halves = verification_halves(labels, who, self.random_state)
         together = [tuple(labels)] if groups is None else [tuple(group) for group in groups]
         certificates, attackers = self._plan(given, labels, who, certified, together)
+        more = None
         if not certificates:
+            more = _more(learn, labels, given.released.shape[1], together)
             labels |= differences(labels, together)
         attacks = [Attack(name, attacker) for attacker in attackers for name in labels]
         sure = Confidence(self.confidence, len(attacks), self.share)
-        bench = Bench(given.released, labels, who, halves, sure, self.random_state)
+        bench = Bench(given.released, labels, who, halves, sure, self.random_state, more)
         results, ending = self._run(attacks, bench, progress, cancelled)
         classifiers = {} if ending == "cancelled" else self._public(given, public or {}, halves)
-        setting = self._setting(given, labels, who, halves, len(attacks))
+        learned = len(halves[0]) + (0 if more is None else len(more[0]))
+        setting = self._setting(given, labels, who, halves, len(attacks), learned)
         return Verification(setting, tuple(results), ending, certificates, classifiers)
 
     def _run(
@@ -196,6 +202,7 @@ class Verifier:
         who: NDArray[Any] | None,
         halves: tuple[Indices, Indices],
         planned: int,
+        learned: int,
     ) -> Setting:
         return Setting(
             threshold=self.threshold,
@@ -203,7 +210,7 @@ class Verifier:
             random_state=self.random_state,
             planned=planned,
             rows=len(given.released),
-            train=len(halves[0]),
+            train=learned,
             test=len(halves[1]),
             persons=None if who is None else len(np.unique(who)),
             width=given.released.shape[1],
@@ -213,6 +220,27 @@ class Verifier:
             share=self.share,
             exempt=self.exempt,
         )
+
+
+def _more(
+    learn: tuple[ArrayLike, Mapping[str, ArrayLike]] | None,
+    labels: Mapping[str, Labels],
+    width: int,
+    groups: list[tuple[str, ...]],
+) -> tuple[NDArray[Any], Mapping[str, Labels]] | None:
+    """Return checked further rows for attackers to learn from."""
+    if learn is None:
+        return None
+    numbers = check_released(learn[0])
+    if numbers.shape[1] != width or set(labels) - set(learn[1]):
+        raise InputError(f"further rows need {width} released numbers and labels of {sorted(labels)}.")
+    columns = {name: check_labels(learn[1][name], len(numbers), f"labels of {name!r}")[:, 0] for name in labels}
+    every = {
+        f"whether {a} and {b} differ": np.where((columns[a] >= 0) & (columns[b] >= 0), columns[a] ^ columns[b], -1)
+        for group in groups
+        for a, b in combinations(group, 2)
+    }
+    return numbers, {**columns, **{name: column.astype(np.int8) for name, column in every.items()}}
 
 
 @dataclass(frozen=True, eq=False)

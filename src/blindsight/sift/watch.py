@@ -42,6 +42,7 @@ class Watch:
     verifier: Verifier
     register: Register
     store: SiftStore
+    development: VerificationSet | None = None
 
     def beside(self, person: str, app: str) -> dict[int, int]:
         """Return the grants that a new one of this app must be verified beside, and how many frames each may tell.
@@ -101,6 +102,7 @@ class Watch:
             private=list(private),
             verifier=verifier_name(self.verifier, certified=False),
             rows=self.data.digest,
+            development=None if self.development is None else self.development.digest,
         )
         with self.register.current():
             related = self.store.related(self.data.digest)
@@ -110,7 +112,9 @@ class Watch:
         try:
             whole = part()
             told["sift"] = whole.sift.digest
-            found = examine(whole, others, private, self.data, verifier, progress=progress)
+            found = examine(
+                whole, others, private, self.data, verifier, development=self.development, progress=progress
+            )
         except (InputError, PrivacyError) as error:
             self._answered("denied", str(error), told)
             raise
