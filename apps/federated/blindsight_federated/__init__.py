@@ -1,1 +1,1 @@
-"""The Flower app of Blindsight: its ServerApp is the aggregator, its ClientApps are users and the key generator."""
+"""The Flower app of Blindsight: its ServerApp is the aggregator, its ClientApps are members and the key generator."""

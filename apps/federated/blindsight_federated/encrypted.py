@@ -67,6 +67,8 @@ def _served(settings: Settings) -> ServedTask:
         key_bits=settings.whole("key-bits"),
         minimum_per_position=settings.whole("minimum-per-position") or None,
         insecure=settings.flag("insecure"),
+        sample=settings.whole("sample"),
+        absences=settings.whole("absences"),
         ridge=settings.number("ridge") or None,
         passes=settings.whole("passes") or None,
         clusters=settings.whole("clusters"),

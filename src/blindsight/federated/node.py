@@ -132,7 +132,7 @@ class MemberHandler:
         """Who this is."""
         return self.store.identity.name
 
-    def greet(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
+    def handshake(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
         """Answer the server's hello to the node that this is."""
         return answer_hello(self.store.identity, MEMBER_ROLE, parts, node)
 
@@ -357,7 +357,7 @@ class GeneratorHandler:
         if self.store.identity.name != KEY_GENERATOR:
             raise PrivacyError(f"the identity in this key store is that of {self.store.identity.name!r}.")
 
-    def greet(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
+    def handshake(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
         """Answer the server's hello to the node that this is."""
         return answer_hello(self.store.identity, GENERATOR_ROLE, parts, node)
 

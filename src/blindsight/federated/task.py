@@ -154,6 +154,8 @@ class TaskOptions:
     key_bits: int = 3072
     minimum_per_position: int | None = None  # of a sparse scheme: two, or three from five members on
     insecure: bool = False
+    sample: int = 0  # of the members are asked in a round; 0: all
+    absences: int = -1  # from the sums of a run, after which members stop; -1: any number
     ridge: float | None = None
     passes: int | None = None
     clusters: int = 8
@@ -225,6 +227,8 @@ class ServedTask:
             fraction_bits=fraction_bits(len(members), self.largest),
             slot_bits=SLOT_BITS,
             minimum=minimum,
+            sample=options.sample,
+            absences=options.absences,
             config=config_digest(self.task.to_bytes()),
             **sparse,
         )

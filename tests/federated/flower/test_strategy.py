@@ -101,6 +101,35 @@ def test_a_model_of_ones_own_for_each_member(tmp_path, change):
     assert sorted(name for name, why in report.refused.items() if "signed" in why) == ["ann", "bob", "cem"]
 
 
+@pytest.mark.parametrize("scheme", ["masks", "bfv"])
+def test_who_is_asked_follows_from_the_terms(tmp_path, scheme):
+    change = changes(rounds=4)
+    federation = Federation(tmp_path, moving(change, 10_000))
+    strategy = federation.strategy(scheme=scheme, sample=3, fraction_evaluate=0.0)
+    result = strategy.start(federation.grid, START, num_rounds=4)
+    terms = strategy._run()[0].terms
+    asked = [report.contributors for report in strategy.reports]
+    assert asked == [terms.sampled(round) for round in range(1, 5)]
+    expected = sum(np.mean([change(name, round) for name in names], axis=0) for round, names in enumerate(asked, 1))
+    assert numpy_of(result.arrays)["w"] == pytest.approx(expected, abs=3e-6)
+
+
+@pytest.mark.parametrize("scheme", ["masks", "bfv"])
+def test_members_stop_where_more_were_missing_than_the_terms_allow(tmp_path, scheme):
+    federation = Federation(tmp_path, moving(changes(rounds=4), 10_000))
+    strategy, bob = federation.strategy(scheme=scheme, absences=1, fraction_evaluate=0.0), federation.node("bob")
+
+    def evaluate(number, arrays):
+        if number == 1:
+            del federation.grid.nodes[2]
+        elif number == 3:
+            federation.grid.nodes[2] = bob
+
+    strategy.start(federation.grid, START, num_rounds=4, evaluate_fn=evaluate)
+    rest = ("ann", "cem", "dan")
+    assert [report.contributors for report in strategy.reports] == [MEMBERS, rest, rest, ()]
+
+
 def test_all_may_weigh_the_same(tmp_path):
     change = changes()
     federation = Federation(tmp_path, weighed(change))
@@ -415,7 +444,7 @@ def test_members_too_many_for_a_fine_fixed_point_still_have_full_weight(tmp_path
         ({"users": 2}, InputError, "3 ... 2"),
         ({"sparsity": 1.0}, InputError, "sparsity"),
         ({"most_examples": -1}, InputError, "examples"),
-        ({"fraction_train": 0.5}, InputError, "all members"),
+        ({"fraction_train": 0.5}, InputError, "sample"),
         ({"min_available_nodes": 2}, InputError, "users"),
     ],
 )

@@ -85,9 +85,9 @@ def encrypted_updates(message: Message, context: Context, call_next: ClientAppCa
 def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> Message:
     """Return the reply to one of Blindsight's messages; `members_do` is what members do, by kind, besides the protocol.
 
-    One message at a time: a second process in the same home waits, so that no state is written by two. What is wrong
-    with a message, or against a rule of this node, the server is told; any other error may speak of files and data that
-    are none of its business, and goes to this node's log.
+    One message at a time: a second process with the same key store waits, so that no state is written by two. What is
+    wrong with a message, or against a rule of this node, the server is told; any other error may speak of files and
+    data that are none of its business, and goes to this node's log.
     """
     kind = ""
     try:
@@ -95,7 +95,7 @@ def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> 
         handler = handler_of(context.node_config)
         with exclusive_lock(handler.store.path / "lock"):
             if kind == "hello":
-                reply = pack(kind, handler.greet(parts, context.node_id))
+                reply = pack(kind, handler.handshake(parts, context.node_id))
             elif kind in members_do and isinstance(handler, MemberHandler):
                 reply = pack(kind, members_do[kind](handler, parts))
             else:

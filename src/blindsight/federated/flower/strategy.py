@@ -42,7 +42,7 @@ from blindsight.sums.session import default_per_position
 from blindsight.sums.statements import consistency
 
 _ELSEWHERE = {
-    "fraction_train": "all members that are there are asked to train",
+    "fraction_train": "use `sample`",
     "min_train_nodes": "use `minimum`",
     "min_available_nodes": "use `users`",
     "train_metrics_aggr_fn": "metrics of a training do not leave its node",
@@ -83,6 +83,10 @@ class EncryptedFedAvg(FedAvg):
     minimum : how many members a sum needs, at least 3.
     minimum_per_position : of dphe and block-dphe: a block that fewer members changed is withheld and sent later; two by
         default, three from five members on, and 1 in the paper.
+    sample : how many of the members are asked in a round (0: all); who, follows from the terms of the run and the
+        number of the round, not from the server.
+    absences : how many of the members that were asked may be missing from the sums of the run, all rounds together,
+        before the others stop (-1: any number).
     largest : the largest change of a weight that is expected; what is beyond is cut off and comes later.
     most_examples : the number of examples at which an owner's weight is full: updates are weighed by num-examples, as
         FedAvg does, up to this many; 0 weighs all the same. Far above what owners have, it costs precision.
@@ -100,6 +104,8 @@ class EncryptedFedAvg(FedAvg):
         sparsity: float | None = None,
         minimum: int = 3,
         minimum_per_position: int | None = None,
+        sample: int = 0,
+        absences: int = -1,
         key_bits: int = 3072,
         largest: float = 8.0,
         most_examples: int = 10_000,
@@ -116,7 +122,7 @@ class EncryptedFedAvg(FedAvg):
         if not 3 <= minimum <= users:
             raise InputError(f"minimum must be in 3 ... {users}, the number of members; got {minimum}.")
         sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
-        self.minimum_per_position = minimum_per_position
+        self.minimum_per_position, self.sample, self.absences = minimum_per_position, sample, absences
         counting, block = int(minimum_per_position != 1), 1
         if scheme == "block-dphe":
             block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots - counting
@@ -273,6 +279,8 @@ class EncryptedFedAvg(FedAvg):
             fraction_bits=fraction_bits(len(members), max(self.largest, 1.0)),  # weights are at most 1
             slot_bits=SLOT_BITS,
             minimum=self.minimum,
+            sample=self.sample,
+            absences=self.absences,
             config=config_digest(self.config.to_bytes()),
             **sparse,
         )

@@ -3,7 +3,7 @@
 *The guarantee.* Whoever speaks is known from the transport, and nobody uploads, asks or reports in another's name. An
 upload is added once or not at all (`learn.selective.server`); a report that comes twice, late or in the wrong order
 changes nothing but what the participant is told next, and its own numbers sort that out. What is kept here is in memory
-alone: a server that was killed asks each participant anew, and the next answer tells it what became of its upload.
+alone: a server that was killed asks each participant again, and the next answer tells it what became of its upload.
 """
 
 import hashlib
@@ -116,7 +116,7 @@ class SharingServer:
         if not -1 <= request.version <= self.version:
             raise MessageError(
                 f"{name!r} has the parameters of version {request.version}; the newest here are {self.version}. The "
-                "server must go on in the folder of the run, or all begin anew."
+                "server must go on in the folder of the run, or all begin again."
             )
         return request
 
