@@ -3,7 +3,7 @@
 Two things are proven on the way between a node and the server. The *server* shows a certificate that the federation's
 own authority signed, so that no node talks to an impostor; every node holds the authority's certificate and trusts no
 other. A *node* signs the time with a key of its own (ECDSA P-384 in OpenSSH's format, which is what a Flower SuperNode
-reads), and the server knows its public half. TLS ends at the server: neither protects what members and the key generator
+reads), and the server knows its public half. TLS ends at the server: neither protects what members and key generator
 tell each other through it; sealed messages do (`blindsight.federated.identity`).
 
     certificates/authority.crt   every party (public)
