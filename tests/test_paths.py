@@ -12,7 +12,6 @@ from blindsight.dp import Ledger
 from blindsight.federated.certificates import make_certificates, make_node_key
 from blindsight.federated.identity import Identity, KeyStore
 from blindsight.learn import ClusterModel, LinearModel
-from blindsight.learn.dphe import KeyGenerator, Terms, User
 from blindsight.learn.model import Attributes, Standardiser
 from blindsight.report import write_report
 from blindsight.search import HammingIndex, LocalHasher, load_function, save_function
@@ -21,6 +20,7 @@ from blindsight.search.postings import SymbolIndex
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift import load_sift, save_sift
 from blindsight.sift.sift import LinearSift
+from blindsight.sums import KeyGenerator, Member, Terms
 from tests.keys import paillier_key
 from tests.test_surface import PACKAGES
 
@@ -29,7 +29,14 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
 ONES, MATRIX = np.ones(3, dtype=np.float32), np.eye(3, dtype=np.float32)
 STANDARDISER = Standardiser(np.zeros(3), np.ones(3))
 TERMS = Terms(
-    run="test", users=("anna", "bert", "cleo"), dimension=9, capacity=3, fraction_bits=0, key_bits=1024, insecure=True
+    scheme="dphe",
+    run="test",
+    members=("anna", "bert", "cleo"),
+    dimension=9,
+    capacity=3,
+    fraction_bits=0,
+    key_bits=1024,
+    insecure=True,
 )
 
 
@@ -50,7 +57,7 @@ SAVED = {
     "key": (lambda path: paillier_key().save(path), lambda path: PrivateKey.load(path, insecure=True)),
     "ledger": (Ledger, lambda path: Ledger(path, readonly=True)),
     "identity": (lambda path: Identity.create(path, "anna"), Identity.load),
-    "user": (lambda path: User("anna", TERMS, path=path), User.load),
+    "member": (lambda path: Member("anna", TERMS, path=path), Member.load),
     "generator": (lambda path: KeyGenerator(TERMS, key=paillier_key(), path=path), KeyGenerator.load),
     "report": (lambda path: write_report(path, "Report", [], facts={}), None),
     "certificates": (make_certificates, None),
