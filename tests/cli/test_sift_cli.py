@@ -148,6 +148,28 @@ def test_hopeless_policy_is_named_before_any_training(tmp_path, blindsight):
     assert not (tmp_path / "sift" / "sift.npz").exists()
 
 
+def test_a_table_may_name_pictures_anywhere_below_a_root(tmp_path, blindsight):
+    rng, table, rows = np.random.default_rng(0), tmp_path / "tables" / "faces.csv", ["path,beard,glasses"]
+    (tmp_path / "pictures").mkdir()
+    table.parent.mkdir()
+    for i in range(500):
+        file, (beard, glasses) = tmp_path / "pictures" / f"{i}.png", rng.integers(0, 2, 2)
+        Image.fromarray(rng.integers(100 * beard, 150 + 100 * beard, (8, 8, 3), dtype=np.uint8)).save(file)
+        rows.append(f"{file},{beard},{glasses}")
+    table.write_text("\n".join(rows))
+    asked = ["--data", "csv", "--path", table]
+    fit = ["sift", "fit", *asked, "--public", "beard", "--private", "glasses", "--components", 1, "--dimensions", 5]
+    refused = blindsight(*fit, "--out", tmp_path / "sift", code=1).err
+    assert "--root" in refused
+    assert "line 2" in refused
+    blindsight(*fit, "--out", tmp_path / "sift", "--root", tmp_path)
+    said = blindsight(
+        "sift", "verify", tmp_path / "sift", *asked, "--root", tmp_path, "--attackers", "quick", code=(0, 1)
+    ).err
+    assert "300 rows; 400 or more" in said  # before the work begins
+    assert "--data csv" in blindsight("sift", "apply", tmp_path / "sift", "--root", tmp_path, code=2).err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

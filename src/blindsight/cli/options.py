@@ -27,6 +27,7 @@ from blindsight.progress import Progress
 # Which pictures, and what a method sees of them
 DataOption = Annotated[str, Option(help="Name of the collection; see `blindsight data list`.")]
 PathOption = Annotated[Path | None, Option(help="Where the collection lies, if it is read from a path.")]
+RootOption = Annotated[Path | None, Option(help="Folder that holds all pictures of a table; default: the table's own.")]
 CountOption = Annotated[int | None, Option("-n", "--count", help="At most this many pictures.", min=1)]
 SeedOption = Annotated[int, Option(help="Seed of splits, pictures and initial weights.", min=0)]
 FeaturesOption = Annotated[str, Option(help="pixels, embedding, thumbnail, or the path of an ONNX model.")]
@@ -66,7 +67,7 @@ PrivacyOption = Annotated[float | None, Option(help="Weight of hiding, the paper
 ThresholdOption = Annotated[float, Option(help="What a guess of the private may gain over a blind one.")]
 ConfidenceOption = Annotated[float, Option(help="How sure a verdict must be.")]
 AttackersOption = Annotated[
-    Attackers, Option(help="Who tries to read what is private: the paper's five, thirteen, or a quick three.")
+    Attackers, Option(help="Who tries to read what is private: the paper's five, fifteen, or a quick three.")
 ]
 
 # Parties and services

@@ -39,7 +39,7 @@ def serve(
     ] = None,
     features: options.FeaturesOption = "pixels",
     attackers: Annotated[
-        options.Attackers, Option(help="Who judges at first: the paper's five, thirteen, or a quick three.")
+        options.Attackers, Option(help="Who judges at first: the paper's five, fifteen, or a quick three.")
     ] = "modern",
     certificate: Annotated[Path | None, Option(help="TLS certificate, a PEM file.")] = None,
     key: Annotated[Path | None, Option(help="Its key, a PEM file without a password.")] = None,

@@ -41,6 +41,7 @@ FACES = 4000
 def fit(
     data: options.DataOption = "faces",
     path: options.PathOption = None,
+    root: options.RootOption = None,
     count: options.SiftCountOption = None,
     public: options.PublicOption = "",
     private: options.PrivateOption = "",
@@ -69,7 +70,7 @@ def fit(
     learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
     check_writable(out)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, count, seed, progress)
+        dataset = _collection(data, path, root, count, seed, progress)
         _check_policy(asked, dataset, threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         trial = Trial(rows, asked, verifier=verifier)
@@ -89,6 +90,7 @@ def verify(
     sift: options.SiftArgument,
     data: options.DataOption = "faces",
     path: options.PathOption = None,
+    root: options.RootOption = None,
     count: options.SiftCountOption = None,
     private: Annotated[str, Option(help="Private attributes, instead of the policy's.")] = "",
     attackers: options.AttackersOption = "modern",
@@ -111,7 +113,7 @@ def verify(
     given = FittedSift.load(sift)
     hidden = tuple(split_names(private)) or given.policy.private
     with terminal_progress() as progress:
-        dataset = _collection(data, path, count, seed, progress)
+        dataset = _collection(data, path, root, count, seed, progress)
         cache = cache_folder()
         judged, found = verify_fitted(given, dataset, hidden, verifier, as_is=as_is, cache=cache, progress=progress)
     written = None
@@ -127,6 +129,7 @@ def apply(
     sift: options.SiftArgument,
     data: options.DataOption = "faces",
     path: options.PathOption = None,
+    root: options.RootOption = None,
     count: options.SiftCountOption = None,
     out: Annotated[Path, Option(help="The file to write, .npz or .csv.")] = Path("out/released.npz"),
     seed: options.SeedOption = 0,
@@ -138,7 +141,7 @@ def apply(
         raise InputError(f"what is released is written as .npz or .csv; got {out.name!r}.")
     given = FittedSift.load(sift, verified=True)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, count, seed, progress, labelled=False)
+        dataset = _collection(data, path, root, count, seed, progress, labelled=False)
         released = given.sift.apply(given.extract(dataset, cache=cache_folder(), progress=progress))
     verified = (sift.is_dir() and (sift / VERIFIED).exists()) or sift.name == VERIFIED
     _write_released(out, dataset, released, given.sift.digest)
@@ -162,6 +165,7 @@ def apply(
 def matrix(
     data: options.DataOption = "faces",
     path: options.PathOption = None,
+    root: options.RootOption = None,
     count: options.SiftCountOption = None,
     attributes: Annotated[str, Option(help="By commas; default: the six whose labels are most even.")] = "",
     method: Annotated[Literal["ppls", "leace"], Option(help="Who makes the sifts.")] = "ppls",
@@ -187,7 +191,7 @@ def matrix(
     made_by = pipeline(features, components=dimensions, random_state=seed)
     learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, count, seed, progress)
+        dataset = _collection(data, path, root, count, seed, progress)
         names = tuple(split_names(attributes)) or most_even(dataset)
         label_columns(dataset, names)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
@@ -211,6 +215,7 @@ def matrix(
 def compare(
     data: options.DataOption = "faces",
     path: options.PathOption = None,
+    root: options.RootOption = None,
     count: options.SiftCountOption = None,
     public: options.PublicOption = "",
     private: options.PrivateOption = "",
@@ -232,7 +237,7 @@ def compare(
     verifier = _verifier(attackers, threshold, confidence, seed)  # refuses what it cannot mean before any work is done
     made_by = pipeline(features, components=dimensions, random_state=seed)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, count, seed, progress)
+        dataset = _collection(data, path, root, count, seed, progress)
         _check_policy(asked, dataset, threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         found = compare_sifts(
@@ -252,13 +257,24 @@ def compare(
 
 
 def _collection(
-    data: str, path: Path | None, count: int | None, seed: int, progress: "Progress", *, labelled: bool = True
+    data: str,
+    path: Path | None,
+    root: Path | None,
+    count: int | None,
+    seed: int,
+    progress: "Progress",
+    *,
+    labelled: bool = True,
 ) -> "Dataset":
     """Load a collection; faces are drawn as single pictures of different persons."""
     from blindsight.data import load
 
     drawn = data == "faces"
     single: dict[str, Any] = {"pictures_per_person": 1} if drawn else {}
+    if root is not None:
+        if data != "csv":
+            raise InputError(f"--root is for tables of pictures (--data csv); {data} names its pictures itself.")
+        single["root"] = root
     asked = FACES if drawn and count is None else count
     dataset = load(data, path=path, count=asked, random_state=seed, progress=progress, **single)
     if labelled and dataset.attributes is None:

@@ -102,11 +102,11 @@ def read_csv(
 ) -> Dataset:
     """Read the pictures that a table names, with what it says of them.
 
-    File names are relative to `root` (default: the table's folder) and must not lead out of it. Columns that are not
-    given are recognised by their usual names (path, file, filename, image; label, class; person, identity, subject;
-    day, date); an empty string leaves one out. Attributes are yes/no cells: 1/0, true/false, yes/no or 1/-1, blank for
-    unknown; without `attribute_columns` every other column that holds nothing else is one, and a note names the
-    columns left unused. Days are whole numbers or ISO dates; the earliest becomes day 0. `Reading` has the options.
+    File names are absolute, or relative to `root` (default: the table's folder), and must not lead out of it. Columns
+    that are not given are recognised by their usual names (path, file, filename, image; label, class; person, identity,
+    subject; day, date); an empty string leaves one out. Attributes are yes/no cells: 1/0, true/false, yes/no or 1/-1,
+    blank for unknown; without `attribute_columns` every other column that holds nothing else is one, and a note names
+    the columns left unused. Days are whole numbers or ISO dates; the earliest becomes day 0. `Reading` has the options.
     """
     table = _read_table(as_path(path))
     named = {"path": path_column, "label": label_column, "person": person_column, "day": day_column}
@@ -283,7 +283,10 @@ def _files(table: _Table, column: str, root: Path) -> list[Entry]:
         file = Path(os.path.realpath(Path(base, _text(cell))))
         return shown(file.relative_to(base)), file  # a ValueError where it lies elsewhere
 
-    return table.parse(column, locate, "the name of a file inside the folder of the pictures")
+    inside = (
+        f"the name of a file inside {shown(Path(base))}, relative or absolute; give a root (--root) that holds them all"
+    )
+    return table.parse(column, locate, inside)
 
 
 def _text(cell: str) -> str:

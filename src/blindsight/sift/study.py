@@ -37,7 +37,7 @@ from blindsight.sift.tradeoff import TradeOff, trade_off
 from blindsight.sift.trial import Sifted, Trial, divide_rows
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
-from blindsight.sift.verify import Verifier
+from blindsight.sift.verify import Verifier, rows_in_words
 
 Released = NDArray[np.float32] | NDArray[np.int64]
 
@@ -220,6 +220,7 @@ def verify_fitted(
     hidden = rows.private(private)
     judged = given.sift if as_is else prepare(given.sift, hidden, rows)
     public = {name: labels[name] for name in given.policy.public if name in labels}
+    progress(rows_in_words(judged, hidden, verifier), 0, None)
     found = verifier.verify((judged, rows.features), hidden, persons=rows.persons, public=public, progress=progress)
     return judged, found
 

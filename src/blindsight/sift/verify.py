@@ -23,6 +23,7 @@ or draw new rows.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -51,7 +52,7 @@ from blindsight.sift.splits import (
     differences,
     verification_halves,
 )
-from blindsight.sift.verdict import Ending, Setting, Verification
+from blindsight.sift.verdict import ROWS_PER_NUMBER, Ending, Setting, Verification
 from blindsight.validation import check_shape
 
 Release = ArrayLike | tuple[Sift, Features]
@@ -220,6 +221,17 @@ class Verifier:
             share=self.share,
             exempt=self.exempt,
         )
+
+
+def rows_in_words(sift: Sift, private: Mapping[str, Labels], verifier: Verifier) -> str:
+    """Say before the work begins how many rows there are, and how many a verdict on this sift needs."""
+    rows = min(int((column >= 0).sum()) for column in private.values())
+    alone = math.ceil(-math.log((1 - verifier.confidence) * verifier.share) / (2 * verifier.threshold**2))
+    if sift.alphabet is not None and fewest_rows(private) >= ROWS_PER_SYMBOL * sift.alphabet:
+        return f"counting {sift.alphabet} symbols on {rows:,} rows; a release that tells nothing needs about {alone:,}"
+    needed = max(2 * ROWS_PER_NUMBER * sift.width, 2 * alone)
+    attacks = len(chosen_attackers(verifier.attackers)) * (len(private) + math.comb(len(private), 2))
+    return f"{attacks} attacks on {sift.width} number(s) of {rows:,} rows; {needed:,} or more are needed to accept"
 
 
 def _more(
