@@ -17,6 +17,7 @@ def digits():
     [
         (("--mode", "local", "--epsilon", 8, "--public-share", 0.5), 8.0, 0.5),
         (("--mode", "central", "--epsilon", 8, "--bits", 32), 8.0, 0.35),
+        (("--mode", "central", "--epsilon", 1, "--bits", 32, "--public-share", 0.3), 1.0, 0.35),
         (("--mode", "open", "--bits", 32), "infinity", 0.3),
     ],
 )
@@ -80,7 +81,8 @@ def test_compare_names_claim_and_proof(tmp_path, blindsight):
         (["--mode", "local", "--epsilon", "0", "--public-share", "0.5"], "epsilon must be positive"),
         (["--mode", "open", "--epsilon", "4"], "no epsilon"),
         (["--mode", "open", "--features", "pixels"], "learned from pictures"),
-        (["--mode", "central", "--epsilon", "1", "--public-share", "0.5"], "does not use public"),
+        (["--mode", "open", "--public-share", "0.5"], "does not use public"),
+        (["--mode", "central", "--epsilon", "1", "--kinds", "5"], "no codebook"),
         (["--mode", "local", "--epsilon", "1", "--public-share", "2"], "public share"),
         (["--mode", "central", "--epsilon", "1", "--hold-out", "1000"], "leave none to index"),
     ],

@@ -11,12 +11,15 @@ from scipy.stats import chi2, norm
 from sklearn.base import clone
 
 from blindsight.dp.accounting import epsilon_of
+from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError
 from blindsight.metrics import query_average_precision
 from blindsight.rng import seeded_bytes
 from blindsight.search import central
 from blindsight.search.central import CentralHasher, in_directions, sum_of_products, sum_of_rows, sum_with_signs
 from blindsight.search.codes import hamming
+from blindsight.search.itq import ITQ
+from blindsight.search.private import PrivateHasher
 
 FALSE_ALARM = 1e-7
 
@@ -249,3 +252,32 @@ def test_the_statement_says_what_is_proven_and_what_stays_home(collection):
 def test_bad_parameters_are_named(name, value):
     with pytest.raises(InputError, match=name):
         CentralHasher(**{"epsilon": 1.0, "delta": 1e-6, "clip": 1.0} | {name: value}).fit(np.eye(4))
+
+
+def test_a_public_start_is_moved_to_a_private_mean_or_left_as_it_is():
+    rng = np.random.default_rng(5)
+    public = rng.normal(0, 1, (400, 30)).astype(np.float32) * np.linspace(2, 0.2, 30, dtype=np.float32)
+    X = public[:300] / 10 + 0.7  # the same shape elsewhere: signs about the public mean tell little
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    start = ITQ(16, random_state=0).fit(public).function_
+    told = np.unique(start(X), axis=0).shape[0]
+    hasher = CentralHasher(4.0, 1e-6, 1.0, 16, start=start, source=seeded_bytes(0)).fit(X)
+    assert hasher.released_
+    np.testing.assert_array_equal(hasher.function_.matrix, start.matrix)
+    # The mean of 300 rows carries noise of deviation 2 * 1.1 / 300 in each of 30 numbers: .1 is 14 of these away.
+    assert np.abs(hasher.function_.mean - X.mean(axis=0)).max() < 0.1
+    assert np.unique(hasher.transform(X), axis=0).shape[0] > 2 * told
+    assert (hasher.statement_.epsilon, hasher.loss) == (4.0, CentralHasher(4.0, 1e-6, 1.0).loss)
+    assert [one.sensitivity for one in hasher.plan().releases] == [2.0]  # all of the budget
+    assert hasher.plan().mean.loss.noise_multiplier == pytest.approx(hasher.loss.noise_multiplier)
+    few = CentralHasher(1.0, 1e-6, 1.0, 16, start=start).fit(X[:40])
+    assert not few.released_
+    assert few.function_ is start
+    assert (few.statement_.epsilon, few.statement_.delta) == (0.0, 0.0)
+    with pytest.raises(InputError, match="8 bits"):
+        CentralHasher(1.0, 1e-6, 1.0, 8, start=start).fit(X)
+    ledger = Ledger()
+    PrivateHasher(1.0, mode="central", delta=1e-6, clip=1.0, bits=16, ledger=ledger, scope="a").fit(
+        X[:40], public=public
+    )
+    assert not ledger.table(delta=1e-6)  # nothing was released, so nothing is spent

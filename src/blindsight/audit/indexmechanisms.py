@@ -43,8 +43,7 @@ def central_sums(hasher: CentralHasher, source: str) -> Subject:
 
     No collection has such a record, so this bounds the accounting of all releases together and the noise they get.
     """
-    plan = hasher.plan()
-    releases = [plan.mean, plan.directions, *[plan.rotation] * plan.iterations]
+    releases = hasher.plan().releases
     weights = np.array([mechanism.sensitivity / mechanism.sigma**2 for mechanism in releases])
 
     def released(share: float) -> Draw:

@@ -45,7 +45,7 @@ from blindsight.files import cache_folder
 from blindsight.progress import Progress, silent
 from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.central import CentralHasher
-from blindsight.search.function import Floats, HashFunction
+from blindsight.search.function import Floats, HashFunction, LinearHash
 from blindsight.search.gallery import Gallery, feature_pipeline
 from blindsight.search.itq import ITQ
 from blindsight.search.kernel import KernelHash
@@ -57,7 +57,6 @@ from blindsight.search.postings import SymbolIndex
 _RUNS = 100_000
 _NEIGHBOURHOOD = 12  # pictures of the folders whose public bytes are compared
 _EPSILON_SECONDS = 2.0
-_CLIP = 1.0  # of the central mode of galleries
 STATEMENT = "the statement of the index"
 
 
@@ -79,6 +78,8 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
         "open": (linked, members),
     }
     chosen = checks[index.gallery.mode]
+    if index.gallery.statement.epsilon == 0:  # nothing was released
+        chosen = tuple(check for check in chosen if check is not epsilon)
     if isinstance(index.gallery.hasher, KernelHash):
         chosen = (Check("anchors of the hash function", 1, index.anchors), *chosen)
     return Plan(f"the {index.gallery.mode} index of {len(index.gallery):,} pictures", chosen)
@@ -240,8 +241,15 @@ class IndexAudit:
         return ITQ(self.gallery.hasher.bits, random_state=seed)
 
     def _central_hasher(self, seed: int) -> CentralHasher:
-        settings = self.gallery.settings
-        return CentralHasher(settings["epsilon"], settings["delta"], _CLIP, settings["bits"], random_state=seed)
+        settings, function = self.gallery.settings, self.gallery.hasher
+        return CentralHasher(
+            settings["epsilon"],
+            settings["delta"],
+            settings.get("clip", 1.0),
+            settings["bits"],
+            start=function if settings.get("public start") and isinstance(function, LinearHash) else None,
+            random_state=seed,
+        )
 
 
 def _permanence_finding(first: Gallery, second: Gallery) -> Finding:

@@ -14,7 +14,7 @@ releases are kept before they are indexed; the gallery is replaced as a whole. A
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -50,7 +50,7 @@ from blindsight.statement import PrivacyStatement
 PRIVATE = "private"
 _ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases", "ledger.jsonl"
 _SCOPE = "pictures"
-_CLIP = 1.0  # thumbnails have unit norm; longer rows of other features are shortened to it
+_CLIPS = {"embedding": 15.0}  # typical norm of features, where no public ones tell it; 1 of thumbnails
 _CELL = 96  # least side of a picture on a sheet of answers
 
 
@@ -89,8 +89,8 @@ class Wish:
             check_positive("the budget", budget)
         if self.mode == "central" and not 0 < self.delta < 1:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
-        if self.mode != "local" and (has_public or self.public_share is not None):
-            raise InputError(f"{self.mode} mode does not use public pictures. Leave --public and --public-share out.")
+        if self.mode == "open" and (has_public or self.public_share is not None):
+            raise InputError("open mode does not use public pictures. Leave --public and --public-share out.")
         if self.mode != "local" and (self.kinds is not None or self.public_labels):
             raise InputError(f"{self.mode} mode has no codebook. Leave --kinds and --public-labels out.")
         if self.kinds is not None and self.kinds < 2:
@@ -179,11 +179,12 @@ def _build(
         _refuse_overlap(features[rows], known[0])
     progress("building the index", 0, None)
     plan = _Build(wish, folder, before, numbers, features[rows], dataset.images.shape[1], secret, notes)
+    central = wish.mode == "central"
     if wish.mode == "local":
         versions = np.array([np.frombuffer(sha256(dataset.images[row]).digest(), dtype=np.uint8) for row in rows])
         gallery = plan.local(known, origin.missing(dataset), versions)
     else:
-        gallery = plan.central() if wish.mode == "central" else plan.open()
+        gallery = plan.central(None if isinstance(known, LocalHasher) else known[0]) if central else plan.open()
     gallery.save(folder)
     return gallery
 
@@ -227,16 +228,24 @@ class _Build:
             )
         return self._gallery(_as_spent(hasher.statement_, ledger), learned, index)
 
-    def central(self) -> Gallery:
+    def central(self, public: Floats | None) -> Gallery:
         """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
         if self.before is not None:
             assert isinstance(self.before.hasher, HashFunction)
-            return self._gallery(self.before.statement, self.before.hasher, self._codes(self.before.hasher))
-        hasher, ledger = self._hasher()
-        hasher.fit(self.features)
+            held = {name: value for name, value in self.before.settings.items() if name not in self.wish.settings}
+            return self._gallery(self.before.statement, self.before.hasher, self._codes(self.before.hasher), held)
+        public = public if public is not None and len(public) else None
+        clip = _CLIPS.get(self.wish.features, 1.0)
+        if public is not None:
+            clip = float(np.median(np.linalg.norm(public, axis=1)))
+        hasher, ledger = self._hasher(clip=clip)
+        hasher.fit(self.features, public=public)
         assert isinstance(hasher.hasher_, CentralHasher)
-        function = hasher.hasher_.function_
-        return self._gallery(_as_spent(hasher.statement_, ledger), function, self._codes(function))
+        self.notes.append(f"The hash function is {hasher.hasher_.done_}.")
+        function, statement = hasher.hasher_.function_, hasher.statement_
+        spent = _as_spent(statement, ledger) if hasher.hasher_.released_ else statement
+        made = {"clip": clip, "public start": public is not None}
+        return self._gallery(spent, function, self._codes(function), made)
 
     def open(self) -> Gallery:
         """Index codes that hide nothing: ITQ, learned from the pictures themselves."""
@@ -251,14 +260,25 @@ class _Build:
         return index
 
     def _gallery(
-        self, statement: PrivacyStatement, hasher: HashFunction | LocalHasher, index: HammingIndex | SymbolIndex
+        self,
+        statement: PrivacyStatement,
+        hasher: HashFunction | LocalHasher,
+        index: HammingIndex | SymbolIndex,
+        made: Mapping[str, Any] | None = None,
     ) -> Gallery:
         wish = self.wish
         return Gallery(
-            wish.mode, wish.features, self.side, statement, hasher, index, wish.settings, notes=tuple(self.notes)
+            wish.mode,
+            wish.features,
+            self.side,
+            statement,
+            hasher,
+            index,
+            wish.settings | dict(made or {}),
+            notes=tuple(self.notes),
         )
 
-    def _hasher(self, releases: Path | None = None) -> tuple[PrivateHasher, Ledger]:
+    def _hasher(self, releases: Path | None = None, clip: float = 1.0) -> tuple[PrivateHasher, Ledger]:
         wish, private = self.wish, self.folder / PRIVATE
         ledger = Ledger(wish.ledger or private / _LEDGER)
         central = wish.mode == "central"
@@ -271,7 +291,7 @@ class _Build:
             mode="central" if central else "local",
             bits=wish.bits,
             delta=wish.delta if central else None,
-            clip=_CLIP if central else None,
+            clip=clip if central else None,
             path=releases,
             ledger=ledger,
             scope=_SCOPE,
@@ -360,7 +380,8 @@ def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
     if not len(before) and not any((folder / PRIVATE).glob(f"{_RELEASES}*")):
         return None
     features, hasher = before.features if wish.features == "auto" else wish.features, before.hasher
-    same = (before.mode, before.features, before.settings) == (wish.mode, features, wish.settings)
+    same = (before.mode, before.features) == (wish.mode, features)
+    same &= all(before.settings.get(name) == value for name, value in wish.settings.items())
     if isinstance(hasher, LocalHasher):
         same &= wish.kinds in (None, hasher.kinds) and wish.public_labels <= hasher.labelled_
     if not same:

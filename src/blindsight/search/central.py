@@ -25,6 +25,14 @@ that all sums fit in 53 bits: what is released does not depend on the order of a
 sensitivity. Cutting off never lengthens a row, and a squared norm that is a multiple of 2^-32 and not above 1 + 2^-33
 is not above 1.
 
+*A public start.* All of that needs many rows: the noise is that of d^2 numbers. With `start`, a linear function learned
+from public features (ITQ, say), its directions stay and only the mean is learned, with the whole budget: d numbers.
+That mends what public pictures from elsewhere are worst at, and costs hardly anything where they are like the private
+ones. Codes of 64 bits of EfficientNet features, mAP on 1,225 pictures of Caltech-101 at epsilon 1: ITQ of CIFAR-10
+.344, with the private mean .420, without a start .29; ITQ of other pictures of Caltech-101 .685, with the mean .663.
+Where rows are so few that noise would move the mean by more than a quarter of a row's length, nothing is released and
+`function_` is the start itself.
+
 *Accounting.* Gaussian releases of noise multipliers m_i are together as private as one of multiplier m with
 1/m^2 = sum 1/m_i^2 (Dong, Roth and Su 2022); m is the least for epsilon and delta (Balle and Wang 2018).
 """
@@ -48,6 +56,7 @@ from blindsight.statement import PrivacyStatement, Unit, randomness_of
 Doubles = NDArray[np.float64]
 
 MEAN_SHARE, ROTATION_SHARE = 0.1, 0.2  # of the budget (in 1 / multiplier^2); the directions get the rest
+MOST_NOISE = 0.25  # in a private mean, of a row's length; with more, a public mean is better
 FEWEST_DIRECTIONS = 6  # with fewer, random hyperplanes in the whole space find more
 _ROWS = 4096  # rows in double precision at a time
 _SHORTEST = 1e-100  # numbers that make up a longer row have squares that do not vanish
@@ -58,15 +67,20 @@ class Plan(NamedTuple):
     """How the three kinds of releases are made; the last one is made `iterations` times."""
 
     mean: GaussianMechanism
-    directions: GaussianMechanism
-    rotation: GaussianMechanism
+    directions: GaussianMechanism | None
+    rotation: GaussianMechanism | None
     iterations: int
+
+    @property
+    def releases(self) -> list[GaussianMechanism]:
+        """The mechanisms of all releases, one after the other."""
+        once = [one for one in (self.mean, self.directions) if one is not None]
+        return once + [self.rotation] * self.iterations if self.rotation is not None else once
 
     @property
     def losses(self) -> list[GaussianLoss]:
         """What all releases cost."""
-        rotation = GaussianLoss(self.rotation.loss.noise_multiplier, self.iterations) if self.iterations else None
-        return [self.mean.loss, self.directions.loss, *([rotation] if rotation else [])]
+        return [one.loss for one in self.releases]
 
 
 class CentralHasher(HashLearner):
@@ -79,12 +93,15 @@ class CentralHasher(HashLearner):
     bits : length of a code; may exceed the number of features.
     iterations : how often the rotation is refitted; with 0 it stays random and the directions get its share.
     per_person : the most rows that one person has, where persons are to be protected instead of records.
+    start : a public linear function of as many bits, of which only the mean is learned from the rows.
     random_state : decides the hyperplanes at the start, which are public.
 
     Attributes
     ----------
     function_ : the `LinearHash`, which may be published.
     directions_ : in how many directions the hyperplanes lie; 0 where too few rose above the noise.
+    released_ : whether anything was learned from the rows; not if there are too few for a `start` to gain from.
+    done_ : what was done, in words.
     statement_ : what is proven.
     """
 
@@ -97,9 +114,11 @@ class CentralHasher(HashLearner):
         *,
         iterations: int = 5,
         per_person: int | None = None,
+        start: LinearHash | None = None,
         random_state: int = 0,
         source: ByteSource = system_bytes,
     ) -> None:
+        self.start = start
         self.epsilon = epsilon
         self.delta = delta
         self.clip = clip
@@ -125,6 +144,8 @@ class CentralHasher(HashLearner):
         def mechanism(sensitivity: float, share: float) -> GaussianMechanism:
             return GaussianMechanism(sensitivity=sensitivity, sigma=sensitivity * multiplier / math.sqrt(share))
 
+        if self.start is not None:
+            return Plan(mean=mechanism(2.0, 1.0), directions=None, rotation=None, iterations=0)
         rotating = ROTATION_SHARE if self.iterations else 0.0
         rotation_bound = math.nextafter(2 * math.sqrt(self.bits), math.inf)
         return Plan(
@@ -137,21 +158,45 @@ class CentralHasher(HashLearner):
     def _learn(self, X: Floats, y: Classes | None) -> LinearHash:
         check_positive("clip", self.clip)
         plan, rng = self.plan(), science(self.random_state)
+        if self.start is not None:
+            return self._centred(X, self.start, plan)
+        assert plan.directions is not None
         mean = plan.mean.release(sum_of_rows(X, self.clip), self.source) * (self.clip / len(X))
         noisy = plan.directions.release(sum_of_products(X, mean), self.source)
         W = _above_noise((noisy + noisy.T) / 2, plan.directions.sigma, max(self.bits, FEWEST_DIRECTIONS))
         if W.shape[1] < min(FEWEST_DIRECTIONS, X.shape[1]):
             self.directions_ = 0
+            self.done_ = f"random hyperplanes about a private mean: {len(X)} rows are too few for private directions"
             matrix = rng.standard_normal((X.shape[1], self.bits))
         else:
             W = W[:, : max(self.bits // 2, min(self.bits, FEWEST_DIRECTIONS))]
             self.directions_ = W.shape[1]
+            self.done_ = f"{self.directions_} private directions"
             matrix = W @ self._rotation(in_directions(X, mean, W), plan, rng)
+        self.released_ = True
         self.statement_ = self._statement(len(X))
         return LinearHash(mean.astype(np.float32), np.ascontiguousarray(matrix, dtype=np.float32))
 
+    def _centred(self, X: Floats, start: LinearHash, plan: Plan) -> LinearHash:
+        """Return the public function about a private mean, or as it is where the mean would be mostly noise."""
+        if (start.dimension, start.bits) != (X.shape[1], self.bits):
+            raise InputError(
+                f"the public start takes {start.dimension} features to {start.bits} bits; the rows have {X.shape[1]} "
+                f"features, and {self.bits} bits are wanted."
+            )
+        self.directions_ = min(start.matrix.shape)
+        self.released_ = plan.mean.sigma * math.sqrt(self.bits) <= MOST_NOISE * len(X)
+        self.statement_ = self._statement(len(X))
+        if not self.released_:
+            self.done_ = f"the public function as it is: {len(X)} rows are too few for a private mean"
+            return start
+        self.done_ = "public directions about a private mean"
+        mean = plan.mean.release(sum_of_rows(X, self.clip), self.source) * (self.clip / len(X))
+        return LinearHash(mean.astype(np.float32), start.matrix)
+
     def _rotation(self, V: Floats, plan: Plan, rng: np.random.Generator) -> Doubles:
         R = _nearest_frame(rng.standard_normal((V.shape[1], self.bits)))
+        assert plan.rotation is not None
         for _ in range(plan.iterations):
             R = _nearest_frame(plan.rotation.release(sum_with_signs(V, R), self.source))
         return R
@@ -164,13 +209,19 @@ class CentralHasher(HashLearner):
         ]
         if self.per_person is not None:
             assumptions.append(f"no person has more than {self.per_person} of the rows")
+        made = f"a linear hash function of {self.bits} bits from a noisy mean, noisy principal directions "
+        made += f"(AnalyzeGauss on unit rows) and {self.iterations} noisy rotations, with discrete Gaussian noise"
+        if self.start is not None:
+            assumptions.append("the directions were learned from public data only: no private record is among them")
+            made = f"a public linear hash function of {self.bits} bits about a mean with discrete Gaussian noise"
+            if not self.released_:
+                made = f"a public linear hash function of {self.bits} bits; nothing was learned from the rows"
         return PrivacyStatement(
             guarantee="differential privacy",
-            mechanism=f"a linear hash function of {self.bits} bits from a noisy mean, noisy principal directions "
-            f"(AnalyzeGauss on unit rows) and {self.iterations} noisy rotations, with discrete Gaussian noise",
+            mechanism=made,
             unit=unit,
-            epsilon=self.epsilon,
-            delta=self.delta,
+            epsilon=self.epsilon if self.released_ else 0.0,
+            delta=self.delta if self.released_ else 0.0,
             neighbours="replace",
             accountant="exact composition of Gaussian releases (Dong, Roth and Su 2022; Balle and Wang 2018)",
             randomness=randomness_of(self.source),

@@ -59,7 +59,7 @@ class Gallery:
     statement: PrivacyStatement
     hasher: HashFunction | LocalHasher
     index: HammingIndex | SymbolIndex
-    settings: dict[str, Any] = field(default_factory=dict)  # epsilon, delta, bits as they were asked for
+    settings: dict[str, Any] = field(default_factory=dict)  # epsilon, delta, bits as asked for, and what was decided
     notes: tuple[str, ...] = ()  # to the owner, of the build that made it; not saved
 
     def __len__(self) -> int:

@@ -29,6 +29,8 @@ from blindsight.files import AnyPath
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import Codes
+from blindsight.search.function import LinearHash
+from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.releases import Releases
 from blindsight.statement import PrivacyStatement, Unit
@@ -114,10 +116,15 @@ class PrivateHasher:
     ) -> Self:
         """Learn from public features (local mode, which never looks at `X`) or from the records X (central mode).
 
+        Central mode starts from an ITQ of public features, where some are given (see `central`).
         In place of public features a `LocalHasher` may be given that was fitted to them before: releases kept in a file
         belong to that hasher, so save it (`hasher_.save`) beside them.
         """
-        return self._fit_local(public, public_labels) if self.mode == "local" else self._fit_central(X)
+        if self.mode == "local":
+            return self._fit_local(public, public_labels)
+        if isinstance(public, LocalHasher):
+            raise InputError("central mode starts from public features, not from a codebook.")
+        return self._fit_central(X, public)
 
     def release(self, ids: ArrayLike, X: ArrayLike, *, versions: ArrayLike | None = None) -> NDArray[Any]:
         """Return the permanent noisy releases of records (local mode); see `Releases.release`."""
@@ -166,22 +173,25 @@ class PrivateHasher:
         self.hasher_: LocalHasher | CentralHasher = hasher
         return self
 
-    def _fit_central(self, X: ArrayLike | None) -> Self:
+    def _fit_central(self, X: ArrayLike | None, public: ArrayLike | None) -> Self:
         if self.delta is None or self.clip is None:
             missing = "delta, such as 1e-6," if self.delta is None else "clip, which is 1 for features of unit norm,"
             raise InputError(f"central mode needs {missing} as well as epsilon.")
         if X is None:
             raise InputError("central mode learns from the records: give X.")
+        start = None if public is None else ITQ(self.bits, random_state=self.random_state).fit(public).function_
+        assert start is None or isinstance(start, LinearHash)
         hasher = CentralHasher(
             self.epsilon,
             self.delta,
             self.clip,
             self.bits,
             per_person=self.per_person,
+            start=start,
             random_state=self.random_state,
             source=self._source,
         ).fit(X)  # stays in here until the spend is on disk
-        if self._ledger is not None and self._scope is not None:
+        if hasher.released_ and self._ledger is not None and self._scope is not None:
             self._ledger.spend(
                 hasher.loss,
                 scope=self._scope,
