@@ -115,9 +115,11 @@ class Run:
 
     def send(self, *names):
         """Let these members answer the present step, except where it is known what they would say."""
-        for name in names or self.aggregator.awaited:
-            if name in self.aggregator.awaited:
-                self.deliver(self.ask(name))
+        for name in names or self.names:
+            aggregator = self.aggregator
+            if name in aggregator.awaited:
+                call = aggregator.calls(only=[name])[name]
+                aggregator.receive(self.role(name).answer(call, self.integers(name, aggregator.step)))
 
     def play_step(self, *names):
         self.send(*names)
@@ -132,8 +134,9 @@ class Run:
         """Play the rest of the round and return the sum."""
         while self.aggregator.step:
             self.play_step(*names)
-        answer = self.generator.answer(self.aggregator.request()) if self.terms.keyed else b""
-        self.answer, self.total = self.aggregator.conclude(answer)
+        aggregator = self.aggregator
+        answer = self.generator.answer(aggregator.request()) if self.terms.keyed else b""
+        self.answer, self.total = aggregator.conclude(answer)
         return self.total.integers
 
     def play(self, round, *names, model=b""):

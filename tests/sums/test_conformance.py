@@ -403,7 +403,12 @@ def test_every_role_can_be_loaded_between_any_two_messages(disk):
     for round, names in enumerate((NAMES, NAMES[1:])):
         if round:
             disk.begin(round)
-        np.testing.assert_array_equal(disk.finish(*names), disk.sum(*names))
+        while disk.aggregator.step:
+            for name in names:
+                if name in disk.aggregator.awaited:
+                    disk.deliver(disk.ask(name))
+            disk.aggregator.advance()
+        np.testing.assert_array_equal(disk.finish(), disk.sum(*names))
         for name in names:
             np.testing.assert_array_equal(disk.role(name).settle(disk.answer, round).integers, disk.sum(*names))
         assert disk.total.members == names
@@ -662,7 +667,7 @@ def memory(tmp_path):
 
 
 def test_kills_before_and_after_every_message_and_write(scheme, memory, monkeypatch):
-    """The sum is that of those who are said to be in it, and the next round has everyone."""
+    """The sum is that of those who are said to be in it; the next round, played after each third kill, has everyone."""
     names, fatal, moments, killed = NAMES[: 4 if scheme == "masks" else 3], 0, 1, set()
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     Run(scheme, memory / "template", members=names)
@@ -676,10 +681,11 @@ def test_kills_before_and_after_every_message_and_write(scheme, memory, monkeypa
         killed.add(world.killed)
         assert len(total.members) >= 3
         np.testing.assert_array_equal(total.integers, run.sum(*total.members))
-        world.fatal = -1
-        total = world.round(2)
-        assert total.members == names
-        np.testing.assert_array_equal(total.integers, run.sum())
+        if fatal % 3 == 0:
+            world.fatal = -1
+            total = world.round(2)
+            assert total.members == names
+            np.testing.assert_array_equal(total.integers, run.sum())
         shutil.rmtree(memory / "roles")
         fatal += 1
     assert killed == {"", "bob", AGGREGATOR, *[KEY_GENERATOR] * (scheme in KEYED)}
