@@ -150,10 +150,10 @@ class Network:
 def test_differencing_attempts_by_the_network(scheme):
     """Whatever it loses, forges or repeats, and however often a round is tried: one sum of it comes out, or none."""
     run, rng, opened = Run(scheme), np.random.default_rng(0), 0
-    for round in range(12 if scheme != "bfv" else 6):
+    for round in range(8 if scheme != "bfv" else 5):
         sums = {}
         for _ in range(3):  # the server plays the round again, also when it is over
-            engine = Engine(run.aggregator, Network(run, rng), Patience(pause=1e-6, attempts=3, generator=0.05))
+            engine = Engine(run.aggregator, Network(run, rng), Patience(pause=1e-6, attempts=3))
             try:
                 _, total = engine.round(round, (b"model %d" % round,))
             except BlindsightError:
@@ -162,7 +162,7 @@ def test_differencing_attempts_by_the_network(scheme):
             sums[total.members] = total
         assert len(sums) <= 1
         opened += len(sums)
-    assert opened > 2
+    assert opened > 1
 
 
 # 3. Chosen ciphertext
