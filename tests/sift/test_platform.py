@@ -30,6 +30,7 @@ from blindsight.sift.included import included_sift
 from blindsight.sift.layeredsift import LayeredSift
 from blindsight.sift.layers import Layers
 from blindsight.sift.odometer import Reading
+from blindsight.sift.personal import PersonalSift, respond
 from blindsight.sift.platform import Platform
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
@@ -700,6 +701,44 @@ def test_the_journal_holds_decisions_and_no_private_matter(tmp_path):
     path.write_bytes(b"".join(lines).replace(b'"frames":1,"grant"', b'"frames":0,"grant"'))
     with pytest.raises(CorruptFileError, match="altered"):
         platform(tmp_path)
+
+
+# --- personal guarantees ---
+
+
+def test_randomised_response_bounds_every_person_trigger_and_input(tmp_path):
+    trigger = LinearSift(
+        np.zeros(20), np.ones(20), linear({1: 1.0}).matrix, Quantiser([[0.0]]), PIXELS
+    )  # smiling itself
+    made = platform(tmp_path)
+    assert made.propose("Ann", "X", trigger).verdict == "reject"
+    proposal = made.propose("Ann", "X", trigger, personal=0.3)
+    assert proposal.verdict == "accept"
+    (certificate,) = proposal.examination.alone.certificates
+    assert 0.05 < certificate.estimate < certificate.bound <= math.tanh(0.15) / 2 + 1e-12
+    assert certificate.exposed == 0
+    assert "58%" in proposal.sentence
+    assert "epsilon 0.3" in proposal.sentence
+    made.allow(proposal)
+    release(made)
+    again = platform(tmp_path)
+    assert again.spent("Ann") == pytest.approx(0.3)
+    with pytest.raises(BudgetExceededError):
+        release(again)
+    assert made.propose("Ann", "X", trigger, frames=2, personal=0.3).verdict != "accept"  # two releases: epsilon .6
+    with pytest.raises(InputError, match="few symbols"):
+        made.propose("Ann", "Y", GENDER, personal=1.0)
+
+
+def test_randomised_response_has_its_probabilities():
+    """400,000 draws: five deviations, a false alarm below 1e-6."""
+    epsilon, m, n = 1.0, 4, 400_000
+    drawn = respond(np.full(n, 2), m, epsilon)
+    expected = np.where(np.arange(m) == 2, math.exp(epsilon), 1) / (math.exp(epsilon) + m - 1)
+    assert np.abs(np.bincount(drawn, minlength=m) / n - expected).max() < 5 * math.sqrt(0.25 / n)
+    sift = PersonalSift(with_few_levels(GENDER, DEVELOPMENT.features, 2), epsilon)
+    assert sift.kept == pytest.approx((math.e - 1) / (math.e + 3))
+    assert (sift.apply(FRAMES) != sift.apply(FRAMES)).any()
 
 
 # --- what a person reads ---

@@ -228,7 +228,10 @@ def _certificate_finding(found: Verification, number: int) -> Finding:
         measured=Interval(certificate.estimate, 0.0, certificate.bound, certificate.confidence),
         verdict="not refuted",
         attack=f"every attacker ({certificate.method})",
-        details={"within the threshold": certificate.bound <= allowed},
+        details={
+            "within the threshold": certificate.bound <= allowed,
+            f"share of people whom a symbol gives away with more than {certificate.surest:.0%}": certificate.exposed,
+        },
     )
 
 

@@ -10,6 +10,7 @@ from blindsight.sift.fewlevels import with_few_levels
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labels
 from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.personal import PersonalSift
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbolsift import SymbolSift
 from blindsight.sift.union import certifiable
@@ -27,6 +28,8 @@ def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) ->
     by `union`.
     """
     check_fits(sift, data)
+    if isinstance(sift, PersonalSift):
+        return PersonalSift(prepare(sift.certain, private, data), sift.epsilon)
     if certifiable([sift.alphabet], private):
         _refuse_unseen(sift, data)
         return sift

@@ -39,6 +39,7 @@ from blindsight.sift.grants import Grant, Mode, verifier_name
 from blindsight.sift.included import included_sift
 from blindsight.sift.lossbench import SiftLearner
 from blindsight.sift.odometer import Odometer
+from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.proposal import Proposal
@@ -156,12 +157,15 @@ class Platform:
         *,
         frames: int = 1,
         then: Then = "refuse",
+        personal: float | None = None,
         progress: Progress = silent,
     ) -> Proposal:
         """Verify what an app would get about a person: its own sift's release, or without one the platform's label.
 
         `frames` counts all frames of this person that the app will ever have got, those of earlier grants included.
-        Nothing is released by this; the person answers with `allow`, `fewer_details` or `refuse`.
+        With `personal` every symbol is drawn by randomised response with this epsilon (`PersonalSift`), which bounds
+        what it tells about every single person, whatever the picture. Nothing is released by this; the person answers
+        with `allow`, `fewer_details` or `refuse`.
         """
         budget, watch = ReleaseBudget(frames, then), self._watch
         with self._register.current():
@@ -173,16 +177,17 @@ class Platform:
         mode: Mode = "included" if sift is None else "unincluded"
         told = {"person": person, "app": app, "mode": mode, "proposed": "" if sift is None else sift.digest}
         try:
-            proposed = self._proposed(sift, Policy(situation.app.public, situation.private))
+            own = self._proposed(sift, Policy(situation.app.public, situation.private))
+            proposed = own if personal is None else PersonalSift(own, personal)
         except (InputError, PrivacyError) as error:
             self._decided(told, "denied", str(error))
             raise
         candidate: list[Sift] = []
 
         def part() -> Part:
-            applied = proposed if sift is None else prepare(sift, self.data.private(situation.private), self.data)
-            candidate.append(applied)
-            return Part(applied, frames - used)
+            applied = own if sift is None else prepare(sift, self.data.private(situation.private), self.data)
+            candidate.append(applied if personal is None else PersonalSift(applied, personal))
+            return Part(candidate[-1], frames - used)
 
         found = watch.judge(proposed, frames - used, part, others, situation.private, progress, **told)
         confidence = self.verifier.confidence
@@ -239,6 +244,13 @@ class Platform:
         """
         with self._register.current():
             return release_all(self._watch, wanted)
+
+    def spent(self, person: str) -> float:
+        """Return the epsilon of all that was drawn at random about a person, all apps together."""
+        with self._register.current():
+            self._register.private_of(person)
+            mine = (grant.number for grant in self._register.grants.values() if grant.person == person)
+            return float(sum(self._register.epsilons[number] for number in mine))
 
     def revoke(self, number: int, reason: str) -> Grant:
         """End a grant by hand."""

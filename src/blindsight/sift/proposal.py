@@ -1,11 +1,13 @@
 """What an app would get about a person, verified but not yet allowed: the person reads `sentence` and decides."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from blindsight.sift.consent import consent_sentence
 from blindsight.sift.grants import Grant, Mode, Terms
 from blindsight.sift.odometer import readings
+from blindsight.sift.personal import PersonalSift, surest
 from blindsight.sift.register import App
 from blindsight.sift.sift import Sift
 from blindsight.sift.stream import ReleaseBudget
@@ -54,7 +56,7 @@ class Proposal:
     def sentence(self) -> str:
         """What the person reads."""
         together = self.examination.together
-        return consent_sentence(
+        sentence = consent_sentence(
             self.app,
             self.situation.app.public,
             self.situation.private,
@@ -63,6 +65,14 @@ class Proposal:
             self.situation.apps,
             verdict=self.verdict,
             confidence=self.promised,
+        )
+        if not isinstance(self.sift, PersonalSift):
+            return sentence
+        epsilon = self.sift.epsilon * self.budget.frames
+        return (
+            f"{sentence} Every answer is drawn at random: about you and everybody else, on any picture, no guess is "
+            f"surer than {math.ceil(100 * surest(epsilon))}% (epsilon {epsilon:g}); the app keeps {self.sift.kept:.0%} "
+            "of its lead."
         )
 
     def grant(self, number: int, terms: Terms) -> dict[str, Any]:

@@ -18,7 +18,7 @@ anybody's private label.
 
 import json
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -54,6 +54,8 @@ class Register:
         self.grants: dict[int, Grant] = {}
         self.frames: Counter[int] = Counter()
         """Different frames released through each grant."""
+        self.epsilons: defaultdict[int, float] = defaultdict(float)
+        """Epsilon of what each grant released that was drawn at random."""
         self.witness: Witness | None = None
         self.tries = Tries()
         self._clock = clock
@@ -184,8 +186,9 @@ class Register:
     def _take_revoke(self, time: str, grant: int, reason: str, leaks: bool, **_: Any) -> None:
         self.grants[grant] = replace(self.grants[grant], revoked=Revocation(reason, time, leaks))
 
-    def _take_release(self, grant: int, frames: int, **_: Any) -> None:
+    def _take_release(self, grant: int, frames: int, epsilon: float = 0.0, **_: Any) -> None:
         self.frames[grant] += frames
+        self.epsilons[grant] += epsilon
 
     def _take_verifier(self, **_: Any) -> None:
         """Only for who reads the journal: grants name their own verifier."""

@@ -17,6 +17,7 @@ from scipy import sparse
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError
 from blindsight.sift.features import Features
 from blindsight.sift.grants import Grant
+from blindsight.sift.personal import PersonalSift
 from blindsight.sift.siftstore import SiftStore
 from blindsight.sift.watch import Watch
 from blindsight.validation import check_finite, check_shape
@@ -84,7 +85,9 @@ def _decided(watch: Watch, wanted: Wanted, taken: int) -> tuple[Released, dict[s
     released = _sifted(watch.store, grant, rows, fresh, last=used + fresh >= grant.budget.frames)
     told = {"grant": grant.number, "person": wanted.person, "app": wanted.app, "sift": grant.sift}
     sizes = {"width": int(released.shape[1]), "size": released.nbytes}
-    return Released(grant, released), {**told, "frames": fresh, "repeated": asked - fresh, **sizes}
+    sift = watch.store.sift(grant.sift)
+    cost = {"epsilon": fresh * sift.epsilon} if isinstance(sift, PersonalSift) else {}
+    return Released(grant, released), {**told, "frames": fresh, "repeated": asked - fresh, **sizes, **cost}
 
 
 def _holding(watch: Watch, person: str, app: str) -> Grant:

@@ -3,11 +3,12 @@
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.personal import PersonalSift
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbolsift import SymbolSift
 
 _FILE = "blindsight/sift.1"
-_KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift, LayeredSift, SymbolSift)}
+_KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift, LayeredSift, SymbolSift, PersonalSift)}
 
 
 def save_sift(sift: Sift, path: AnyPath) -> None:

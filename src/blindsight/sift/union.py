@@ -12,6 +12,9 @@ get, what they put side by side is a part of that, so a certificate of the whole
 
 Attributes that change within a window are kept frame by frame (`Windows.questions`).
 
+Symbols that are drawn by randomised response (`personal`) are judged before they are drawn, and what is found shrinks
+as the draw shrinks it, where all that is out is drawn.
+
 A sift that is not linear can compute anything, an XOR with a hash included, in which no list of attackers finds its
 way: with one among the parts, the whole is certified or refused.
 """
@@ -28,6 +31,7 @@ from blindsight.errors import InputError, PrivacyError
 from blindsight.progress import Progress, silent
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, fewest_rows
 from blindsight.sift.labels import Labels
+from blindsight.sift.personal import PersonalSift, drawn
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.stream import Windows
 from blindsight.sift.verdict import Verdict, Verification
@@ -115,16 +119,16 @@ def verify_together(
     members = list(parts)
     frames, sifts = sum(part.frames for part in members), {part.sift.digest: part.sift for part in members}.values()
     cut = _windows(data, frames, len(members))
-    released = np.hstack([cut.concatenated(sift.apply(data.through(sift.pipeline))) for sift in sifts])
+    released = np.hstack([cut.concatenated(_certain(sift).apply(data.through(sift.pipeline))) for sift in sifts])
     labels, groups = cut.questions(data.private(private))
     certified = certifiable((sift.alphabet for sift in sifts), labels, frames, groups)
-    opaque = [sift.kind for sift in sifts if not isinstance(sift, LinearSift)]
+    opaque = [sift.kind for sift in sifts if not isinstance(_certain(sift), LinearSift)]
     if opaque and not certified:
         raise PrivacyError(
             f"a sift of kind {opaque[0]!r} is verified by certificate only, and {frames} frame(s) of all that would be "
             "out have too many symbols for that. Ask for fewer frames, or release fewer symbols."
         )
-    return verifier.verify(
+    found = verifier.verify(
         released,
         labels,
         persons=None if data.persons is None else cut.first(data.persons),
@@ -133,6 +137,16 @@ def verify_together(
         learn=_further(sifts, cut, labels, data.private(private), development),
         progress=progress,
     )
+    personal = [(one.sift, one.frames) for one in members if isinstance(one.sift, PersonalSift)]
+    if len(personal) < len(members):
+        return found  # drawing symbols tells no more than the symbols themselves
+    kept = personal[0][0].kept if frames == 1 else 1.0
+    return drawn(found, kept, sum(sift.epsilon * count for sift, count in personal))
+
+
+def _certain(sift: Sift) -> Sift:
+    """Return the sift before symbols are drawn at random: the same question must have the same answer."""
+    return sift.certain if isinstance(sift, PersonalSift) else sift
 
 
 def _further(
@@ -148,7 +162,8 @@ def _further(
         return None
     try:
         own = development.windows(cut.frames)
-        released = np.hstack([own.concatenated(sift.apply(development.through(sift.pipeline))) for sift in sifts])
+        features = {sift.pipeline: development.through(sift.pipeline) for sift in sifts}
+        released = np.hstack([own.concatenated(_certain(sift).apply(features[sift.pipeline])) for sift in sifts])
     except (InputError, PrivacyError):
         return None
     asked, unknown = own.questions(development.private(names))[0], np.full(len(own), -1, dtype=np.int8)
