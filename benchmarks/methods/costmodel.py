@@ -33,7 +33,7 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sums import Terms
 from blindsight.sums.bfv import length
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, MAX_MEMBERS
 
 Scheme = Literal["block-dphe", "bfv"]
 Figures = Mapping[str, float]
@@ -94,7 +94,7 @@ class Setting:
             raise InputError(f"a round has at least 3 owners and one weight; got {owners} and {weights}.")
         blocks = -(-weights // self.per_ciphertext)
         if self.scheme == "bfv":
-            tagged = length(self.terms(owners, weights)) // self.per_ciphertext
+            tagged = length(self.terms(min(owners, MAX_MEMBERS), weights)) // self.per_ciphertext
             return Size(owners, weights, tagged, tagged)
         sent = -(-math.ceil(self.density * weights) // self.per_ciphertext)
         covered = blocks * (1 - (1 - sent / blocks) ** owners)

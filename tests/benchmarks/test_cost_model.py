@@ -117,6 +117,7 @@ def test_independent_supports_cover_what_chance_leaves():
 
 def test_a_dense_round_has_as_many_ciphertexts_as_hold_the_weights():
     assert DENSE.size(5, 4097) == Size(5, 4097, 2, 2)
+    assert DENSE.size(100_000, 4097) == Size(100_000, 4097, 2, 2)  # of more members than a run has
     assert replace(DENSE, slot_bits=40).size(5, 4097) == Size(5, 4097, 1, 1)
 
 
