@@ -337,6 +337,10 @@ class Client:
         """Ask an index with a picture's file."""
         return _each(Hit, self._send("POST", f"/indexes/{_part(index)}/query?k={int(k)}", picture)["hits"])
 
+    def take_index(self, index: str, *, numbers: bool = True) -> bytes:
+        """Return the whole of an index in local mode, so that no query ever leaves (`blindsight search pull`)."""
+        return bytes(self._ask("GET", f"/indexes/{_part(index)}/file?numbers={str(numbers).lower()}").content)
+
     def statements(self) -> dict[str, Mapping[str, Any]]:
         """Return every privacy statement, by what it is about."""
         return {one["subject"]: one["statement"] for one in self._get("/statements")["statements"]}

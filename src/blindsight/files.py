@@ -167,13 +167,26 @@ def write_arrays(
     path: AnyPath, kind: str, document: Mapping[str, Any], arrays: Arrays, *, private: bool = False
 ) -> None:
     """Write a file of this kind; a `private` one can be read by its owner alone."""
+    members = _sealed(kind, document, arrays)
+    with atomic_writer(path, private=private) as stream:
+        _write_members(stream, members)
+
+
+def file_bytes(kind: str, document: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """Return what `write_arrays` would write."""
+    stream = io.BytesIO()
+    _write_members(stream, _sealed(kind, document, arrays))
+    return stream.getvalue()
+
+
+def _sealed(kind: str, document: Mapping[str, Any], arrays: Arrays) -> dict[str, NDArray[Any]]:
+    """Return the members of a file, the document with the checksum first."""
     for name, array in arrays.items():
         if array.dtype.kind not in _PLAIN_KINDS:
             raise InputError(f"only numbers and text can be saved; {name} is {array.dtype}.")
     sealed = {"kind": kind, "sha256": _digest(kind, document, arrays), "content": document}
     text = json.dumps(sealed, allow_nan=False, ensure_ascii=False).encode()
-    with atomic_writer(path, private=private) as stream:
-        _write_members(stream, {_DOCUMENT: np.frombuffer(text, dtype=np.uint8), **arrays})
+    return {_DOCUMENT: np.frombuffer(text, dtype=np.uint8), **arrays}
 
 
 def read_arrays(

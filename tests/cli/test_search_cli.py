@@ -36,6 +36,14 @@ def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, le
     assert measured["queries"] == 50
     assert measured["mean_average_precision"] > least > measured["chance"]
     assert measured["precision_at_10"] > measured["chance"]
+    mine = tmp_path / "mine"
+    if "local" in options:
+        pulled = blindsight("search", "pull", index, "--no-numbers", "--out", mine, "--json").document
+        assert pulled["pictures"] == measured["pictures"]
+        assert len(blindsight("search", "query", mine, tmp_path / "query.png", "--json").document["answers"]) == 10
+    else:
+        assert "carry no noise" in blindsight("search", "pull", index, "--out", mine, code=2).err
+    assert "--token" in blindsight("search", "pull", "https://example.org", "album", code=2).err
     shown = blindsight("search", "show", index, "--json").document
     assert (shown["pictures"], shown["statement"]["epsilon"]) == (measured["pictures"], proven)
 

@@ -21,6 +21,7 @@ from blindsight.search.building import Wish, answer_sheet, build_gallery, evalua
 from blindsight.search.functionfile import load_function, save_function
 from blindsight.search.gallery import Gallery, choose_features
 from blindsight.search.origin import Origin, Source
+from blindsight.search.postings import SymbolIndex
 
 LOCAL = Wish("local", 4.0, 1e-6, 64, "thumbnail", public_share=0.5, hold_out=20)
 CENTRAL = Wish("central", 4.0, 1e-6, 16, "thumbnail")
@@ -366,3 +367,35 @@ def test_public_labels_and_kinds_decide_the_codebook(tmp_path):
     for impossible in (replace(wish, kinds=3), replace(LOCAL, kinds=1), replace(CENTRAL, kinds=3)):
         with pytest.raises(InputError):
             impossible.check(has_public=False)
+
+
+def test_a_local_index_is_pulled_whole_and_asked_at_home(scans, tmp_path):
+    gallery = Gallery.load(scans / "index")
+    query = load("digits").images[:1]
+    pulled = Gallery.receive(gallery.given_away(), tmp_path / "with")
+    assert pulled.search(query, 5) == gallery.search(query, 5)
+    assert (tmp_path / "with" / "gallery.npz").read_bytes() == (scans / "index" / "gallery.npz").read_bytes()
+    bare = gallery.given_away(numbers=False)
+    places = Gallery.receive(bare, tmp_path / "without").search(query, 5)[0]
+    numbers = gallery.index.ids
+    assert [int(numbers[hit.number]) for hit in places] == [hit.number for hit in gallery.search(query, 5)[0]]
+    assert len(gallery.given_away()) - len(bare) >= 8 * len(gallery)
+    with pytest.raises(CorruptFileError):
+        Gallery.receive(bare[:-100], tmp_path / "damaged")
+    assert not (tmp_path / "damaged").exists()
+    closed = build_gallery(DIGITS, CENTRAL, tmp_path / "central")
+    with pytest.raises(PrivacyError, match="central"):
+        closed.given_away()
+
+
+@pytest.mark.parametrize(("outputs", "count"), [(2, 5), (16, 8), (17, 5), (300, 3)])
+def test_released_symbols_take_half_a_byte_or_a_byte(outputs, count):
+    index = SymbolIndex(outputs)
+    symbols = np.arange(count) % outputs
+    symbols[-1] = outputs - 1
+    index.add(np.arange(count), symbols)
+    document, arrays = index.parts()
+    assert sum(array.nbytes for array in arrays.values()) == {2: 3, 16: 4, 17: 5, 300: 6}[outputs]
+    again = SymbolIndex.from_parts(document, arrays, where="here")
+    np.testing.assert_array_equal(again.symbols, symbols)
+    np.testing.assert_array_equal(again.ids, np.arange(count))

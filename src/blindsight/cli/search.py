@@ -107,6 +107,38 @@ def describe(index: options.IndexArgument) -> None:
     show(document, said, str(gallery.statement))
 
 
+@app.command("pull")
+def pull(
+    where: Annotated[str, Argument(help="Address of a service, or folder of an index.")],
+    name: Annotated[str, Argument(help="Name of the index at the service; not for a folder.")] = "",
+    token: Annotated[Path | None, Option(help="File with your token for the service.")] = None,
+    numbers: Annotated[
+        bool, Option("--numbers/--no-numbers", help="Know pictures by number, or by position: eight bytes less each.")
+    ] = True,
+    out: Annotated[Path, Option(help="Folder to keep it in.")] = Path("out/pulled"),
+) -> None:
+    """Take the whole of a local index, to ask it here: nobody else learns a query, or that there was one."""
+    from blindsight.client import Client
+    from blindsight.errors import InputError
+    from blindsight.search.gallery import Gallery
+
+    if as_path(where).is_dir():
+        content = Gallery.load(where).given_away(numbers=numbers)
+    elif token is None or not name:
+        raise InputError(f"{where} is no folder. Of a service, name the index too, and give --token.")
+    else:
+        with storage_errors("read", token):
+            secret = as_path(token).read_text().strip()
+        with Client(where, secret) as client:
+            content = client.take_index(name, numbers=numbers)
+    gallery = Gallery.receive(content, out)
+    document = {"index": str(out), "pictures": len(gallery), "bytes": len(content)}
+    said = (
+        f"{len(gallery):,} pictures in {len(content) / 1e6:.1f} MB are in {out}. Ask: blindsight search query {out} ..."
+    )
+    show(document, said, gallery.statement.headline())
+
+
 @app.command("query")
 def query(
     index: options.IndexArgument,

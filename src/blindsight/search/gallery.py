@@ -13,9 +13,10 @@ Features are of a kind that learns nothing from pictures (thumbnails, a ready-ma
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -24,8 +25,17 @@ from numpy.typing import NDArray
 from blindsight.data import FeaturePipeline, pipeline
 from blindsight.data.catalogue import reader_options
 from blindsight.data.features import LearningPipeline
-from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import AnyPath, as_path, folder_lock, read_arrays, sha256_of, storage_errors, write_arrays
+from blindsight.errors import CorruptFileError, InputError, PrivacyError
+from blindsight.files import (
+    AnyPath,
+    as_path,
+    file_bytes,
+    folder_lock,
+    read_arrays,
+    sha256_of,
+    storage_errors,
+    write_arrays,
+)
 from blindsight.search.function import HashFunction
 from blindsight.search.functionfile import function_from, load_function, save_function
 from blindsight.search.index import HammingIndex
@@ -100,6 +110,28 @@ class Gallery:
             with storage_errors("write into", folder):
                 for path in (*(folder / name for name in stale), *folder.glob(".*.part")):
                     path.unlink(missing_ok=True)
+
+    def given_away(self, *, numbers: bool = True) -> bytes:
+        """Return the file that whoever asks may have, to rank where the query is; only in local mode is there one.
+
+        Without `numbers` pictures are known by their position in this version, which saves eight bytes each.
+        """
+        if not isinstance(self.index, SymbolIndex):
+            raise PrivacyError(f"the codes of a {self.mode} index carry no noise: they are not given away.")
+        index = self.index
+        if not numbers:
+            index = SymbolIndex(index.outputs)
+            index.add(np.arange(len(self)), self.index.symbols)
+        return file_bytes(_KIND, *replace(self, index=index)._parts())
+
+    @classmethod
+    def receive(cls, content: bytes, folder: AnyPath) -> Self:
+        """Check what somebody gave away, and keep it in a folder of one's own."""
+        with TemporaryDirectory(prefix="blindsight-pull-") as scratch:
+            (Path(scratch) / _FILE).write_bytes(content)
+            gallery = cls.load(scratch)
+        gallery.save(folder)
+        return gallery
 
     @classmethod
     def load(cls, folder: AnyPath) -> Self:

@@ -17,6 +17,7 @@ from blindsight.search.rows import Rows
 from blindsight.validation import check_features
 
 _KIND = "blindsight/symbol-index.1"
+_HALF = 16  # symbols that fit into half a byte
 
 
 class SymbolIndex:
@@ -93,16 +94,29 @@ class SymbolIndex:
         return cls.from_parts(*read_index(path, _KIND), where=str(path))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the index as a document and arrays for a file; symbols take the fewest bytes that hold them."""
-        narrow = np.min_scalar_type(self.outputs - 1)
-        return {"outputs": self.outputs}, {"symbols": self._rows.values.astype(narrow), **pack_ids(self.ids)}
+        """Return the index as a document and arrays for a file.
+
+        Symbols take half a byte each, or the fewest bytes that hold them; ids that are 0, 1, ... take none.
+        """
+        symbols, ids, count = self._rows.values, self.ids, len(self)
+        if self.outputs <= _HALF:
+            even = np.append(symbols, 0)[: count + count % 2].astype(np.uint8)
+            arrays = {"halves": even[::2] | even[1::2] << 4}
+        else:
+            arrays = {"symbols": symbols.astype(np.min_scalar_type(self.outputs - 1))}
+        plain = ids.dtype == np.int64 and np.array_equal(ids, np.arange(count))
+        return {"outputs": self.outputs, "records": count}, arrays | ({} if plain else pack_ids(ids))
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
         """Return the index that these parts describe; `where` they come from is named if they are unusable."""
         try:
-            index = cls(document["outputs"])
-            index.add(unpack_ids(arrays), arrays["symbols"])
+            index, symbols = cls(document["outputs"]), arrays.get("symbols")
+            if symbols is None:
+                halves = arrays["halves"]
+                symbols = np.stack([halves & 15, halves >> 4], axis=1).ravel()[: document["records"]]
+            stored = "ids" in arrays or "id bytes" in arrays
+            index.add(unpack_ids(arrays) if stored else np.arange(len(symbols)), symbols)
         except (KeyError, TypeError, InputError) as error:
             raise CorruptFileError(f"{where} holds no usable index: {error}") from None
         return index

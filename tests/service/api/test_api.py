@@ -11,9 +11,11 @@ from fastapi import APIRouter, FastAPI
 from PIL import Image
 from smallservice import linear
 
+from blindsight.data.images import decode
 from blindsight.dp import Ledger
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.search.building import Wish, build_gallery
+from blindsight.search.gallery import Gallery
 from blindsight.search.origin import Source
 from blindsight.service.access import ACCESS, GuardedRoute, check_routes
 from blindsight.statement import PrivacyStatement
@@ -227,8 +229,8 @@ def local_index(service, tmp_path):
         Image.fromarray(pixels).save(folder / f"{number}.png")
     source = Source("folder", str(folder), None, 0)
     shelf = service.gateway.settings.folder / "indexes"
-    build_gallery(source, Wish("local", 8.0, 1e-6, 16, public_share=0.5), shelf / "noisy")
-    build_gallery(source, Wish("open", None, 1e-6, 16), shelf / "plain")
+    build_gallery(source, Wish("local", 8.0, 1e-6, 16, "thumbnail", public_share=0.5), shelf / "noisy")
+    build_gallery(source, Wish("open", None, 1e-6, 16, "thumbnail"), shelf / "plain")
     return pictures
 
 
@@ -244,6 +246,18 @@ def test_an_index_answers_with_numbers_only(service, local_index):
     assert service.call("ann", "POST", "/v1/indexes/noisy/query", content=b"no picture").status_code == 422
     assert service.call("ann", "POST", "/v1/indexes/noisy/query?k=0", content=stream.getvalue()).status_code == 422
     assert set(service.as_("weather").statements()) == {"index noisy", "index plain"}
+
+
+def test_a_local_index_is_taken_home_and_no_other(service, local_index, tmp_path):
+    home = Gallery.receive(service.as_("weather").take_index("noisy"), tmp_path / "home")
+    stream = io.BytesIO()
+    Image.fromarray(local_index[0]).save(stream, "PNG")
+    asked = service.call("weather", "POST", "/v1/indexes/noisy/query?k=3", content=stream.getvalue()).json()["hits"]
+    picture = decode(stream.getvalue(), size=home.side)
+    assert [hit.number for hit in home.search(picture[None], 3)[0]] == [hit["number"] for hit in asked]
+    for caller in ("weather", "ann", "operator"):
+        assert service.call(caller, "GET", "/v1/indexes/plain/file").status_code == 403  # codes without noise
+    assert len(service.as_("ann").take_index("noisy", numbers=False)) < len(service.as_("ann").take_index("noisy"))
 
 
 def test_runs_are_shown_without_paths_or_models(service):

@@ -1,4 +1,7 @@
-"""Indexes: ask one with a picture. Numbers come back, and the picture is forgotten.
+"""Indexes: take one home, or ask it with a picture. Numbers come back, and the picture is forgotten.
+
+An index in local mode may be given away, so whoever has something to hide in a query takes the whole of it and ranks at
+home: nobody learns the query, not even that there was one.
 
 What an index in local mode answers is computed from noisy releases alone, so anybody may ask it. The codes of a central
 or open index carry no noise, and distances to them tell what they are: only the operator may ask those.
@@ -6,7 +9,7 @@ or open index carry no noise, and distances to them tell what they are: only the
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Response
 
 from blindsight.errors import PrivacyError
 from blindsight.search.gallery import Gallery
@@ -40,6 +43,20 @@ def query_index(
     query = decode_within(picture, size=gallery.side, pixels=gateway.settings.picture_pixels)
     found = gallery.search(query[None], min(k, len(gallery)))[0]
     return Hits(hits=[Hit(number=hit.number, nearness=hit.nearness) for hit in found])
+
+
+@router.get(
+    "/indexes/{name}/file",
+    responses=refusals(404) | {200: {"content": {"application/octet-stream": {}}, "description": "The index."}},
+    response_class=Response,
+)
+def take_index(
+    shelf: TheShelf,
+    name: str,
+    numbers: Annotated[bool, Query(description="With the numbers of pictures, eight bytes each.")] = True,
+) -> Response:
+    """Return the whole of an index in local mode, to be asked where the query is."""
+    return Response(shelf.index(name).given_away(numbers=numbers), media_type="application/octet-stream")
 
 
 def _view(name: str, gallery: Gallery) -> IndexView:
