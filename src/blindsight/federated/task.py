@@ -40,7 +40,8 @@ from blindsight.learn.owners import Load, check_pair, speaking_of
 from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, RunSettings, fraction_bits
 from blindsight.learn.sparsity import top_blocks
 from blindsight.sums import SPARSE_SCHEMES, RoundResult, Terms
-from blindsight.sums.session import default_per_position
+from blindsight.sums.noise import NoisePlan, clipped
+from blindsight.sums.session import default_absences, default_per_position
 from blindsight.validation import check_features
 
 Kind = Literal["classifier", "k-means"]
@@ -155,7 +156,7 @@ class TaskOptions:
     minimum_per_position: int | None = None  # of a sparse scheme: two, or three from five members on
     insecure: bool = False
     sample: int = 0  # of the members are asked in a round; 0: all
-    absences: int = -1  # from the sums of a run, after which members stop; -1: any number
+    absences: int = 0  # from the sums of a run, after which members stop; 0: ten times the members, -1: any number
     ridge: float | None = None
     passes: int | None = None
     clusters: int = 8
@@ -228,7 +229,7 @@ class ServedTask:
             slot_bits=SLOT_BITS,
             minimum=minimum,
             sample=options.sample,
-            absences=options.absences,
+            absences=options.absences or default_absences(len(members)),
             config=config_digest(self.task.to_bytes()),
             **sparse,
         )
@@ -393,6 +394,8 @@ class _UpdateMessage(Message, name="federated/update-config.1"):
     block: int
     most_examples: int
     weighted_by: Annotated[str, Limit(256)]
+    noise: Annotated[str, Limit(4096)]
+    delta: float
 
 
 @dataclass(frozen=True)
@@ -400,13 +403,16 @@ class UpdateConfig:
     """How owners make their vectors: the share of numbers they do *not* send, in blocks of how many.
 
     An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same. Apps
-    report that number as `weighted_by`.
+    report that number as `weighted_by`. With `noise` an owner cuts its change, adds its share of noise and keeps
+    nothing back; `delta` is what its epsilon is stated for.
     """
 
     sparsity: float = 0.9
     block: int = 1
     most_examples: int = 0
     weighted_by: str = "num-examples"
+    noise: NoisePlan | None = None
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what leaves nothing to send."""
@@ -414,6 +420,22 @@ class UpdateConfig:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
         if self.block < 1 or self.most_examples < 0:
             raise InputError(f"a block has at least 1 number, and examples are counted; got {self}.")
+        if self.noise is not None and (self.sparsity or self.most_examples):
+            raise InputError("with noise owners send everything and weigh the same; give sparsity=0, most_examples=0.")
+
+    def check(self, terms: Terms, round: int) -> None:
+        """Refuse to learn in a round whose sum would not carry the noise that the config promises."""
+        plan = self.noise
+        if plan is None:
+            return
+        promised = (plan.members, plan.dimension, plan.largest, 0, 0)
+        if promised != (len(terms.members), terms.dimension, terms.max_integer, terms.fraction_bits, terms.sample):
+            raise PrivacyError("the noise of this run is made for other terms than the run has.")
+        if terms.minimum < plan.members - plan.drop_outs:
+            needed = plan.members - plan.drop_outs
+            raise PrivacyError(f"the noise counts on {needed} contributions; sums of {terms.minimum} are opened.")
+        if not 1 <= round <= plan.rounds:
+            raise PrivacyError(f"the noise is enough for {plan.rounds} rounds; got round {round}.")
 
     def room(self, dimension: int) -> int:
         """Return how many of so many numbers an owner sends.
@@ -424,14 +446,18 @@ class UpdateConfig:
         return int(np.count_nonzero(_chosen(np.ones(dimension), self)))
 
     def to_bytes(self) -> bytes:
-        return encode(_UpdateMessage(**asdict(self)))
+        noise = "" if self.noise is None else json.dumps(self.noise.to_dict(), sort_keys=True)
+        weighing = self.most_examples, self.weighted_by
+        return encode(_UpdateMessage(self.sparsity, self.block, *weighing, noise, self.delta))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        message = decode(data, _UpdateMessage, max_bytes=4096)
+        message = decode(data, _UpdateMessage, max_bytes=1 << 14)
         try:
-            return cls(message.sparsity, message.block, message.most_examples, message.weighted_by)
-        except InputError as error:
+            noise = NoisePlan.from_dict(json.loads(message.noise)) if message.noise else None
+            weighing = message.most_examples, message.weighted_by
+            return cls(message.sparsity, message.block, *weighing, noise, message.delta)
+        except (ValueError, AttributeError) as error:
             raise MessageError(f"the config of the run is impossible: {error}") from None
 
 
@@ -443,6 +469,10 @@ def propose_update(change: Floats, examples: float, memory: Memory, config: Upda
     >>> proposal.sent, proposal.memory.held
     (array([0.25, 0.  , 2.  , 0.  ]), array([0.   , 0.125, 0.   , 0.25 ]))
     """
+    if config.noise is not None:
+        (cut,) = clipped(change[None, :], config.noise.clip)
+        noisy = config.noise.contribution([np.concatenate([[0.0], cut])])
+        return Proposal(noisy.astype(np.float64), Memory(None, None))
     if not np.isfinite(change).all():
         raise MessageError("what was learned is not finite. Look for a learning rate that is too high.")
     weight = min(1.0, examples / config.most_examples) if config.most_examples else 1.0

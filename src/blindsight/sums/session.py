@@ -259,6 +259,11 @@ def open_session(
     return Session(terms, resources=resources, record=record, transit=transit)
 
 
+def default_absences(members: int) -> int:
+    """Return how many absences, over all rounds of a run across machines, its members put up with."""
+    return 10 * members
+
+
 def default_per_position(members: int) -> int:
     """Return how many members must have changed a position before its sum is opened, unless a run says otherwise."""
     return 3 if members >= 5 else 2

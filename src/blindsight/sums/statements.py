@@ -90,8 +90,8 @@ def _masks(terms: Terms, source: ByteSource) -> PrivacyStatement:
             _EXACT,
             _DIFFERENCES,
             "that a member took part, or dropped out",
-            "the round itself: a member that sends wrong shares or a wrong upload spoils it, and an aggregator may "
-            "give out any numbers as the sum",
+            "the run itself: a member that sends wrong shares or a wrong upload spoils a round, after which members "
+            "refuse its model and a new run must begin; and an aggregator may give out any numbers as the sum",
         ),
         assumptions=(
             "the aggregator and the network may lie, forge, lose and repeat as they like: a round is unmasked once at "

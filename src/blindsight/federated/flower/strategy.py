@@ -28,17 +28,19 @@ from flwr.serverapp.strategy import FedAvg
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.records import content_digest, flatten, unflatten
+from blindsight.federated.flower.records import Floats, content_digest, flatten, unflatten
 from blindsight.federated.flower.transport import GridTransport, envelope, read_response
 from blindsight.federated.membership import Members, server_store
 from blindsight.federated.node import config_digest
 from blindsight.federated.server import SumServer, gather_run, statement_of
 from blindsight.federated.task import UpdateConfig, mean_change
 from blindsight.files import AnyPath
+from blindsight.learn.private import Privacy
 from blindsight.learn.rounds import SLOT_BITS, fraction_bits
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Patience, Terms
-from blindsight.sums.session import default_per_position
+from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Patience, RoundResult, Terms
+from blindsight.sums.noise import NoisePlan, noised
+from blindsight.sums.session import default_absences, default_per_position
 from blindsight.sums.statements import consistency
 
 _ELSEWHERE = {
@@ -86,10 +88,15 @@ class EncryptedFedAvg(FedAvg):
     sample : how many of the members are asked in a round (0: all); who, follows from the terms of the run and the
         number of the round, not from the server.
     absences : how many of the members that were asked may be missing from the sums of the run, all rounds together,
-        before the others stop (-1: any number).
+        before the others stop (0: ten times the members, -1: any number).
     largest : the largest change of a weight that is expected; what is beyond is cut off and comes later.
     most_examples : the number of examples at which an owner's weight is full: updates are weighed by num-examples, as
         FedAvg does, up to this many; 0 weighs all the same. Far above what owners have, it costs precision.
+    epsilon, delta, clip, rounds : make all that the server and everybody sees of so many rounds (epsilon,
+        delta)-differentially private for an owner with all its data: every change is cut to a Euclidean length of
+        `clip` and gets a share of noise (`sums.noise`), and all owners weigh the same. For dense schemes.
+    drop_outs, colluders : for how many owners that miss a round, or tell the server their shares, that is to hold; by
+        default as many as masks withstand. Sums of fewer owners are not opened.
     wait, patience : seconds to wait for members before the first round, and for steps of a round (`sums.Patience`).
     others : those of FedAvg for evaluation, and the keys of its records.
     """
@@ -105,11 +112,17 @@ class EncryptedFedAvg(FedAvg):
         minimum: int = 3,
         minimum_per_position: int | None = None,
         sample: int = 0,
-        absences: int = -1,
+        absences: int = 0,
         key_bits: int = 3072,
         largest: float = 8.0,
         most_examples: int = 10_000,
         insecure: bool = False,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        clip: float | None = None,
+        rounds: int | None = None,
+        drop_outs: int | None = None,
+        colluders: int | None = None,
         wait: float = 600.0,
         patience: Patience | None = None,
         **others: Any,
@@ -126,6 +139,12 @@ class EncryptedFedAvg(FedAvg):
         counting, block = int(minimum_per_position != 1), 1
         if scheme == "block-dphe":
             block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots - counting
+        self.privacy = _privacy(epsilon, delta, clip, rounds, drop_outs, colluders)
+        self.rounds = rounds
+        if self.privacy is not None:
+            if scheme in SPARSE_SCHEMES or sparsity:
+                raise InputError("noise protects whole updates. Use masks, bfv or plain, with sparsity=0.")
+            most_examples = 0
         self.config = UpdateConfig(sparsity, block, most_examples, self.weighted_by_key)
         self.members = members if isinstance(members, Members) else Members.read(members)
         self.store = server_store(home, self.members)
@@ -152,6 +171,8 @@ class EncryptedFedAvg(FedAvg):
         """What the rounds of this run that have begun protect, from whom, and what they do not."""
         server, _ = self._run()
         said = statement_of(server.terms, server.run.progress.round)
+        if self.privacy is not None and (noise := self._config(server.terms).noise) is not None:
+            said = noised(said, noise, delta=self.privacy.delta, scheme=self.scheme)
         if self.fraction_evaluate == 0.0:
             return said
         evaluated = "what members report of evaluations: the server reads each one's metrics"
@@ -198,7 +219,7 @@ class EncryptedFedAvg(FedAvg):
             if self._failure:
                 raise MessageError(self._failure)
             result = server.finish()
-            moved = flatten(self._arrays) + mean_change(result.values, len(result.contributors))
+            moved = flatten(self._arrays) + self._mean(server.terms, result)
         except (MessageError, PrivacyError) as error:
             self._report(SumReport(server_round, (), self._missing(server, heard), str(error)))
             return None, None
@@ -260,9 +281,35 @@ class EncryptedFedAvg(FedAvg):
             keyed=self.scheme != "plain",
             warn=lambda sentence: log(WARNING, "\t> %s", sentence),
         )
-        return SumServer(run, transport, self.patience, config=self.config.to_bytes()), transport
+        return SumServer(run, transport, self.patience, config=self._config(run.terms).to_bytes()), transport
+
+    def _noise(self, members: int, dimension: int) -> NoisePlan | None:
+        """Return the noise of a run of so many members, if there is to be any."""
+        if self.privacy is None or self.rounds is None:
+            return None
+        plan = self.privacy.plan(owners=members, dimension=dimension, rounds=self.rounds, records=1, scheme=self.scheme)
+        self.privacy.check(plan)
+        return plan
+
+    def _config(self, terms: Terms) -> UpdateConfig:
+        """Return what the members of a run on these terms are told."""
+        if self.privacy is None:
+            return self.config
+        noise = self._noise(len(terms.members), terms.dimension)
+        return replace(self.config, noise=noise, delta=self.privacy.delta)
+
+    def _mean(self, terms: Terms, result: RoundResult) -> Floats:
+        """Return the mean of the changes in a sum."""
+        if (noise := self._config(terms).noise) is None:
+            return mean_change(result.values, len(result.contributors))
+        mean: Floats = noise.values(result.total)[1:] / len(result.contributors)
+        return mean
 
     def _terms(self, run: str, members: tuple[str, ...], dimension: int) -> Terms:
+        noise = self._noise(len(members), dimension)
+        config = self.config
+        if noise is not None and self.privacy is not None:
+            config = replace(config, noise=noise, delta=self.privacy.delta)
         sparse: dict[str, Any] = {}
         if self.scheme in SPARSE_SCHEMES:
             sparse = {
@@ -276,11 +323,32 @@ class EncryptedFedAvg(FedAvg):
             run=run,
             members=members,
             dimension=dimension,
-            fraction_bits=fraction_bits(len(members), max(self.largest, 1.0)),  # weights are at most 1
+            # Weights are at most 1; noise is added in whole steps.
+            fraction_bits=fraction_bits(len(members), max(self.largest, 1.0)) if noise is None else 0,
             slot_bits=SLOT_BITS,
-            minimum=self.minimum,
+            minimum=self.minimum if noise is None else max(self.minimum, len(members) - noise.drop_outs),
             sample=self.sample,
-            absences=self.absences,
-            config=config_digest(self.config.to_bytes()),
+            absences=self.absences or default_absences(len(members)),
+            config=config_digest(config.to_bytes()),
             **sparse,
         )
+
+
+def _privacy(
+    epsilon: float | None,
+    delta: float | None,
+    clip: float | None,
+    rounds: int | None,
+    drop_outs: int | None,
+    colluders: int | None,
+) -> Privacy | None:
+    """Return the privacy of an owner that was asked for; None without epsilon."""
+    given = {"delta": delta, "clip": clip, "rounds": rounds, "drop_outs": drop_outs, "colluders": colluders}
+    if epsilon is None:
+        if named := [name for name, value in given.items() if value is not None]:
+            raise InputError(f"{named[0]} goes with epsilon, which was not given. Name both, or neither.")
+        return None
+    if delta is None or clip is None or rounds is None:
+        missing = [name for name in ("delta", "clip", "rounds") if given[name] is None]
+        raise InputError(f"epsilon = {epsilon} needs {missing[0]}, which has no default. Name it.")
+    return Privacy(epsilon=epsilon, delta=delta, unit="owner", clip=clip, colluders=colluders, drop_outs=drop_outs)
