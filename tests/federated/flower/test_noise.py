@@ -66,7 +66,7 @@ def test_a_sum_of_fewer_than_are_counted_on_is_not_opened(tmp_path):
 
     made.node("dan").tamper = lost
     strategy = made.strategy(scheme="plain", fraction_evaluate=0.0, **NOISE)
-    learned(strategy, made.grid)
+    strategy.start(made.grid, model(w=np.zeros(SIZE, np.float32)), num_rounds=1)
     assert not strategy.reports[0].contributors
 
 
