@@ -167,7 +167,7 @@ BENCHMARK = Benchmark(
         "the noise that proves epsilon for one (replaced) record in all classes, weights and rounds. The papers count "
         "one binary classifier, PRR10 by Euclidean instead of L1 length, RA12 one gradient: that takes far less noise.",
         "The constants of the descent (the time it takes, its longest step, 512 components) were chosen by the test "
-        "accuracy of two splits of Caltech-101 and one of CIFAR-10 such as these. That flatters the sum and the curator "
+        "accuracy of two splits of Caltech-101 and one of CIFAR-10 such as these. It flatters the sum and the curator "
         "alike, and no epsilon here counts it; on data of one's own they are taken as they are.",
         "A figure without ± is of one run, seed 0.",
         "No privacy: ten rounds of FedAvg on all weights, as `FederatedClassifier` learns without epsilon.",
