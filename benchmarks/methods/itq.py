@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from benchmarks.methods.searching import Floats, Found, Unlabelled, by_codes
 from blindsight.search.codes import pack
-from blindsight.search.itq import ITQ
+from blindsight.search.hashers import ITQ
 
 
 def blindsight(given: Unlabelled, *, seed: int, bits: int) -> dict[str, Found]:

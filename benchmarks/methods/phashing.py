@@ -1,21 +1,17 @@
 """Every hash learner of the library, without privacy and with the flips of PHashing (Algorithm 2 of the paper).
 
-The function is learned once and its codes are flipped for every epsilon, as `blindsight.search.phashing` would do it.
+The function is learned once and its codes are flipped for every epsilon, as `blindsight.search.published` would do it.
 """
 
 from typing import Any
 
 from benchmarks.methods.searching import CLAIMED_EPSILONS, Found, Searchable, by_codes
-from blindsight.search.deep.adsh import ADSH
-from blindsight.search.deep.pairwise import DPSH, DSH, HashNet
-from blindsight.search.discrete import SDH
+from blindsight.search.deep import ADSH, DPSH, DSH, HashNet
 from blindsight.search.flipping import flip, paper_beta
-from blindsight.search.itq import ITQ
-from blindsight.search.kernel import KSH
-from blindsight.search.learner import HashLearner
-from blindsight.search.lsh import LSH
-from blindsight.search.pitq import PITQ
-from blindsight.search.spectral import SH
+from blindsight.search.function import HashLearner
+from blindsight.search.hashers import ITQ, LSH, SH
+from blindsight.search.published import PITQ
+from blindsight.search.supervised import KSH, SDH
 
 LEARNERS: dict[str, type[HashLearner]] = {
     learner.__name__: learner for learner in (LSH, ITQ, SH, KSH, SDH, DPSH, DSH, HashNet, ADSH)

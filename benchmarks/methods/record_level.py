@@ -12,12 +12,10 @@ from benchmarks.methods.phashing import LEARNERS
 from benchmarks.methods.searching import RECORD_EPSILONS, Found, PrivateCollection, by_codes, by_symbols
 from blindsight.search.central import CentralHasher
 from blindsight.search.channels import best_design
-from blindsight.search.flipping import flip, paper_beta, record_beta
-from blindsight.search.hammingball import HammingBall
-from blindsight.search.itq import ITQ
+from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta
+from blindsight.search.hashers import ITQ, SH
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.pitq import PITQ
-from blindsight.search.spectral import SH
+from blindsight.search.published import PITQ
 from blindsight.search.symbols import KaryResponse
 
 _SYMBOLS = {1: 3, 2: 6, 4: 10, 8: 32}

@@ -31,9 +31,8 @@ from blindsight.report.foundations import Reading, census_chapter, features_chap
 from blindsight.report.learning import LearningResult, learning_chapter, sharing_chapter
 from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
-from blindsight.search.contest import SearchResult, contest
-from blindsight.search.study import SearchStudy
-from blindsight.search.study import divide as divide_for_search
+from blindsight.search.compare import SearchResult, SearchStudy, contest
+from blindsight.search.compare import divide as divide_for_search
 from blindsight.sift.study import sift_demo
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")

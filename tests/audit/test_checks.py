@@ -15,7 +15,7 @@ from blindsight.audit.targets import Target, recognise
 from blindsight.errors import BlindsightError, CorruptFileError, InputError, MissingExtraError, PrivacyError
 from blindsight.files import write_arrays
 from blindsight.search.building import Wish, build_gallery
-from blindsight.search.origin import Source
+from blindsight.search.gallery import Source
 
 
 def finding(claim="it is safe", verdict="not refuted", value=0.5, **others):

@@ -16,11 +16,10 @@ from blindsight.audit.storedreleases import anchors_finding, truth_finding
 from blindsight.data import extract
 from blindsight.rng import seeded_bytes
 from blindsight.search.building import Wish, build_gallery, read_origin
-from blindsight.search.discrete import SDH
-from blindsight.search.gallery import Gallery, feature_pipeline
-from blindsight.search.origin import Source
+from blindsight.search.gallery import Gallery, Source, feature_pipeline
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.releases import Book, Releases
+from blindsight.search.supervised import SDH
 from blindsight.search.symbols import KaryResponse
 
 DIGITS = Source("digits", count=600)
@@ -81,7 +80,7 @@ def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatc
     if leak == "epsilon counts equal pictures":
         monkeypatch.setattr("blindsight.search.building.EQUAL_CONTENTS", "")
     elif leak == "copies are dropped":
-        monkeypatch.setattr("blindsight.search.origin.reader_options", lambda *asked: set())
+        monkeypatch.setattr("blindsight.search.gallery.reader_options", lambda *asked: set())
     else:
         release = Releases.release
         monkeypatch.setattr(

@@ -8,8 +8,8 @@ from benchmarks.methods import record_level
 from benchmarks.results import Result
 from benchmarks.suites.hash_private import cases
 from benchmarks.suites.hash_private.tables import REFERENCE, Measured, sections
+from blindsight.search.evaluation import SymbolSearcher
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.rankings import SymbolSearcher
 
 QUICK = Settings(quick=True)
 

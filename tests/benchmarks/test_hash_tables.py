@@ -18,7 +18,7 @@ from benchmarks.suites.hash_tables.tables import by_run, sections
 from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming, pack
-from blindsight.search.phashing import PHashing
+from blindsight.search.published import PHashing
 
 QUICK = Settings(quick=True)
 

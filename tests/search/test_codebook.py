@@ -5,8 +5,7 @@ import pytest
 
 from blindsight.errors import InputError
 from blindsight.rng import science
-from blindsight.search.codebook import VOTERS, Codebook, learn_codebook, learn_labelled_codebook
-from blindsight.search.meaning import BRIDGE, count_kinds
+from blindsight.search.codebook import BRIDGE, VOTERS, Codebook, count_kinds, learn_codebook, learn_labelled_codebook
 
 
 def _mixture(n, kinds=5, dimension=24, seed=0):

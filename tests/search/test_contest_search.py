@@ -8,10 +8,9 @@ import pytest
 from blindsight.data import load, pipeline
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.search.codes import unpack
-from blindsight.search.contest import METHODS, contest
-from blindsight.search.itq import ITQ
-from blindsight.search.rankings import CodeSearcher, FeatureSearcher
-from blindsight.search.study import SearchStudy, divide
+from blindsight.search.compare import METHODS, SearchStudy, contest, divide
+from blindsight.search.evaluation import CodeSearcher, FeatureSearcher
+from blindsight.search.hashers import ITQ
 
 
 @pytest.fixture(scope="module")

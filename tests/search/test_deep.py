@@ -12,14 +12,30 @@ torch = pytest.importorskip("torch")
 
 from blindsight.errors import CorruptFileError, InputError, MissingExtraError, UnknownNameError  # noqa: E402
 from blindsight.metrics import query_average_precision  # noqa: E402
+from blindsight.search import deep  # noqa: E402
 from blindsight.search.codes import hamming, pack, unpack  # noqa: E402
-from blindsight.search.deep import ADSH, DPSH, DSH, HashNet, training  # noqa: E402
-from blindsight.search.deep.losses import adsh_codes, adsh_loss, dpsh_loss, dsh_loss, hashnet_loss  # noqa: E402
-from blindsight.search.deep.perceptron import frozen, perceptron, standardiser  # noqa: E402
-from blindsight.search.function import LinearHash  # noqa: E402
-from blindsight.search.functionfile import load_function, load_network_hash, save_function  # noqa: E402
-from blindsight.search.layers import LayeredHash  # noqa: E402
-from blindsight.search.network import NetworkHash  # noqa: E402
+from blindsight.search.deep import (  # noqa: E402
+    ADSH,
+    DPSH,
+    DSH,
+    HashNet,
+    adsh_codes,
+    adsh_loss,
+    dpsh_loss,
+    dsh_loss,
+    frozen,
+    hashnet_loss,
+    perceptron,
+    standardiser,
+)
+from blindsight.search.function import (  # noqa: E402
+    LayeredHash,
+    LinearHash,
+    NetworkHash,
+    load_function,
+    load_network_hash,
+    save_function,
+)
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "hash-losses.json").read_text())
 EXPECTED, ALPHA, GAMMA = VECTORS["expected"], VECTORS["alpha"], VECTORS["adsh_gamma"]
@@ -151,7 +167,7 @@ def test_adsh_learns_the_codes_of_its_database_and_large_banks_are_sampled(monke
     distances = hamming(learner.transform(queries), learner.codes_)
     assert learner.codes_.shape == (300, 2)
     assert query_average_precision(distances, wanted[:, None] == y).mean() > 0.8
-    monkeypatch.setattr(training, "_COMPARED", 100)
+    monkeypatch.setattr(deep, "_COMPARED", 100)
     learned = DSH(12, hidden=(64,), epochs=10, batch=50, learning_rate=5e-3).fit(X, y).function_
     assert mean_precision(learned, X, y, queries, wanted) > 0.8
 
@@ -161,11 +177,11 @@ def test_every_bit_starts_balanced():
     with torch.random.fork_rng(devices=[]):
         layers = perceptron((8, 16, 10))
     inputs = torch.tensor(X + 5)
-    training.balance(layers, inputs)
+    deep.balance(layers, inputs)
     outputs = layers(inputs).detach().numpy()
     np.testing.assert_allclose(outputs.mean(axis=0), 0, atol=1e-4)
     np.testing.assert_allclose(outputs.std(axis=0), 1, rtol=1e-3)
-    training.balance(layers, torch.ones(5, 8))  # nothing varies: nothing to divide by
+    deep.balance(layers, torch.ones(5, 8))  # nothing varies: nothing to divide by
     assert np.isfinite(layers[-1].weight.detach().numpy()).all()
 
 

@@ -18,9 +18,8 @@ from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, CorruptFileError, DataError, InputError, PrivacyError
 from blindsight.files import read_arrays, sha256_of, write_arrays
 from blindsight.search.building import Wish, answer_sheet, build_gallery, evaluate_gallery, name_answers, read_origin
-from blindsight.search.functionfile import load_function, save_function
-from blindsight.search.gallery import Gallery, choose_features
-from blindsight.search.origin import Origin, Source
+from blindsight.search.function import load_function, save_function
+from blindsight.search.gallery import Gallery, Origin, Source, choose_features
 from blindsight.search.postings import SymbolIndex
 
 LOCAL = Wish("local", 4.0, 1e-6, 64, "thumbnail", public_share=0.5, hold_out=20)

@@ -15,10 +15,9 @@ from blindsight.errors import CorruptFileError, InputError, StorageError
 from blindsight.files import write_arrays
 from blindsight.search import index as index_module
 from blindsight.search.codes import hamming, pack, unpack
-from blindsight.search.ids import IntegerIds
 from blindsight.search.index import HammingIndex
 from blindsight.search.postings import SymbolIndex
-from blindsight.search.rows import Rows
+from blindsight.search.rows import IntegerIds, Rows
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -203,7 +202,7 @@ def test_an_impossible_index_is_refused(call, named):
 
 
 def test_real_valued_queries_rank_by_inner_product(monkeypatch):
-    monkeypatch.setattr("blindsight.search.asymmetric._ROWS", 100)
+    monkeypatch.setattr("blindsight.search.codes._ROWS", 100)
     rng = np.random.default_rng(0)
     codes = pack(rng.random((450, 36)) < 0.5)
     index = HammingIndex(36)

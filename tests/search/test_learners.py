@@ -18,14 +18,9 @@ from blindsight.metrics import query_average_precision
 from blindsight.search import function as function_module
 from blindsight.search.codes import hamming, pack
 from blindsight.search.deep import ADSH, DPSH, DSH, HashNet
-from blindsight.search.discrete import SDH
-from blindsight.search.function import LinearHash
-from blindsight.search.functionfile import function_from, load_function, save_function
-from blindsight.search.itq import ITQ
-from blindsight.search.kernel import KSH, KernelHash
-from blindsight.search.layers import LayeredHash
-from blindsight.search.lsh import LSH
-from blindsight.search.spectral import SH, SpectralHash
+from blindsight.search.function import LayeredHash, LinearHash, function_from, load_function, save_function
+from blindsight.search.hashers import ITQ, LSH, SH, SpectralHash
+from blindsight.search.supervised import KSH, SDH, KernelHash
 
 KIND = "blindsight/hash-function.1"
 NETWORK = {"hidden": (64,), "epochs": 30, "batch": 50, "learning_rate": 5e-3}

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from blindsight.rng import science
-from blindsight.search.meaning import (
+from blindsight.search.codebook import (
     BRIDGE,
     meaning_of_neighbourhoods,
     mutual_graph,

@@ -22,11 +22,13 @@ from scipy import stats
 from blindsight.dp.mechanisms import flip_loss
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
-from blindsight.search import flipping, hammingball
+from blindsight.search import flipping
 from blindsight.search.codes import hamming, pack, unpack
 from blindsight.search.flipping import (
     SMALLEST_PAPER_EPSILON,
+    HammingBall,
     bit_loss,
+    categorical,
     expected_flips,
     flip,
     grid_beta,
@@ -34,14 +36,14 @@ from blindsight.search.flipping import (
     lemma7_bound,
     odds,
     paper_beta,
+    random_subsets,
     record_beta,
     record_beta_approximate,
     record_delta,
     record_loss,
     response_beta,
 )
-from blindsight.search.hammingball import HammingBall, categorical
-from blindsight.search.symbols import KaryResponse, SubsetSelection, random_subsets
+from blindsight.search.symbols import KaryResponse, SubsetSelection
 
 FALSE_ALARM = 1e-6
 BUDGETS = [0.1, 1.0, 8.0]
@@ -314,7 +316,7 @@ def test_bits_are_flipped_independently_within_and_between_codes_and_blocks(monk
         counts = np.bincount(near @ [1, 2, 4], minlength=8)
         assert stats.chisquare(counts, np.array(law) * counts.sum()).pvalue > FALSE_ALARM
     monkeypatch.setattr(flipping, "_BLOCK", 3)
-    monkeypatch.setattr(hammingball, "_ROWS", 7)
+    monkeypatch.setattr(flipping, "_ROWS", 7)
     flips = unpack(flip(np.zeros((2000, 5), np.uint8), 40, beta, source=seeded_bytes(2)), 40)
     assert stats.binomtest(int(flips.sum()), flips.size, beta).pvalue > FALSE_ALARM
     assert len(np.unique(flips, axis=0)) > 1950  # 2^40 codes: no block repeats another

@@ -10,9 +10,8 @@ from scipy.stats import binom
 from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import seeded_bytes
 from blindsight.search.codes import hamming, unpack
-from blindsight.search.itq import ITQ
-from blindsight.search.lsh import LSH
-from blindsight.search.phashing import PHashing
+from blindsight.search.hashers import ITQ, LSH
+from blindsight.search.published import PHashing
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from blindsight.metrics import query_average_precision
 from blindsight.rng import seeded_bytes
 from blindsight.search.codes import hamming, unpack
 from blindsight.search.function import LinearHash
-from blindsight.search.itq import ITQ, nearest_rotation, principal_directions, project
-from blindsight.search.pitq import PITQ
+from blindsight.search.hashers import ITQ, nearest_rotation, principal_directions, project
+from blindsight.search.published import PITQ
 
 STEPS = ["published", "procrustes"]
 

@@ -9,9 +9,8 @@ from indexconformance import BITS, RECALL, IndexConformance, SearchConformance, 
 
 from blindsight.errors import InputError, MissingExtraError, StorageError
 from blindsight.search.codes import hamming, pack
-from blindsight.search.migrations import MIGRATIONS, migrate
-from blindsight.search.pgwire import bit_strings
-from blindsight.search.postgres import PostgresIndex
+from blindsight.search.codetable import bit_strings
+from blindsight.search.postgres import MIGRATIONS, PostgresIndex, migrate
 
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("psycopg_pool")
@@ -106,7 +105,7 @@ def test_effort_buys_recall(opened):
 
 
 def test_a_bulk_load_is_whole_or_not_at_all_and_can_be_read_in_sql(opened, dsn, monkeypatch):
-    monkeypatch.setattr("blindsight.search.pgwire._ROWS", 3_000)
+    monkeypatch.setattr("blindsight.search.codetable._ROWS", 3_000)
     index = opened()
     codes = clustered(0, 7_000)
     index.add(np.arange(7_000), codes)  # more than are written at once

@@ -17,8 +17,8 @@ from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, StorageError
 from blindsight.files import write_arrays
 from blindsight.rng import system_bytes
-from blindsight.search.lsh import LSH
-from blindsight.search.phashing import PHashing
+from blindsight.search.hashers import LSH
+from blindsight.search.published import PHashing
 from blindsight.search.releases import EQUAL_CONTENTS, Releases, digests_of
 
 SCOPE = "album"

@@ -5,7 +5,7 @@ import pytest
 
 from blindsight.data import Dataset, PixelFeatures, load
 from blindsight.errors import DataError, InputError
-from blindsight.search.study import SearchStudy, divide
+from blindsight.search.compare import SearchStudy, divide
 
 
 def test_parts_are_disjoint_and_everything_is_somewhere():

@@ -9,10 +9,19 @@ from scipy.spatial.distance import cdist
 from sklearn.linear_model import Ridge
 
 from blindsight.errors import InputError
-from blindsight.search import discrete, kernel
+from blindsight.search import supervised
 from blindsight.search.codes import unpack
-from blindsight.search.discrete import SDH, discrete_descent, ridge
-from blindsight.search.kernel import KSH, Residual, greedy_bit, kernel_features, signs, smoothed_loss
+from blindsight.search.supervised import (
+    KSH,
+    SDH,
+    Residual,
+    discrete_descent,
+    greedy_bit,
+    kernel_features,
+    ridge,
+    signs,
+    smoothed_loss,
+)
 
 
 def rings(rows, seed=0):
@@ -40,7 +49,7 @@ def test_kernel_features_are_gaussians_of_the_distance_even_far_from_the_origin(
     X, y = rings(50)
     function = KSH(8, anchors=20).fit(X, y).function_
     whole = function.scores(X)
-    monkeypatch.setattr(kernel, "_ROWS", 7)
+    monkeypatch.setattr(supervised, "_ROWS", 7)
     np.testing.assert_allclose(function.scores(X), whole, rtol=1e-3, atol=1e-3)  # blocks change no score
 
 
@@ -131,7 +140,7 @@ def state():
 
 def test_one_sweep_sets_each_column_to_the_best_of_all_of_its_codes(state, monkeypatch):
     codes, *rest = state
-    monkeypatch.setattr(discrete, "_SWEEPS", 1)
+    monkeypatch.setattr(supervised, "_SWEEPS", 1)
     expected = codes.copy()
     columns = [np.array(column) for column in product([-1.0, 1.0], repeat=len(codes))]
     for bit in range(codes.shape[1]):
@@ -144,7 +153,7 @@ def test_the_descent_never_raises_the_objective_and_ends_where_no_bit_can_be_fli
     codes, *rest = state
     values = [objective(codes, *rest)]
     for sweeps in (1, 2, 3, 100):
-        monkeypatch.setattr(discrete, "_SWEEPS", sweeps)
+        monkeypatch.setattr(supervised, "_SWEEPS", sweeps)
         final = discrete_descent(*state)
         values.append(objective(final, *rest))
     assert values[1] < values[0]

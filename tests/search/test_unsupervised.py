@@ -15,9 +15,16 @@ from sklearn.decomposition import PCA
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming, pack, unpack
 from blindsight.search.evaluation import evaluate_codes
-from blindsight.search.itq import ITQ, itq_rotation, principal_directions, procrustes, project
-from blindsight.search.lsh import LSH
-from blindsight.search.spectral import SH, smallest_modes
+from blindsight.search.hashers import (
+    ITQ,
+    LSH,
+    SH,
+    itq_rotation,
+    principal_directions,
+    procrustes,
+    project,
+    smallest_modes,
+)
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,7 @@ from blindsight.audit.membership import Fit, Scorer, Trainer
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining, train
 from blindsight.learn.model import Classes, LinearModel, Standardiser
-from blindsight.search.function import HashFunction
-from blindsight.search.learner import HashLearner
+from blindsight.search.function import HashFunction, HashLearner
 
 Rows = NDArray[Any]
 

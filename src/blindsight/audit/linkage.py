@@ -21,8 +21,8 @@ from blindsight.audit.rates import rate
 from blindsight.data.features import FeaturePipeline
 from blindsight.rng import science
 from blindsight.search.codes import blocks
+from blindsight.search.evaluation import Searcher
 from blindsight.search.gallery import Mode
-from blindsight.search.rankings import Searcher
 
 NOISE, LIGHT = 8.0, 0.05
 """Deviation of the noise on a pixel (of 255), and of the light."""

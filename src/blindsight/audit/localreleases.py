@@ -11,8 +11,7 @@ from blindsight.audit.scores import by_frequency, known
 from blindsight.audit.subject import Claim, Draw, Subject
 from blindsight.rng import ByteSource, science
 from blindsight.search.codes import Codes, pack
-from blindsight.search.flipping import flip, record_beta
-from blindsight.search.hammingball import HammingBall
+from blindsight.search.flipping import HammingBall, flip, record_beta
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.symbols import KaryResponse, SubsetSelection
 

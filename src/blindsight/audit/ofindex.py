@@ -45,14 +45,12 @@ from blindsight.files import cache_folder
 from blindsight.progress import Progress, silent
 from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.central import CentralHasher
-from blindsight.search.function import Floats, HashFunction, LinearHash
-from blindsight.search.gallery import Gallery, feature_pipeline
-from blindsight.search.itq import ITQ
-from blindsight.search.kernel import KernelHash
-from blindsight.search.learner import HashLearner
+from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash
+from blindsight.search.gallery import Gallery, Origin, Part, feature_pipeline
+from blindsight.search.hashers import ITQ
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.origin import Origin, Part
 from blindsight.search.postings import SymbolIndex
+from blindsight.search.supervised import KernelHash
 
 _RUNS = 100_000
 _NEIGHBOURHOOD = 12  # pictures of the folders whose public bytes are compared

@@ -16,9 +16,8 @@ from blindsight.audit.subject import Claim, Draw, Subject
 from blindsight.rng import ByteSource, science
 from blindsight.search.codes import Codes, pack
 from blindsight.search.flipping import bit_loss, flip, grid_beta, paper_beta, record_loss
-from blindsight.search.itq import ITQ
-from blindsight.search.phashing import PHashing
-from blindsight.search.pitq import PITQ
+from blindsight.search.hashers import ITQ
+from blindsight.search.published import PITQ, PHashing
 
 SOURCE = "Wang, Lu and Zhang 2020"
 _PITQ_EXPENSE = 400  # a fit takes thousands of times as long as a flip; some hundred fits are enough

@@ -23,11 +23,10 @@ from blindsight.audit.rates import rate
 from blindsight.rng import seeded_bytes
 from blindsight.search.building import PRIVATE, Wish, build_gallery, read_origin
 from blindsight.search.function import Floats
-from blindsight.search.gallery import Gallery
-from blindsight.search.kernel import KernelHash, squared_distances
+from blindsight.search.gallery import Gallery, Source
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.origin import Source
 from blindsight.search.postings import SymbolIndex
+from blindsight.search.supervised import KernelHash, squared_distances
 from blindsight.validation import check_features
 
 _SAME = 1e-6  # of a row's squared length: what rounding leaves of nothing

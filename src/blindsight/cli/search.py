@@ -13,9 +13,8 @@ from blindsight.files import as_path, atomic_writer, cache_folder, storage_error
 if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands should not wait for
     from blindsight.data import Dataset
     from blindsight.progress import Progress
-    from blindsight.search.contest import ContestRow
-    from blindsight.search.gallery import Found, Gallery
-    from blindsight.search.origin import Source
+    from blindsight.search.compare import ContestRow
+    from blindsight.search.gallery import Found, Gallery, Source
 
 app = Commands(help="Search pictures by codes that do not give them away.")
 
@@ -238,9 +237,8 @@ def compare(
     from blindsight.dp.accounting import check_positive
     from blindsight.report import write_report
     from blindsight.report.searching import search_chapter
-    from blindsight.search.contest import SearchResult, contest
+    from blindsight.search.compare import SearchResult, SearchStudy, contest, divide
     from blindsight.search.gallery import choose_features
-    from blindsight.search.study import SearchStudy, divide
 
     budgets = split_numbers(epsilons)
     for budget in budgets:
@@ -271,7 +269,7 @@ def compare(
 
 
 def _source(images: str, count: int | None, seed: int) -> "Source":
-    from blindsight.search.origin import Source
+    from blindsight.search.gallery import Source
 
     if as_path(images).is_dir():
         return Source("folder", str(as_path(images)), count, seed)

@@ -21,7 +21,7 @@ from blindsight.report.page import (
     drawing,
     to_svg,
 )
-from blindsight.search.contest import ContestRow, SearchResult
+from blindsight.search.compare import ContestRow, SearchResult
 from blindsight.search.evaluation import Retrieval
 
 _CELL = 48  # pixels of a picture's side, about

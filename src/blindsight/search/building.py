@@ -34,17 +34,25 @@ from blindsight.files import AnyPath, as_path, folder_lock, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.central import CentralHasher
+from blindsight.search.compare import sought
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
-from blindsight.search.gallery import Found, Gallery, Mode, choose_features, feature_pipeline, gallery_file
+from blindsight.search.gallery import (
+    Found,
+    Gallery,
+    Mode,
+    Origin,
+    Source,
+    choose_features,
+    feature_pipeline,
+    gallery_file,
+)
+from blindsight.search.hashers import ITQ
 from blindsight.search.index import HammingIndex
-from blindsight.search.itq import ITQ
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.origin import Origin, Source
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.private import PrivateHasher
 from blindsight.search.releases import EQUAL_CONTENTS
-from blindsight.search.study import sought
 from blindsight.statement import PrivacyStatement
 
 PRIVATE = "private"

@@ -14,11 +14,11 @@ of them exchanged at once). Codes are *not* noised and not released.
    eigenvalues rise above the edge of the spectrum of noise alone, sqrt(2 d) sigma; at most half as many as bits.
 3. a few times, the rotation. v is y W scaled to norm 1, and R holds one hyperplane per bit, more hyperplanes than
    there are directions. Exchanging one row moves sum v sign(v R)' by at most 2 sqrt(bits). The nearest frame to it
-   is the next R, as in iterative quantisation (see `itq`, where there are as many bits as directions).
+   is the next R, as in iterative quantisation (see `ITQ`, where there are as many bits as directions).
 
 Unit rows in 2 make the noise small beside them: their covariance loses what tells how far a row lies from the mean, but
 signs do not see that either. With rows that are only clipped, mAP on Fashion-MNIST at epsilon 1 was 0.47 instead of
-0.50. Where too few directions rise above the noise, hyperplanes are random (as in `lsh`).
+0.50. Where too few directions rise above the noise, hyperplanes are random (as in `LSH`).
 
 *Sums are exact.* y, v and clipped rows are cut off to multiples of 2^-16 (coarser for more than two million rows) so
 that all sums fit in 53 bits: what is released does not depend on the order of additions, and neither does its
@@ -49,8 +49,7 @@ from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import InputError
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.codes import blocks
-from blindsight.search.function import Floats, LinearHash
-from blindsight.search.learner import Classes, HashLearner
+from blindsight.search.function import Classes, Floats, HashLearner, LinearHash
 from blindsight.statement import PrivacyStatement, Unit, randomness_of
 
 Doubles = NDArray[np.float64]

@@ -3,11 +3,21 @@
 Bit j of a code stands in byte j // 8 at position j % 8 (little end first), as faiss counts. A code whose length is not
 a multiple of eight is padded with zeros, which no distance sees. A bit is 1 where a hash function's score is >= 0: the
 papers' +1; 0 is their -1.
+
+Exact Hamming search over codes where they lie, in memory or in a mapped file: faiss's kernels, nothing copied.
+
+Hits come by distance, then by position: of equally distant codes those that stand first are found, and in that order.
+
+The asymmetric distance: binary codes ranked by a query that was not made binary.
+
+The score of a code b in {-1, +1}^c for a real query s is their inner product, sum_j s_j b_j. A query whose values are
+signs gets c - 2 times the Hamming distance: the same ranking. All codes are compared, a block at a time.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
+import faiss
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -100,3 +110,48 @@ def _words(codes: Codes) -> NDArray[np.uint64]:
     padded = np.zeros((len(packed), width), dtype=np.uint8)
     padded[:, : packed.shape[1]] = packed
     return padded.view(np.uint64)
+
+
+Found = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""Distances and positions."""
+
+
+def nearest(codes: Codes, queries: Codes, k: int) -> Found:
+    """Return the k <= n nearest codes of each query, (queries, k)."""
+    if not len(queries):
+        return np.empty((0, k), dtype=np.int32), np.empty((0, k), dtype=np.int64)
+    found: Found = faiss.knn_hamming(queries, codes, k, variant="hc")
+    return found
+
+
+def neighbourhoods(codes: Codes, queries: Codes, radius: int) -> tuple[*Found, NDArray[np.int64]]:
+    """Return all codes that differ from a query in at most `radius` bits, and where each query's begin and end."""
+    result = faiss.RangeSearchResult(len(queries))
+    sizes = len(queries), len(codes), radius + 1, codes.shape[1]
+    faiss.hamming_range_search(faiss.swig_ptr(queries), faiss.swig_ptr(codes), *sizes, result)  # type: ignore[attr-defined]
+    bounds = faiss.rev_swig_ptr(result.lims, len(queries) + 1).astype(np.int64)
+    count = int(bounds[-1])
+    if not count:
+        return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64), bounds
+    distances = faiss.rev_swig_ptr(result.distances, count).astype(np.int32)
+    positions = faiss.rev_swig_ptr(result.labels, count).astype(np.int64)
+    owners = np.repeat(np.arange(len(queries)), np.diff(bounds))
+    order = np.lexsort((positions, distances, owners))
+    return distances[order], positions[order], bounds
+
+
+_ROWS = 32_768  # codes that are spread out as floats at once
+
+
+def best_by_score(
+    codes: Codes, bits: int, scores: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return positions and scores of the k <= n codes with the highest inner product, (queries, k), best first."""
+    best = faiss.ResultHeap(len(scores), k, keep_max=True)
+    for span in blocks(len(codes), _ROWS):
+        signs = unpack(codes[span], bits) * np.float32(2) - np.float32(1)
+        values, places = faiss.knn(scores, signs, min(k, len(signs)), metric=faiss.METRIC_INNER_PRODUCT)
+        best.add_result(values, places + span.start)
+    best.finalize()
+    order = np.lexsort((best.I, -best.D))  # equal scores: the older row first
+    return np.take_along_axis(best.I, order, axis=1), np.take_along_axis(best.D, order, axis=1)

@@ -1,20 +1,42 @@
 """What a hash learner leaves behind: a frozen function from features to binary codes that can only be applied.
 
-A function is plain arrays and nothing else: `functionfile` writes them with a checksum and gives the same function
+A function is plain arrays and nothing else: `save_function` writes them with a checksum and gives the same function
 back, bit for bit, or refuses the file. `digest` names it.
+
+A learned perceptron as plain arrays: it hashes with numpy alone, whatever library trained it.
+
+Any torch module as a hash function: applied as it was trained, saved as arrays, never pickled.
+
+A file holds the weights alone, so it is loaded into a module that the reader builds. `arrays` and `digest` say which
+weights decide the codes; what the module does with them is the business of whoever wrote it.
+
+Hash functions on disk: plain arrays with a checksum; a file gives back the same function, or is refused.
+
+How every hash learner looks: fit features (and labels), transform features to packed codes.
+
+Learners follow scikit-learn's conventions: parameters are stored as given, `fit` learns and returns self, what was
+learned ends in an underscore. `function_` is the frozen `HashFunction`; everything else of the learner can be thrown
+away. A learner is not private: whatever it learned, it learned from the features it saw. `blindsight.search.private`
+says what can be done about that.
 """
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from math import prod
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
-from blindsight.errors import InputError
-from blindsight.search.codes import Codes, blocks, pack
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.extras import Module, Tensor, check_inputs, load_torch, to_batch
+from blindsight.files import AnyPath, read_arrays, write_arrays
+from blindsight.search.codes import Codes, blocks, check_bits, pack
 from blindsight.validation import check_features
 
 Floats = NDArray[np.float32]
@@ -104,3 +126,247 @@ class LinearHash(HashFunction):
 
     def _scores(self, X: Floats) -> Floats:
         return np.asarray((X - self.mean) @ self.matrix)
+
+
+Activation = Literal["relu", "tanh"]
+"""What stands between the layers: max(0, x) or tanh(x)."""
+
+_ROWS_LAYERS = 4096  # rows whose hidden values are in memory at once
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredHash(HashFunction):
+    """sign of a multilayer perceptron: (x - mean) / scale, then x @ weight + bias layer by layer.
+
+    `weights[k]` is (inputs, outputs) of layer k; the last layer gives one score per bit and has no activation.
+    """
+
+    mean: Floats
+    scale: Floats
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    activation: Activation = "relu"
+    name: ClassVar[str] = "layered"
+
+    def __post_init__(self) -> None:
+        if self.activation not in get_args(Activation):
+            raise UnknownNameError("activation", self.activation, get_args(Activation))
+        for part in (self.mean, self.scale, *self.weights, *self.biases):
+            if part.dtype != np.float32 or not part.size or not np.isfinite(part).all():
+                raise InputError("a layered hash function is made of finite float32 numbers.")
+        if not self.weights or len(self.weights) != len(self.biases) or not (self.scale > 0).all():
+            raise InputError("a layered hash function needs layers of weights and biases and a positive scale.")
+        width = self.mean.shape
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            if weight.ndim != 2 or weight.shape[:1] != width or weight.shape[1:] != bias.shape:
+                raise InputError(f"weights {weight.shape} and bias {bias.shape} do not fit {width} values.")
+            width = bias.shape
+        if self.scale.shape != self.mean.shape:
+            raise InputError(f"mean {self.mean.shape} and scale {self.scale.shape} do not fit each other.")
+
+    @property
+    def bits(self) -> int:
+        return len(self.biases[-1])
+
+    @property
+    def dimension(self) -> int:
+        return len(self.mean)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the standardiser, every layer and the name of the activation."""
+        layers = {f"weight{k}": weight for k, weight in enumerate(self.weights)}
+        layers |= {f"bias{k}": bias for k, bias in enumerate(self.biases)}
+        return {"mean": self.mean, "scale": self.scale, "activation": np.array(self.activation), **layers}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        depth = sum(name.startswith("weight") for name in arrays)
+        weights = tuple(arrays[f"weight{k}"] for k in range(depth))
+        biases = tuple(arrays[f"bias{k}"] for k in range(depth))
+        activation: Any = str(arrays["activation"])
+        return cls(arrays["mean"], arrays["scale"], weights, biases, activation)
+
+    def _scores(self, X: Floats) -> Floats:
+        scores = np.empty((len(X), self.bits), dtype=np.float32)
+        for span in blocks(len(X), _ROWS_LAYERS):
+            values = (X[span] - self.mean) / self.scale
+            for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+                values = values @ weight + bias
+                np.tanh(values, out=values) if self.activation == "tanh" else np.maximum(values, 0, out=values)
+            scores[span] = values @ self.weights[-1] + self.biases[-1]
+        return scores
+
+
+_ROWS_NETWORK = 256  # inputs that go through the module at once
+
+
+def with_head(module: Module, example: Tensor, bits: int) -> Module:
+    """Return a copy of the module whose output is (batch, bits): by a linear head, unless it has that width already."""
+    torch = load_torch()
+    module = deepcopy(module).to(example.device).eval()
+    try:
+        with torch.no_grad():
+            output = module(example)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"the network cannot take a batch of shape {tuple(example.shape)}: {reason}") from error
+    if output.ndim != 2 or len(output) != len(example):
+        raise InputError(
+            f"the network must turn a batch into rows of features, ({len(example)}, d); got {tuple(output.shape)}. "
+            "End it with a pooling or Flatten."
+        )
+    width = output.shape[1]
+    head = torch.nn.Identity() if width == bits else torch.nn.Linear(width, bits)
+    return torch.nn.Sequential(module, head).to(example.device)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkHash(HashFunction):
+    """sign(module(x)) for inputs of one `shape`, images or anything else; `width` is that of its output."""
+
+    module: Module
+    shape: tuple[int, ...]
+    width: int
+    device: str = "cpu"
+    name: ClassVar[str] = "network"
+
+    @property
+    def bits(self) -> int:
+        return self.width
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers one input has."""
+        return prod(self.shape)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the shape of an input, the length of a code and all weights by the module's own names."""
+        sizes = {"shape": np.array(self.shape, dtype=np.int64), "bits": np.array(self.width, dtype=np.int64)}
+        weights = {f"module.{key}": value.cpu().numpy() for key, value in self.module.state_dict().items()}
+        return {**sizes, **weights}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Refuse: the arrays are the weights of a module that only the caller can build."""
+        raise InputError("these are the weights of a network: give load_network_hash the module they belong to.")
+
+    @classmethod
+    def with_module(cls, arrays: Mapping[str, NDArray[Any]], module: Module, device: str = "cpu") -> Self:
+        """Return the function whose `arrays` these are: the weights go into a copy of the module."""
+        torch = load_torch()
+        shape, bits = tuple(int(side) for side in arrays["shape"]), int(arrays["bits"])
+        with torch.random.fork_rng(devices=[]):  # the head's first weights are drawn, then replaced
+            whole = with_head(module, to_batch(np.zeros((2, *shape), dtype=np.float32), "cpu"), bits)
+        weights = {key.removeprefix("module."): value for key, value in arrays.items() if key.startswith("module.")}
+        try:
+            whole.load_state_dict({key: torch.tensor(value) for key, value in weights.items()}, strict=True)
+        except RuntimeError as error:
+            raise InputError(f"the weights do not fit this module: {' '.join(str(error).split())}") from None
+        return cls(whole.eval().to(device), shape, bits, device)
+
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return the outputs of the module, (n, bits)."""
+        rows = check_inputs(X, self.shape)
+        with load_torch().inference_mode():
+            parts = [
+                self.module(to_batch(rows[span], self.device)).cpu().numpy()
+                for span in blocks(len(rows), _ROWS_NETWORK)
+            ]
+        return np.concatenate(parts).astype(np.float32, copy=False)
+
+    def __call__(self, X: ArrayLike) -> Codes:
+        """Return the packed codes of inputs of the shape it was trained on."""
+        return pack(self.scores(X) >= 0)
+
+    def _scores(self, X: Floats) -> Floats:
+        return self.scores(X)
+
+
+_KIND = "blindsight/hash-function.1"
+
+
+def save_function(function: HashFunction, path: AnyPath, *, private: bool = False) -> None:
+    """Write the function to one file, whole or not at all; a `private` one can be read by its owner alone."""
+    write_arrays(path, _KIND, {"function": function.name}, function.arrays(), private=private)
+
+
+def load_function(path: AnyPath) -> HashFunction:
+    """Read a function that `save_function` wrote; a damaged file raises `CorruptFileError`."""
+    document, arrays = read_arrays(path, _KIND)
+    if document == {"function": NetworkHash.name}:
+        raise InputError(f"{path} holds the weights of a network. Give load_network_hash the module they belong to.")
+    try:
+        return function_from(str(document["function"]), arrays)
+    except (KeyError, TypeError, IndexError, ValueError, InputError) as error:
+        raise CorruptFileError(f"{path} holds no usable hash function: {error}") from None
+
+
+def load_network_hash(path: AnyPath, module: Module, device: str = "cpu") -> NetworkHash:
+    """Read the function of a trained network: its weights go into a copy of `module`, a torch module built like it."""
+    document, arrays = read_arrays(path, _KIND)
+    if document != {"function": NetworkHash.name}:
+        raise InputError(f"{path} holds a function that needs no module. Read it with load_function.")
+    try:
+        return NetworkHash.with_module(arrays, module, device)
+    except (KeyError, TypeError) as error:
+        raise CorruptFileError(f"{path} holds no usable hash function: {error}") from None
+
+
+def function_from(name: str, arrays: Mapping[str, NDArray[Any]]) -> HashFunction:
+    """Return the function of this kind that is made of these arrays."""
+    from blindsight.search.hashers import SpectralHash  # which are made of what is defined here
+    from blindsight.search.supervised import KernelHash
+
+    known: tuple[type[HashFunction], ...] = (KernelHash, LayeredHash, LinearHash, SpectralHash)
+    kinds = {kind.name: kind for kind in known}
+    if name not in kinds:
+        raise UnknownNameError("kind of hash function", name, kinds)
+    return kinds[name].from_arrays(arrays)
+
+
+Classes = NDArray[np.int64]
+"""Class numbers 0 ... of the rows."""
+
+
+class HashLearner(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """The base of all learners; a subclass says what it needs and implements `_learn`."""
+
+    supervised: ClassVar[bool] = False
+    """Whether `fit` needs labels."""
+
+    bits: int
+    function_: HashFunction
+
+    @abstractmethod
+    def _learn(self, X: Floats, y: Classes | None) -> HashFunction:
+        """Learn from checked features (and class numbers, for a supervised learner)."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the hash function from features (n, d) and, for a supervised learner, one label per row."""
+        check_bits(self.bits)
+        rows = check_features(X, least=0)
+        if len(rows) < 2:
+            raise InputError(f"a hash function is learned from at least 2 rows; got {len(rows)}.")
+        classes = self._check_labels(y, len(rows)) if self.supervised else None
+        self.function_ = self._learn(rows, classes)
+        self.n_features_in_ = rows.shape[1]
+        return self
+
+    def transform(self, X: ArrayLike) -> Codes:
+        """Return packed codes, uint8 (n, ceil(bits / 8))."""
+        check_is_fitted(self, "function_")
+        return self.function_(X)
+
+    def _check_labels(self, y: ArrayLike | None, rows: int) -> Classes:
+        name = type(self).__name__
+        if y is None:
+            raise InputError(f"{name} learns from labels: give one per row, or take ITQ, which needs none.")
+        labels = np.asarray(y)
+        if labels.shape != (rows,):
+            raise InputError(f"{name} needs one label per row, shape ({rows},); got {labels.shape}.")
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            raise InputError("labels hold NaN or infinite values.")
+        names, classes = np.unique(labels, return_inverse=True)
+        if len(names) < 2:
+            raise InputError(f"{name} learns what tells classes apart; all {rows} labels are {names.tolist()[0]!r}.")
+        return classes.astype(np.int64)

@@ -6,12 +6,26 @@ was measured. A radius and a real-valued query are always answered exactly. Chan
 gives back the same index or is refused.
 
 Memory is the codes (8 MB for a million of 64 bits) and the ids, and the codes once more if there are lists.
+
+Inverted lists: codes grouped around centroids, so that a search compares only those of the nearest groups.
+
+This is faiss's IndexBinaryIVF over positions in a table of codes. It is an aid, never the record: everything in it can
+be made again from the codes, the centroids and the list of every code.
+
+How many lists a search must open: as few as reach the wanted recall, measured on codes like those that are asked.
+
+Recall is the share of a search's k hits that are no farther than the true k-th neighbour (equal distances are equally
+good). It is measured for a sample of queries: codes of the index itself, each looking for others than itself, or codes
+that the caller says are typical. The estimate must exceed the target by two standard errors, so that other queries
+reach it too. Codes with little noise need few lists; heavily flipped ones need so many that comparing all codes costs
+less, and then that is the plan.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from threading import RLock
+from dataclasses import asdict, dataclass, field
+from threading import Lock, RLock
 from typing import Any, Literal, Self, get_args
 
 import faiss
@@ -20,16 +34,216 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, write_arrays
-from blindsight.search.asymmetric import best_by_score
-from blindsight.search.codes import Codes, check_codes, code_bytes
-from blindsight.search.exact import nearest, neighbourhoods
+from blindsight.rng import science
+from blindsight.search.codes import Codes, best_by_score, blocks, check_codes, code_bytes, nearest, neighbourhoods, pack
 from blindsight.search.hits import Hits, IdArray, Neighbourhoods, ScoredHits, check_k, check_radius, check_recall
-from blindsight.search.ids import check_ids, check_unique
-from blindsight.search.indexfile import pack_ids, read_index, unpack_ids
-from blindsight.search.lists import Lists
-from blindsight.search.rows import Rows
-from blindsight.search.tuning import Plan, Questions, TunedLists
+from blindsight.search.rows import Rows, check_ids, check_unique, pack_ids, read_index, unpack_ids
 from blindsight.validation import check_features
+
+_SAMPLE = 40  # codes per centroid that k-means learns from
+_ROUNDS = 10
+_ROWS = 1 << 20  # codes that are assigned at once
+
+
+class Lists:
+    """Positions and codes by nearest centroid; searches from several threads take turns."""
+
+    def __init__(self, centroids: Codes, codes: Codes, assignment: NDArray[np.int64] | None = None) -> None:
+        """Sort codes into lists: by nearest centroid, or as an earlier `assignment` says."""
+        self.centroids = np.ascontiguousarray(centroids)
+        count, width = self.centroids.shape
+        quantizer = faiss.IndexBinaryFlat(8 * width)
+        quantizer.add(self.centroids)
+        self._ivf = faiss.IndexBinaryIVF(quantizer, 8 * width, count)
+        self._ivf.is_trained = True
+        self._turn = Lock()
+        positions = np.arange(len(codes), dtype=np.int64)
+        for span in blocks(len(codes), _ROWS):
+            self._add(positions[span], codes[span], None if assignment is None else assignment[span])
+
+    @classmethod
+    def learned(cls, codes: Codes) -> Self:
+        """Return about sqrt(n) lists around centroids that k-means finds in a sample of the n codes."""
+        count = max(1, math.isqrt(len(codes)))
+        sample = science(0).choice(len(codes), min(len(codes), _SAMPLE * count), replace=False)
+        width = codes.shape[1]
+        learner = faiss.IndexBinaryIVF(faiss.IndexBinaryFlat(8 * width), 8 * width, count)
+        learner.cp.niter = _ROUNDS
+        learner.cp.min_points_per_centroid = 1
+        learner.train(np.ascontiguousarray(codes[np.sort(sample)]))
+        return cls(learner.quantizer.reconstruct_n(0, count), codes)
+
+    def __len__(self) -> int:
+        """Return how many lists there are."""
+        return len(self.centroids)
+
+    @property
+    def assignment(self) -> NDArray[np.int64]:
+        """The list of every position."""
+        places = np.empty(self._ivf.ntotal, dtype=np.int64)
+        for number in range(len(self)):
+            places[self._positions(number)] = number
+        return places
+
+    def search(self, queries: Codes, k: int, probes: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Return distances and positions of the k nearest among the codes of the nearest lists, -1 where none is."""
+        with self._turn:
+            self._ivf.nprobe = probes
+            distances, positions = self._ivf.search(queries, k)
+        distances[positions < 0] = -1
+        return distances, positions
+
+    def add(self, begin: int, codes: Codes) -> None:
+        """Add codes whose positions are `begin` and on."""
+        self._add(np.arange(begin, begin + len(codes), dtype=np.int64), codes)
+
+    def replace(self, positions: NDArray[np.int64], codes: Codes) -> None:
+        """Give positions other codes."""
+        self._ivf.remove_ids(positions)
+        self._add(positions, codes)
+
+    def remove(self, kept: NDArray[np.bool_]) -> None:
+        """Forget all positions but these, and close the gaps."""
+        self._ivf.remove_ids(np.flatnonzero(~kept))
+        new = np.cumsum(kept, dtype=np.int64) - 1
+        for number in range(len(self)):
+            positions = self._positions(number)
+            positions[:] = new[positions]
+
+    def _add(self, positions: NDArray[np.int64], codes: Codes, lists: NDArray[np.int64] | None = None) -> None:
+        rows = np.ascontiguousarray(codes)
+        if lists is None:
+            self._ivf.add_with_ids(rows, positions)
+        else:
+            arrays: list[NDArray[Any]] = [rows, positions, np.ascontiguousarray(lists)]
+            self._ivf.add_core(len(rows), *map(faiss.swig_ptr, arrays))  # type: ignore[attr-defined]
+
+    def _positions(self, number: int) -> NDArray[Any]:
+        """Return the positions in one list, not copied."""
+        size = self._ivf.invlists.list_size(number)
+        if not size:
+            return np.empty(0, dtype=np.int64)
+        positions: NDArray[Any] = faiss.rev_swig_ptr(self._ivf.invlists.get_ids(number), size)
+        return positions
+
+
+Found = tuple[NDArray[np.int32], IdArray]
+
+_QUERIES = 256
+_K = 100
+_WORTHWHILE = 0.5  # share of the lists above which comparing all codes is about as cheap
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was measured for searches of up to k hits: open `probes` of `lists`, or, if `probes` is 0, compare all."""
+
+    k: int
+    lists: int
+    probes: int
+    recall: float
+
+    def __str__(self) -> str:
+        measured = f"recall@{self.k} {self.recall:.3f} measured"
+        if self.probes:
+            return f"{self.probes} of {self.lists} lists are opened, {measured}"
+        return f"all codes are compared: {self.lists} lists gave only {measured} for half of the work"
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What to measure with: `typical` queries, or codes of the index with each bit flipped with probability `flips`."""
+
+    typical: Codes | None = None
+    flips: float = 0.0
+
+    def drawn(self, codes: Codes, bits: int) -> tuple[Codes, NDArray[np.int64]]:
+        """Return queries, and the position of the code that each was made from (-1 if from none)."""
+        if self.typical is not None:
+            return self.typical, np.full(len(self.typical), -1, dtype=np.int64)
+        generator = science(0)
+        own = np.sort(generator.choice(len(codes), min(_QUERIES, len(codes)), replace=False)).astype(np.int64)
+        return codes[own] ^ pack(generator.random((len(own), bits)) < self.flips), own
+
+
+@dataclass
+class TunedLists:
+    """Lists, and the plans that were measured with them. `rows` is how many codes there were when they were made."""
+
+    lists: Lists
+    rows: int
+    questions: Questions = Questions()
+    plans: dict[int, Plan] = field(default_factory=dict)
+
+    def plan_for(self, codes: Codes, bits: int, k: int, recall: float, *, always: bool) -> Plan:
+        """Return the plan for searches of k hits; measured once for all up to 100, and once for every doubling."""
+        ceiling = _K
+        while ceiling < k:
+            ceiling *= 2
+        if ceiling not in self.plans:
+            queries, own = self.questions.drawn(codes, bits)
+            self.plans[ceiling] = tune(self.lists, codes, queries, own, ceiling, recall, always=always)
+        return self.plans[ceiling]
+
+    def fit(self, rows: int) -> bool:
+        """Tell whether the lists still suit so many codes: not if they were made for half or for twice as many."""
+        return self.rows / 2 < rows < 2 * self.rows
+
+
+def tune(
+    lists: Lists, codes: Codes, queries: Codes, own: NDArray[np.int64], k: int, recall: float, *, always: bool
+) -> Plan:
+    """Find the fewest probes that reach the recall@k; compare all codes if that takes too many (unless `always`)."""
+    more = min(k + 1, len(codes))  # one more, for a query finds itself
+    truth = nearest(codes, queries, more)
+
+    def measure(probes: int) -> tuple[float, float]:
+        return measured_recall(lists.search(queries, more, probes), truth, own, k)
+
+    most = len(lists) if always else max(1, int(_WORTHWHILE * len(lists)))
+    probes, reached, enough = fewest(measure, recall, most)
+    return Plan(k, len(lists), probes if enough or always else 0, reached)
+
+
+def fewest(measure: Callable[[int], tuple[float, float]], recall: float, most: int) -> tuple[int, float, bool]:
+    """Return the least effort in [1, most] whose recall is enough, what it reaches, and whether any is enough.
+
+    `measure` returns the recall of an effort and a lower bound of it, which has to be enough; both grow with effort.
+    """
+    low, high = 0, 1
+    reached, bound = measure(high)
+    while bound < recall and high < most:
+        low, high = high, min(2 * high, most)
+        reached, bound = measure(high)
+    enough = bound >= recall
+    while enough and high - low > 1:
+        middle = (low + high) // 2
+        other, bound = measure(middle)
+        if bound >= recall:
+            high, reached = middle, other
+        else:
+            low = middle
+    return high, reached, enough
+
+
+def measured_recall(found: Found, truth: Found, own: IdArray, k: int) -> tuple[float, float]:
+    """Return the mean recall@k over the queries, and the same less two standard errors.
+
+    `found` and `truth` are distances (-1 for none) and ids or positions of k + 1 hits; `own` is what each query may not
+    find: itself.
+    """
+    near, true = (_others(*hits, own)[:, :k] for hits in (found, truth))
+    good = (near >= 0) & (near <= true.max(axis=1, keepdims=True))
+    shares = np.count_nonzero(good, axis=1) / np.maximum(1, np.count_nonzero(true >= 0, axis=1))
+    mean, error = float(np.mean(shares)), float(np.std(shares)) / len(shares) ** 0.5
+    return mean, mean - 2 * error
+
+
+def _others(distances: NDArray[np.int32], ids: IdArray, own: IdArray) -> NDArray[np.int32]:
+    """Return the distances of all hits but the query itself; those that are missing, -1, come last."""
+    others = np.where(ids == own[:, None], -1, distances)
+    return np.take_along_axis(others, np.argsort(others < 0, axis=1, kind="stable"), axis=1)
+
 
 Kind = Literal["auto", "exact", "ivf"]
 

@@ -6,7 +6,7 @@ release is its symbol, one of k, and a mechanism on k symbols that is proven to 
 else, the codebook, k, the choice of the mechanism and how releases are ranked, comes from *public* features.
 
 *Why it finds anything.* A release of so few bits is worth what its symbol means. Symbols are regions of meaning that
-public pictures reveal (`meaning`, `codebook`), as many of them as epsilon can carry (`channels`); the query is
+public pictures reveal (`codebook`), as many of them as epsilon can carry (`channels`); the query is
 real-valued and ranks the releases by Bayes' rule. ::
 
     hasher = LocalHasher(epsilon=4.0).fit(public_features)

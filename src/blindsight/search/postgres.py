@@ -9,10 +9,24 @@ radius is always answered exactly.
 
 ivfflat is the default: hnsw takes far longer to build and loses recall where many codes are equal. Each collection has
 its table, several share a database.
+
+Connections to PostgreSQL that come back by themselves, and errors in one sentence that tell no secret.
+
+What libpq says can quote the connection string, so none of its words are passed on; what the server says about a
+statement is.
+
+The tables in PostgreSQL, version by version.
+
+A database moves from version to version in order, each inside one transaction and under one lock, so that any number of
+processes may open it at once. A database that is newer than this code is refused rather than misread. What has been
+released is never edited: a change is a new entry at the end of `MIGRATIONS`.
+
+Everything lives in the schema "blindsight". The codes of collection number n are in the table codes_n, made when its
+first code says whether ids are integers or text.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar, get_args
 
@@ -23,14 +37,115 @@ from blindsight.errors import InputError, StorageError, UnknownNameError
 from blindsight.extras import require
 from blindsight.search.codes import Codes, check_bits, check_codes
 from blindsight.search.codetable import CodeTable, Connection, empty_ids
-from blindsight.search.database import Database
 from blindsight.search.hits import Hits, IdArray, Neighbourhoods, check_k, check_radius, check_recall
-from blindsight.search.ids import IdKind, check_ids, check_unique, kind_of
-from blindsight.search.migrations import migrate
-from blindsight.search.tuning import fewest, measured_recall
+from blindsight.search.index import fewest, measured_recall
+from blindsight.search.rows import IdKind, check_ids, check_unique, kind_of
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5  # at work that PostgreSQL broke off because of other writers
+
+
+class Database:
+    """A pool of up to `connections` connections; `patience` is how many seconds to wait for one."""
+
+    def __init__(self, dsn: str, *, connections: int = 4, patience: float = 30.0) -> None:
+        self._psycopg = require("psycopg", extra="postgres", purpose="an index in PostgreSQL")
+        pool = require("psycopg_pool", extra="postgres", purpose="an index in PostgreSQL")
+        if connections < 1 or not patience > 0:
+            raise InputError(f"connections must be >= 1 and patience > 0; got {connections!r} and {patience!r}.")
+        try:
+            self._psycopg.conninfo.conninfo_to_dict(dsn)
+        except (self._psycopg.Error, AttributeError, TypeError):
+            raise InputError(
+                "the connection string cannot be read. It looks like 'postgresql://user@host/name' or "
+                "'host=... dbname=... user=...'."
+            ) from None
+        self._pool = pool.ConnectionPool(
+            dsn,
+            min_size=1,
+            max_size=connections,
+            open=False,
+            timeout=patience,
+            reconnect_timeout=patience,  # then it rests, and the next operation knocks again at once
+            check=pool.ConnectionPool.check_connection,
+            kwargs={"connect_timeout": math.ceil(patience), "prepare_threshold": None},
+        )
+        self._pool.open()
+
+    def run(self, doing: str, work: Callable[[Any], T]) -> T:
+        """Do `work` with a connection inside one transaction; `doing` names it in errors ("a search")."""
+        for _ in range(_ATTEMPTS):
+            try:
+                with self._pool.connection() as connection:
+                    return work(connection)
+            except (self._psycopg.errors.DeadlockDetected, self._psycopg.errors.SerializationFailure):
+                continue
+            except (self._psycopg.OperationalError, self._psycopg.InterfaceError):
+                raise StorageError(
+                    f"PostgreSQL could not be reached, or went away during {doing}. A change happened whole or not at "
+                    "all. Try again when it is back."
+                ) from None
+            except self._psycopg.Error as error:
+                raise StorageError(f"PostgreSQL refused {doing}: {error.diag.message_primary}.") from None
+        raise StorageError(f"PostgreSQL broke off {doing} {_ATTEMPTS} times because of other writers. Try again.")
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+_LOCK = 0x626C696E64  # the same for everyone who migrates this database
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE EXTENSION IF NOT EXISTS vector;
+    CREATE TABLE blindsight.collection (
+        number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        name text COLLATE "C" NOT NULL UNIQUE,
+        bits integer NOT NULL CHECK (bits > 0),
+        ids text CHECK (ids IN ('integers', 'text'))
+    );
+    """,
+    """
+    CREATE TABLE blindsight.tuned (
+        collection integer NOT NULL REFERENCES blindsight.collection ON DELETE CASCADE,
+        kind text NOT NULL CHECK (kind IN ('ivfflat', 'hnsw')),
+        lists integer NOT NULL,
+        effort integer NOT NULL,
+        recall double precision NOT NULL,
+        PRIMARY KEY (collection, kind)
+    );
+    """,
+)
+
+
+def migrate(connection: Any, migrations: Sequence[str] = MIGRATIONS) -> int:
+    """Bring the database to the newest version inside the caller's transaction; return how many steps that took."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    version = _version(connection)
+    if version > len(migrations):
+        raise StorageError(
+            f"the database has tables of version {version}; this Blindsight knows version {len(migrations)}. "
+            "Upgrade Blindsight."
+        )
+    for number, statements in enumerate(migrations[version:], start=version + 1):
+        connection.execute(statements)
+        connection.execute("INSERT INTO blindsight.migration (version) VALUES (%s)", (number,))
+    return len(migrations) - version
+
+
+def _version(connection: Any) -> int:
+    """Return the version of the tables, 0 if there are none yet."""
+    if connection.execute("SELECT to_regclass('blindsight.migration')").fetchone()[0] is None:
+        connection.execute("CREATE SCHEMA IF NOT EXISTS blindsight")
+        connection.execute(
+            "CREATE TABLE blindsight.migration (version integer PRIMARY KEY, applied timestamptz DEFAULT now())"
+        )
+    version: int = connection.execute("SELECT coalesce(max(version), 0) FROM blindsight.migration").fetchone()[0]
+    return version
+
 
 Kind = Literal["ivfflat", "hnsw", "exact"]
-T = TypeVar("T")
 
 _EXACT = 0  # effort that stands for comparing all codes
 _K = 100  # hits whose recall `build` measures

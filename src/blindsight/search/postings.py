@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import AnyPath, write_arrays
 from blindsight.search.hits import IdArray, ScoredHits, check_k
-from blindsight.search.indexfile import pack_ids, read_index, unpack_ids
-from blindsight.search.rows import Rows
+from blindsight.search.rows import Rows, pack_ids, read_index, unpack_ids
 from blindsight.validation import check_features
 
 _KIND = "blindsight/symbol-index.1"

@@ -55,7 +55,7 @@ from blindsight.files import AnyPath, as_path, exclusive_lock, read_arrays, writ
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.function import Floats
 from blindsight.search.hits import IdArray
-from blindsight.search.ids import check_ids, check_unique, id_table, kind_of
+from blindsight.search.rows import check_ids, check_unique, id_table, kind_of
 from blindsight.statement import Unit
 from blindsight.validation import check_features
 

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.dp.sampling import bernoulli
 from blindsight.errors import InputError
 from blindsight.rng import ByteSource, random_below, system_bytes
-from blindsight.search.flipping import odds
+from blindsight.search.flipping import odds, random_subsets
 
 Floats = NDArray[np.float64]
 
@@ -136,19 +136,6 @@ class SubsetSelection:
         released[is_true] = held
         released[~is_true] = random_subsets(self.size - held.astype(np.int64), self.k - 1, source).ravel()
         return released
-
-
-def random_subsets(sizes: NDArray[np.int64], width: int, source: ByteSource = system_bytes) -> NDArray[np.bool_]:
-    """Draw for each size one of the sets of so many out of `width` places, all equally likely, (n, width).
-
-    Selection sampling: a place is taken with probability (still wanted) / (places left), which is exact.
-    """
-    taken = np.empty((width, sizes.size), dtype=np.bool_)
-    wanted = sizes.copy()
-    for place in range(width):
-        np.less(random_below(width - place, sizes.size, source), wanted, out=taken[place])
-        wanted -= taken[place]
-    return np.ascontiguousarray(taken.T)
 
 
 def _best_size(k: int, epsilon: float) -> int:

@@ -15,8 +15,7 @@ from blindsight.data.images import decode
 from blindsight.dp import Ledger
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.search.building import Wish, build_gallery
-from blindsight.search.gallery import Gallery
-from blindsight.search.origin import Source
+from blindsight.search.gallery import Gallery, Source
 from blindsight.service.access import ACCESS, GuardedRoute, check_routes
 from blindsight.statement import PrivacyStatement
 

@@ -4,8 +4,7 @@ from typing import Any
 
 from blindsight.data import Thumbnails, load
 from blindsight.progress import Progress
-from blindsight.search.contest import ContestRow, contest
-from blindsight.search.study import SearchStudy, divide
+from blindsight.search.compare import ContestRow, SearchStudy, contest, divide
 from blindsight.service.exhibits.exhibit import Exhibit, plain
 from blindsight.service.exhibits.pictures import png
 from blindsight.service.exhibits.stock import Stock

@@ -1,0 +1,267 @@
+"""Iterative quantisation: principal components, rotated until they lose least when only their signs are kept.
+
+Guarantee: every iteration lowers ||B - V R||, or leaves it; `losses_` shows it.
+
+Y. Gong, S. Lazebnik, A. Gordo, F. Perronnin, "Iterative Quantization: A Procrustean Approach to Learning Binary Codes
+for Large-Scale Image Retrieval", IEEE TPAMI 35(12), 2013. Centred features X, their leading directions W, V = X W; from
+a random rotation R, in turn
+
+    B = sign(V R)                                              (`itq_rotation`)
+    R = argmin ||B - V R|| over rotations = S T', where V' B = S D T'    (`procrustes`)
+
+The order of the factors matters: with a transpose too many, as in some published code (faiss's `ITQTransform` among
+it), the loss rises and falls and the codes find less. Wang, Lu & Zhang, "Searching Privately by Imperceptible Lying",
+ACM Multimedia 2020, Algorithm 3, write R = N N', a slip for the same product.
+
+Random hyperplanes: codes whose Hamming distance tells the angle between features, learned from next to nothing.
+
+Guarantee: two rows at angle t, seen from the origin of the hyperplanes, differ in each bit with probability t / pi,
+independently of all other bits (M. Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002):
+the LSH of the hashing papers. Any number of bits is allowed, also more than there are features: each bit measures the
+angle once more.
+
+Spectral hashing: bits that split each principal direction into equal slices, the coarsest slices first.
+
+Y. Weiss, A. Torralba, R. Fergus, "Spectral Hashing", NIPS 2008. If features were uniform on a box along their principal
+directions, the best codes would be thresholded eigenfunctions of the box's Laplacian; on a side [a, b] those are
+
+    phi_k(x) = sin(pi/2 + k pi / (b - a) (x - a)),   eigenvalue 1 - exp(-eps^2/2 (k pi / (b - a))^2),   k = 1, 2, ...
+
+The `bits` with the smallest eigenvalues are kept: those with the smallest k / (b - a), whatever eps is. Any number of
+bits is allowed: long directions are sliced ever finer. The eigenfunctions of several directions at once are products of
+these and thus determined by them; like the paper, the code leaves them out. Features are hardly ever uniform: ITQ finds
+more with the same bits.
+
+| paper | here |
+| --- | --- |
+| k pi / (b - a), on the principal direction it slices | a column of `SpectralHash.matrix` |
+| k pi a / (b - a) | `SpectralHash.phase`; sin(pi/2 + t) is written cos(t) |
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from blindsight.errors import InputError
+from blindsight.rng import science
+from blindsight.search.codes import blocks
+from blindsight.search.function import Classes, Floats, HashFunction, HashLearner, LinearHash
+
+_ROWS = 2048  # rows at a time: with up to a few hundred columns they stay in the processor's cache
+_ROUNDING = float(np.finfo(np.float32).eps)
+
+
+class ITQ(HashLearner):
+    """Codes of at most as many bits as there are directions in which the features vary.
+
+    Parameters
+    ----------
+    bits : length of a code.
+    iterations : how often signs and rotation are refitted; with 0 the rotation stays random.
+    random_state : decides the rotation at the start.
+
+    Attributes
+    ----------
+    function_ : the `LinearHash`.
+    losses_ : ||B - V R||^2 after each iteration.
+    """
+
+    def __init__(self, bits: int, iterations: int = 50, random_state: int = 0) -> None:
+        self.bits = bits
+        self.iterations = iterations
+        self.random_state = random_state
+
+    def _learn(self, X: Floats, y: Classes | None) -> LinearHash:
+        mean, directions = principal_directions(X, self.bits)
+        found = directions.shape[1]
+        if found < self.bits:
+            raise InputError(
+                f"ITQ needs a direction per bit; got bits = {self.bits}, but {len(X)} rows of {X.shape[1]} features "
+                f"vary in only {found} directions. Ask for fewer bits, or take LSH, which has no such bound."
+            )
+        rotation, self.losses_ = itq_rotation(project(X, mean, directions), self.iterations, science(self.random_state))
+        return LinearHash(mean, directions @ rotation)
+
+
+def principal_directions(X: Floats, most: int) -> tuple[Floats, Floats]:
+    """Return the mean (d,) and the unit directions (d, at most `most`) of largest variance, the largest first.
+
+    Directions in which the rows differ by no more than rounding are left out, so that constant or repeated features do
+    no harm. Each direction's largest entry is positive. Memory: two d x d matrices; sums are in double precision.
+    """
+    mean = X.mean(axis=0, dtype=np.float64)
+    width, energy = X.shape[1], 0.0
+    scatter = np.zeros((width, width))
+    for span in blocks(len(X), _ROWS):
+        rows = X[span].astype(np.float64)
+        energy += float(np.vdot(rows, rows))
+        rows -= mean
+        scatter += rows.T @ rows
+    values, vectors = eigh(scatter, subset_by_index=(max(0, width - most), width - 1), check_finite=False)
+    directions = vectors[:, ::-1][:, : int(np.sum(values > _ROUNDING**2 * energy))]
+    peaks = np.take_along_axis(directions, np.abs(directions).argmax(axis=0, keepdims=True), axis=0)
+    return mean.astype(np.float32), np.ascontiguousarray(directions * np.sign(peaks), dtype=np.float32)
+
+
+def project(X: Floats, mean: Floats, directions: Floats) -> Floats:
+    """Return (X - mean) directions, without a second copy of X."""
+    V = np.empty((len(X), directions.shape[1]), dtype=np.float32)
+    for span in blocks(len(X), _ROWS):
+        np.matmul(X[span] - mean, directions, out=V[span])
+    return V
+
+
+def itq_rotation(V: Floats, iterations: int, rng: np.random.Generator) -> tuple[Floats, NDArray[np.float64]]:
+    """Return a rotation R for which V R is near its signs, and the loss ||sign(V R) - V R||^2 after each iteration.
+
+    `V` has centred columns, (n, c); the start is a uniformly random rotation, drawn from `rng`.
+    """
+    if iterations < 0:
+        raise InputError(f"iterations must be >= 0; got {iterations}.")
+    R = nearest_rotation(rng.standard_normal((V.shape[1], V.shape[1])))[0]
+    constant = V.size + sum(float(np.square(V[span], dtype=np.float64).sum()) for span in blocks(len(V), _ROWS))
+    losses = np.empty(iterations)
+    for iteration in range(iterations):
+        R, alignment = nearest_rotation(_products_with_signs(V, R))
+        losses[iteration] = constant - 2 * alignment  # ||B||^2 + ||V||^2 - 2 trace(B' V R)
+    return R, losses
+
+
+def procrustes(B: NDArray[np.floating], V: NDArray[np.floating]) -> Floats:
+    """Return the rotation (or reflection) R that minimises ||B - V R||.
+
+    >>> procrustes(np.array([[0.0, 1.0], [-1.0, 0.0]]), np.eye(2))
+    array([[ 0.,  1.],
+           [-1.,  0.]], dtype=float32)
+    """
+    return nearest_rotation(V.T @ B)[0]
+
+
+def nearest_rotation(M: NDArray[np.floating]) -> tuple[Floats, float]:
+    """Return the orthogonal R that maximises trace(R' M), and that maximum, the sum of M's singular values."""
+    left, values, right = np.linalg.svd(M.astype(np.float64))
+    return np.asarray(left @ right, dtype=np.float32), float(values.sum())
+
+
+def _products_with_signs(V: Floats, R: Floats) -> NDArray[np.float64]:
+    """Return V' B for B = sign(V R), which is never held whole."""
+    products = np.zeros(R.shape)
+    scratch = np.empty((_ROWS, R.shape[1]), dtype=np.float32)
+    for span in blocks(len(V), _ROWS):
+        rows = V[span]
+        signs = np.matmul(rows, R, out=scratch[: len(rows)])
+        np.copysign(np.float32(1), signs, out=signs)
+        products += rows.T @ signs
+    return products
+
+
+class LSH(HashLearner):
+    """Gaussian random hyperplanes through the mean of the features, or through the origin.
+
+    Parameters
+    ----------
+    bits : length of a code; may exceed the number of features.
+    random_state : decides the hyperplanes; whoever knows it knows them.
+    centre : put the hyperplanes through the mean, the only thing that is learned. With ``centre=False`` the function
+        does not depend on the data at all, so that publishing it reveals nothing about anyone; codes are then even only
+        as far as features lie around the origin (all-positive features lie to one side of most hyperplanes).
+
+    Attributes
+    ----------
+    function_ : the `LinearHash`.
+    """
+
+    def __init__(self, bits: int, random_state: int = 0, *, centre: bool = True) -> None:
+        self.bits = bits
+        self.random_state = random_state
+        self.centre = centre
+
+    def _learn(self, X: Floats, y: Classes | None) -> LinearHash:
+        width = X.shape[1]
+        mean = X.mean(axis=0, dtype=np.float64) if self.centre else np.zeros(width)
+        hyperplanes = science(self.random_state).standard_normal((width, self.bits))
+        return LinearHash(mean.astype(np.float32), hyperplanes.astype(np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralHash(HashFunction):
+    """sign(cos((x - mean) matrix - phase)): what spectral hashing ends as."""
+
+    mean: Floats
+    matrix: Floats
+    phase: Floats
+    name: ClassVar[str] = "spectral"
+
+    def __post_init__(self) -> None:
+        for part in (self.mean, self.matrix, self.phase):
+            if part.dtype != np.float32 or not np.isfinite(part).all():
+                raise InputError("a spectral hash function is made of finite float32 numbers.")
+        mean, matrix, phase = self.mean.shape, self.matrix.shape, self.phase.shape
+        if self.matrix.ndim != 2 or not self.matrix.size or mean != matrix[:1] or phase != matrix[1:]:
+            raise InputError(f"mean {mean}, matrix {matrix} and phase {phase} do not fit each other.")
+
+    @property
+    def bits(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return mean, matrix and phase."""
+        return {"mean": self.mean, "matrix": self.matrix, "phase": self.phase}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the function with this mean, matrix and phase."""
+        return cls(arrays["mean"], arrays["matrix"], arrays["phase"])
+
+    def _scores(self, X: Floats) -> Floats:
+        return np.asarray(np.cos((X - self.mean) @ self.matrix - self.phase))
+
+
+class SH(HashLearner):
+    """Spectral hashing; `bits` may exceed the number of features. There is nothing random about it.
+
+    Parameters
+    ----------
+    bits : length of a code.
+
+    Attributes
+    ----------
+    function_ : the `SpectralHash`.
+    """
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+
+    def _learn(self, X: Floats, y: Classes | None) -> SpectralHash:
+        mean, directions = principal_directions(X, self.bits)
+        projected = project(X, mean, directions)
+        low = projected.min(axis=0).astype(np.float64)
+        sides = projected.max(axis=0) - low  # b - a
+        long = np.flatnonzero(sides)  # a side without length cannot be sliced
+        if not long.size:
+            raise InputError(f"all {len(X)} rows are equal: there is nothing to slice. Give features that vary.")
+        side, slices = smallest_modes(sides[long], self.bits)
+        direction = long[side]
+        frequency = np.pi * slices / sides[direction]
+        matrix = directions[:, direction] * frequency
+        return SpectralHash(mean, matrix.astype(np.float32), (low[direction] * frequency).astype(np.float32))
+
+
+def smallest_modes(sides: NDArray[np.float64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return which side of the box each of the `count` smallest eigenfunctions slices, and its k.
+
+    >>> side, k = smallest_modes(np.array([4.0, 1.5]), 4)  # k / (b - a) = 0.25, 0.5, 1 / 1.5, 0.75
+    >>> side, k
+    (array([0, 0, 1, 0]), array([1, 2, 1, 3]))
+    """
+    k = np.arange(1, count + 1)
+    order = np.argsort((k / sides[:, None]).ravel(), kind="stable")[:count]
+    return order // count, k[order % count]
