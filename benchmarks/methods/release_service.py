@@ -64,7 +64,7 @@ def open_gateway(settings: ServiceSettings, *, dimension: int, width: int, peopl
     rows = VerificationSet(
         pipeline.transform(pictures), {"hidden": (persons % 2).astype(np.int8)}, persons, pipeline.fingerprint()
     )
-    verifier = Verifier([_BLIND], threshold=0.49, confidence=0.51)
+    verifier = Verifier([_BLIND], threshold=0.49, confidence=0.51, rows_per_number=0)
     platform = Platform(rows, verifier=verifier, folder=settings.folder / "platform")
     database = open_database(settings.database_url)
     store = FrameStore(settings.folder / "frames", database, pipeline, size=SIDE)

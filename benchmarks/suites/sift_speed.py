@@ -17,7 +17,7 @@ from benchmarks.table import Cell, Grid
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import PAPER
-from blindsight.sift.evidence import Confidence
+from blindsight.sift.verdict import Confidence
 
 WIDTH, THRESHOLD, CONFIDENCE = 5, 0.10, 0.95
 LEAKS = {"leaking": 0.9, "harmless": 0.12}

@@ -17,9 +17,8 @@ from blindsight.data import faces as draw_faces
 from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sift import PPLS, LinearSift
-from blindsight.sift.layers import Layers
+from blindsight.sift.layers import Layers, SymbolSift
 from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.symbolsift import SymbolSift
 
 
 def samples(rows, seed=0, size=150):

@@ -10,8 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from blindsight.errors import InputError, MissingExtraError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.adversarial import AdversarialSift, _discrepancy
-from blindsight.sift.layeredsift import LayeredSift
-from blindsight.sift.layers import Layers
+from blindsight.sift.layers import LayeredSift, Layers
 from blindsight.sift.quantiser import Quantiser
 from blindsight.sift.siftfile import load_sift, save_sift
 

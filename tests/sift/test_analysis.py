@@ -13,14 +13,20 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from blindsight.data.pixels import PixelFeatures, planes
 from blindsight.errors import InputError
-from blindsight.sift.analysis import correlations, cosines, entanglement, feature_directions, overlaps
+from blindsight.sift.analysis import (
+    attribute_regions,
+    correlations,
+    cosines,
+    entanglement,
+    feature_directions,
+    overlaps,
+    sift_regions,
+)
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.lossbench import LossBench
-from blindsight.sift.lossregression import regress
 from blindsight.sift.policy import Policy
-from blindsight.sift.policymatrix import policy_matrix
+from blindsight.sift.policymatrix import policy_matrix, regress
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.regions import attribute_regions, sift_regions
 from blindsight.sift.tradeoff import trade_off
 from blindsight.sift.verify import Verifier
 

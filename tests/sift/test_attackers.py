@@ -7,8 +7,7 @@ from sklearn.naive_bayes import GaussianNB
 from blindsight.errors import InputError, MissingExtraError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift import attackers as module
-from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, Attacker, best_threshold, chosen_attackers
-from blindsight.sift.views import VIEWS, fit_view
+from blindsight.sift.attackers import LOOKUP, MODERN, PAPER, VIEWS, Attacker, best_threshold, chosen_attackers, fit_view
 
 LINEAR = {"linear SVM", "linear SVM, balanced and tuned", "shrinkage discriminant, tuned"}
 CURVED = {attacker.name for attacker in MODERN} - LINEAR

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval
 from blindsight.sift.certificate import Certificate, certify, certify_joint, symbol_codes
-from blindsight.sift.fewlevels import with_few_levels
+from blindsight.sift.harden import with_few_levels
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.verify import Verifier
 from blindsight.statement import PrivacyStatement

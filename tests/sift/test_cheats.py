@@ -12,8 +12,7 @@ from blindsight.sift.attackers import MODERN, PAPER
 from blindsight.sift.certificate import certify
 from blindsight.sift.cheats import collinear_pair, low_digits, xor_hash
 from blindsight.sift.harden import harden
-from blindsight.sift.layeredsift import LayeredSift
-from blindsight.sift.layers import Layers
+from blindsight.sift.layers import LayeredSift, Layers
 from blindsight.sift.platform import Platform
 from blindsight.sift.quantiser import Quantiser
 from blindsight.sift.sift import LinearSift

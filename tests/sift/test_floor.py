@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from blindsight.errors import InputError
-from blindsight.sift.floor import public_ceiling, public_ceiling_of_many
+from blindsight.sift.policy import public_ceiling, public_ceiling_of_many
 
 
 def ceiling_by_linear_program(table, cap, symbols=3):

@@ -24,24 +24,21 @@ from blindsight.errors import (
 )
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import Attacker
-from blindsight.sift.consent import consent_sentence
-from blindsight.sift.fewlevels import with_few_levels
-from blindsight.sift.included import included_sift
-from blindsight.sift.layeredsift import LayeredSift
-from blindsight.sift.layers import Layers
-from blindsight.sift.odometer import Reading
+from blindsight.sift.consent import Reading, consent_sentence
+from blindsight.sift.harden import with_few_levels
+from blindsight.sift.layers import LayeredSift, Layers
 from blindsight.sift.personal import PersonalSift, respond
-from blindsight.sift.platform import Platform
+from blindsight.sift.platform import Platform, included_sift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
 from blindsight.sift.quantiser import Quantiser
 from blindsight.sift.register import Register
-from blindsight.sift.releasing import Released, Wanted
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
+from blindsight.sift.watch import Released, Wanted
 
 PIXELS = "pixels of this test"
 LOGISTIC = Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.cross_decomposition import PLSRegression
 
 from blindsight.errors import InputError
-from blindsight.sift.components import leading_direction
-from blindsight.sift.learner import FewerComponentsWarning
+from blindsight.sift.learner import FewerComponentsWarning, leading_direction
 from blindsight.sift.ppls import PPLS
 
 

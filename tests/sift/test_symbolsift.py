@@ -13,14 +13,12 @@ from sklearn.neural_network import MLPClassifier
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.certificate import certify, certify_joint
-from blindsight.sift.layers import Layers
+from blindsight.sift.layers import Layers, SymbolSift
 from blindsight.sift.posterior import Posteriors, fit_posteriors
 from blindsight.sift.quantiser import Quantiser
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.siftfile import load_sift, save_sift
-from blindsight.sift.symbollearner import SymbolLearner
-from blindsight.sift.symbolrule import leak_of, symbol_rule
-from blindsight.sift.symbolsift import SymbolSift
+from blindsight.sift.symbollearner import SymbolLearner, leak_of, symbol_rule
 
 
 def population(n, *, correlation=0.6, seed=0, attributes=2):

@@ -12,10 +12,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy_interval
 from blindsight.sift.attackers import PAPER, Attacker
-from blindsight.sift.evidence import Confidence, design_effect
-from blindsight.sift.fewlevels import with_few_levels
+from blindsight.sift.harden import with_few_levels
 from blindsight.sift.publicclassifier import PublicClassifier, train_public_classifier
 from blindsight.sift.sift import LinearSift
+from blindsight.sift.verdict import Confidence, design_effect
 from blindsight.sift.verify import Verifier
 
 LOGISTIC = Attacker("logistic", lambda seed: LogisticRegression(), "standardised")

@@ -13,8 +13,7 @@ from blindsight.metrics import balanced_accuracy, priv_loss
 from blindsight.sift.attackers import LOOKUP, Attacker
 from blindsight.sift.certificate import certify
 from blindsight.sift.cheats import Cheat
-from blindsight.sift.fewlevels import with_few_levels
-from blindsight.sift.harden import harden
+from blindsight.sift.harden import harden, with_few_levels
 from blindsight.sift.lossbench import QUICK
 from blindsight.sift.sift import LinearSift
 from blindsight.sift.verify import Verifier

@@ -1,9 +1,9 @@
 """Where a sift could hide what its released numbers do not show: other units, differences, digits.
 
 An app that writes its own sift can put the private attribute where a verifier does not look (`sift.cheats`). Here one
-attacker looks in every such place: at the numbers in each view of `sift.views` (as they come, standardised, whitened,
-quantised), and at their digits behind the decimal point alone. What is scrambled with a hash is found by no list of
-places; few symbols under a certificate leave no place for it.
+attacker looks in every such place: at the numbers in each view of `sift.attackers` (as they come, standardised,
+whitened, quantised), and at their digits behind the decimal point alone. What is scrambled with a hash is found by no
+list of places; few symbols under a certificate leave no place for it.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.finding import Finding, Interval, of_verifier
 from blindsight.progress import Progress, silent
-from blindsight.sift.attackers import Attacker
+from blindsight.sift.attackers import VIEWS, Attacker
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verify import Verifier
-from blindsight.sift.views import VIEWS
 
 DIGITS = "digits"
 

@@ -24,8 +24,8 @@ from blindsight.report.page import (
     plain_text,
     to_svg,
 )
+from blindsight.sift.analysis import PixelRegions
 from blindsight.sift.policymatrix import PolicyMatrix
-from blindsight.sift.regions import PixelRegions
 from blindsight.sift.study import Guess, Released, SiftResult, best_guess, guesses, lets_out, words
 from blindsight.sift.tradeoff import TradeOff
 from blindsight.sift.trial import Sifted

@@ -15,14 +15,13 @@ from blindsight.errors import CorruptFileError
 from blindsight.files import read_arrays, write_arrays
 from blindsight.metrics import Interval
 from blindsight.sift.certificate import Certificate
-from blindsight.sift.evidence import AttackResult
 from blindsight.sift.proposal import Proposal, Situation
 from blindsight.sift.register import App
 from blindsight.sift.sift import Sift
 from blindsight.sift.siftfile import load_sift, save_sift
 from blindsight.sift.stream import ReleaseBudget
 from blindsight.sift.union import Examination
-from blindsight.sift.verdict import Setting, Verification
+from blindsight.sift.verdict import AttackResult, Setting, Verification
 
 _KIND = "blindsight/proposal.1"
 _SENT, _APPLIED, _FOUND = "sent.npz", "applied.npz", "found.npz"

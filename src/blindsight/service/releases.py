@@ -15,7 +15,7 @@ from blindsight.service.principals import Principal
 from blindsight.service.witness import acting_together
 from blindsight.sift.features import Features
 from blindsight.sift.platform import Platform
-from blindsight.sift.releasing import Released, Wanted
+from blindsight.sift.watch import Released, Wanted
 
 MOST_FRAMES = 1000
 """In one release."""

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.layers import LayeredSift, SymbolSift
 from blindsight.sift.sift import LARGEST, LinearSift, Sift
-from blindsight.sift.symbolsift import SymbolSift
 
 MOST_NUMBERS = 4_000_000
 """Of all arrays together."""

@@ -7,7 +7,7 @@ chosen with knowledge of all answers before. An answer is one bit: accepted, or 
 *Proof.* Fix what whoever proposes draws at random; it does not depend on the rows. Then the n-th sift is a function of
 the n - 1 answers before it, so all sifts that could ever be proposed are the nodes of a binary tree that is known
 before the rows are drawn: at depth n there are C(n - 1, a) nodes that lie behind a accepts. Each is a fixed sift, so
-judged at level e it is falsely accepted with probability at most e (`certificate`, `evidence`). With
+judged at level e it is falsely accepted with probability at most e (`certificate`, `verdict`). With
 
     e(n, a) = alpha / (n (n + 1) (a + 1) (a + 2) C(n - 1, a))
 
@@ -48,8 +48,8 @@ SMALLEST = 1e-280
 def share(tries: int, accepts: int) -> float:
     """Return which share of the error the next try may use, after so many tries and accepts on the same rows.
 
-    >>> share(0, 0), share(1, 0), share(1, 1)
-    (0.25, 0.08333333333333333, 0.027777777777777776)
+    >>> [round(1 / share(*history)) for history in ((0, 0), (1, 0), (1, 1))]
+    [4, 12, 36]
     """
     if not 0 <= accepts <= tries:
         raise InputError(f"of {tries} tries {accepts} cannot have been accepted.")

@@ -32,8 +32,7 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.features import Features, finite_blocks
 from blindsight.sift.labels import Labels, check_labels
-from blindsight.sift.layeredsift import LayeredSift
-from blindsight.sift.layers import Layers
+from blindsight.sift.layers import LayeredSift, Layers
 from blindsight.sift.sift import Floats
 from blindsight.validation import check_shape
 

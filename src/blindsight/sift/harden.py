@@ -14,6 +14,11 @@ chooses the basis itself, from reference data of its own:
 
 What an honest sift tells survives all four. What remains possible is what fits into the levels themselves: only a small
 alphabet, with a certificate, bounds that (Enev et al., "SensorSift", ACSAC 2012, has neither).
+
+A linear sift with few levels per number, so that what it lets out can be certified.
+
+K numbers of L levels are one of L^K symbols. The edges are quantiles of reference rows, so that each number visits its
+levels equally often there. Reference rows must not be those that the certificate is counted on.
 """
 
 from dataclasses import replace
@@ -76,3 +81,16 @@ def _whitening(outputs: Array) -> Array:
     basis = vectors[:, kept][:, ::-1]
     basis = basis * np.sign(np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0))
     return np.asarray(inverse[:, None] * basis / np.sqrt(values[kept][::-1]))
+
+
+def with_few_levels(sift: LinearSift, X: Features, levels: int) -> LinearSift:
+    """Return the sift with every number sorted into `levels` levels, equally frequent on reference features X."""
+    if levels < 2:
+        raise InputError(f"a number needs at least 2 levels to say anything; got {levels}.")
+    numbers = replace(sift, quantiser=None).apply(X)
+    edges = np.quantile(numbers, np.arange(1, levels) / levels, axis=0).T.astype(np.float32)
+    if not (np.diff(edges) > 0).all():
+        raise InputError(
+            f"the sift's numbers take fewer than {levels} different values often enough. Use fewer levels."
+        )
+    return replace(sift, quantiser=Quantiser(edges))

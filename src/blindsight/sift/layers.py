@@ -4,17 +4,33 @@ x becomes (x - mean) / scale, then x @ weight + bias layer by layer with max(0, 
 is. A network can compute almost anything, an XOR of the private attribute with a hash of the rest included, so unlike a
 matrix it cannot be made harmless by a change of basis: of a sift that is one, only a small alphabet with a certificate
 bounds what it tells.
+
+A network as a sift: real numbers, or levels where a quantiser follows; plain arrays, no library needed to apply it.
+
+What a network lets out cannot be re-expressed in a basis of the platform's choice, as `harden` does with linear sifts,
+and a network can scramble what it hides (`cheats`) beyond any list of attackers. So the platform releases one only
+under a certificate, of all its frames and together with all else that is out. Attacks alone (`Verifier`) say something
+about a network that was trained honestly (`adversarial`), nothing about one that was made to cheat.
+
+A sift that lets out one of few symbols, so that what anyone can ever learn from it can be counted and certified.
+
+The features become probabilities of attributes by a network, the probabilities one score per symbol, and the symbol
+with the highest score is released: plain arrays from end to end. Whatever the network computes, an app sees no more
+than the symbol; `certificate` bounds every attacker on it. `SymbolLearner` makes such sifts.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from blindsight.errors import InputError
-from blindsight.sift.sift import LARGEST, Floats, without_overflow
+from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.sift import LARGEST, Floats, Levels, Sift, without_overflow
 
 _ROWS = 4096  # rows whose hidden values are in memory at once
 
@@ -116,3 +132,111 @@ def _block_diagonal(blocks: Sequence[Floats]) -> Floats:
     for k, block in enumerate(blocks):
         whole[rows[k] : rows[k + 1], columns[k] : columns[k + 1]] = block
     return whole
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredSift(Sift):
+    """z = layers(x), rounded by the quantiser if there is one."""
+
+    layers: Layers
+    quantiser: Quantiser | None = None
+    pipeline: str = ""
+    name: str = ""
+    kind: ClassVar[str] = "layered"
+
+    def __post_init__(self) -> None:
+        if self.quantiser is not None and self.quantiser.width != self.layers.width:
+            raise InputError(
+                f"the quantiser takes {self.quantiser.width} outputs; the layers give {self.layers.width}."
+            )
+
+    @property
+    def dimension(self) -> int:
+        return self.layers.dimension
+
+    @property
+    def width(self) -> int:
+        return self.layers.width
+
+    @property
+    def levels(self) -> tuple[int, ...] | None:
+        return None if self.quantiser is None else (self.quantiser.levels,) * self.width
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the network and the quantiser's edges."""
+        edges = {} if self.quantiser is None else {"edges": self.quantiser.edges}
+        return {**self.layers.arrays(), **edges}
+
+    def document(self) -> dict[str, Any]:
+        return {"pipeline": self.pipeline}
+
+    @classmethod
+    def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
+        quantiser = Quantiser(arrays["edges"]) if "edges" in arrays else None
+        return cls(Layers.from_arrays(arrays), quantiser, str(document["pipeline"]), name)
+
+    def _release(self, block: Floats) -> Floats | Levels:
+        outputs = self.layers.apply(block)
+        return outputs if self.quantiser is None else self.quantiser.apply(outputs)
+
+
+MOST_SYMBOLS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolSift(Sift):
+    """symbol = argmax of sigmoid(layers(x)) @ matrix + offset, read as `reading` says: bits, or one number.
+
+    `matrix` is (outputs of the layers, symbols), `offset` (symbols,).
+    """
+
+    layers: Layers
+    matrix: Floats
+    offset: Floats
+    reading: tuple[int, ...]
+    pipeline: str = ""
+    name: str = ""
+    kind: ClassVar[str] = "symbol"
+
+    def __post_init__(self) -> None:
+        for part in ("matrix", "offset"):
+            object.__setattr__(self, part, frozen_numbers(getattr(self, part)))
+        object.__setattr__(self, "reading", tuple(int(levels) for levels in self.reading))
+        symbols = math.prod(self.reading)
+        if min(self.reading, default=0) < 2 or symbols > MOST_SYMBOLS:
+            raise InputError(f"a symbol sift has 2 to {MOST_SYMBOLS} symbols; got {self.reading}.")
+        if self.matrix.shape != (self.layers.width, symbols) or self.offset.shape != (symbols,):
+            raise InputError(
+                f"{self.layers.width} outputs and {symbols} symbols need a matrix of that shape and an offset per "
+                f"symbol; got {self.matrix.shape} and {self.offset.shape}."
+            )
+
+    @property
+    def dimension(self) -> int:
+        return self.layers.dimension
+
+    @property
+    def width(self) -> int:
+        return len(self.reading)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How many levels each number has."""
+        return self.reading
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the network and the scores of the symbols."""
+        return {**self.layers.arrays(), "matrix": self.matrix, "offset": self.offset}
+
+    def document(self) -> dict[str, Any]:
+        """Return how symbols read, and the pipeline."""
+        return {"pipeline": self.pipeline, "reading": list(self.reading)}
+
+    @classmethod
+    def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
+        layers, reading = Layers.from_arrays(arrays), tuple(document["reading"])
+        return cls(layers, arrays["matrix"], arrays["offset"], reading, str(document["pipeline"]), name)
+
+    def _release(self, block: Floats) -> Levels:
+        scores = expit(self.layers.apply(block)) @ self.matrix + self.offset
+        return np.stack(np.unravel_index(scores.argmax(axis=1), self.reading), axis=1).astype(np.int64, copy=False)

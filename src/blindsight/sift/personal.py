@@ -30,9 +30,8 @@ from blindsight.dp.sampling import bernoulli_exp
 from blindsight.errors import InputError
 from blindsight.metrics import Interval
 from blindsight.rng import ByteSource, random_below, system_bytes
-from blindsight.sift.layeredsift import LayeredSift
+from blindsight.sift.layers import LayeredSift, SymbolSift
 from blindsight.sift.sift import Floats, Levels, LinearSift, Sift
-from blindsight.sift.symbolsift import SymbolSift
 from blindsight.sift.verdict import Verification
 
 _KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift, LayeredSift, SymbolSift)}

@@ -9,7 +9,7 @@ killed goes on where it was, and refuses whatever it cannot be sure of.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3 and Figure 1: in *included* mode the platform's own sift and classifier
 give the app a label; in *unincluded* mode the app brings a sift, which is data, and which the platform turns into a
-version of its own (`candidate`). Section 9 leaves collusion open; here
+version of its own (`prepare`). Section 9 leaves collusion open; here
 
 - all apps of a person are verified together (`union`), with what revoked grants have told before, because it cannot be
   taken back. Only grants that were revoked *because* they leak too much are left out, else nothing could ever be
@@ -18,9 +18,18 @@ version of its own (`candidate`). Section 9 leaves collusion open; here
   that is judged on the verification rows, whoever asks, takes its share of the error 1 - confidence; the shares of all
   questions that answers could ever lead to sum to one (`adaptive` has the proof). An app is told accept or no; the
   figures (`Proposal.to_dict`) are for the operator and the person. On the same rows the platform refuses in the end.
+
+An app's sift as the platform will apply it: of the right pipeline, with nowhere to hide anything, or not at all.
+
+Included mode: the platform's own sift and classifier, folded into one sift that lets out a label per attribute.
+
+Enev et al., "SensorSift", ACSAC 2012, section 3: for attributes the platform knows, an app gets the classifier's
+judgement instead of numbers. The sift is linear and so is the classifier; together they are one `LinearSift` whose
+numbers have two levels: data that can be saved, hashed and certified like any other.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -28,32 +37,119 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.errors import InputError, PrivacyError
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import RowPrints
 from blindsight.sift.attackers import Attacker, chosen_attackers
-from blindsight.sift.candidate import check_fits, coarser, prepare
+from blindsight.sift.consent import Odometer
 from blindsight.sift.features import Features
 from blindsight.sift.grants import Grant, Mode, verifier_name
-from blindsight.sift.included import included_sift
+from blindsight.sift.harden import harden, with_few_levels
+from blindsight.sift.labels import Labels, label_columns
+from blindsight.sift.layers import LayeredSift, SymbolSift
 from blindsight.sift.lossbench import SiftLearner
-from blindsight.sift.odometer import Odometer
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.proposal import Proposal
+from blindsight.sift.publicclassifier import train_public_classifier
+from blindsight.sift.quantiser import Quantiser
 from blindsight.sift.register import Register, Witness
-from blindsight.sift.releasing import Released, Wanted, release_all
-from blindsight.sift.sift import Sift
-from blindsight.sift.siftstore import SiftStore
+from blindsight.sift.sift import LinearSift, Sift, without_negligible
+from blindsight.sift.siftfile import SiftStore
 from blindsight.sift.splits import enough_of_either
 from blindsight.sift.stream import ReleaseBudget, Then
-from blindsight.sift.union import Part
+from blindsight.sift.union import Part, certifiable
 from blindsight.sift.verdict import Verdict
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
-from blindsight.sift.watch import Review, Watch
+from blindsight.sift.watch import Released, Review, Wanted, Watch, release_all
+
+_FEW_NUMBERS = 3
+
+
+def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) -> Sift:
+    """Return what may be verified of an app's sift: its symbols if they are few, else its hardened version.
+
+    Symbols are few if those of a single frame can be certified. Refused: sifts of another pipeline, sifts that read
+    what never varies, and releases that are neither linear nor of few symbols, because nobody can tell where such a
+    sift hides things. More frames of a sift that is not linear, and such a sift beside others, are certified or refused
+    by `union`.
+    """
+    check_fits(sift, data)
+    if isinstance(sift, PersonalSift):
+        return PersonalSift(prepare(sift.certain, private, data), sift.epsilon)
+    if certifiable([sift.alphabet], private):
+        _refuse_unseen(sift, data)
+        return sift
+    if isinstance(sift, LinearSift):
+        return harden(sift, data.through(data.pipeline))
+    raise PrivacyError(
+        f"a sift of kind {sift.kind!r} is verified by certificate only, and its alphabet is too large for that. "
+        "Release fewer symbols, or a linear sift."
+    )
+
+
+def check_fits(sift: Sift, data: VerificationSet) -> None:
+    """Refuse a sift of another pipeline or dimension: what anybody can know without looking at verification rows."""
+    if sift.pipeline != data.pipeline:
+        raise InputError(
+            f"this sift belongs to feature pipeline {sift.pipeline!r}, the platform's features come from "
+            f"{data.pipeline!r}. Fit it to the platform's features and name their pipeline."
+        )
+    if sift.dimension != data.dimension:
+        raise InputError(f"this sift takes {sift.dimension} features; the platform has {data.dimension}.")
+
+
+def coarser(sift: Sift, reference: VerificationSet) -> Sift:
+    """Return a sift that tells less: one bit per number, of three numbers at most; then one number fewer."""
+    if not isinstance(sift, LinearSift) or (sift.width == 1 and sift.levels == (2,)):
+        raise PrivacyError("there are no fewer details than these. Allow or refuse.")
+    bits = sift.levels == (2,) * sift.width
+    kept = min(_FEW_NUMBERS, sift.width - 1 if bits else sift.width)
+    fewer = replace(sift, matrix=sift.matrix[:, :kept], quantiser=None)
+    return with_few_levels(fewer, reference.features, 2)
+
+
+def _refuse_unseen(sift: Sift, data: VerificationSet) -> None:
+    """Refuse a sift that reads what never varies on the verification rows: no certificate speaks of that."""
+    if isinstance(sift, LinearSift):
+        weights = sift.matrix
+    elif isinstance(sift, LayeredSift | SymbolSift):
+        weights = sift.layers.weights[0]
+    else:
+        raise PrivacyError(f"nobody can tell which features a sift of kind {sift.kind!r} reads. Bring another kind.")
+    constant = data.features.min(axis=0) == data.features.max(axis=0)
+    if np.any(weights[constant] != 0):
+        raise PrivacyError("this sift reads features that never vary on the verification rows. Give them weight zero.")
+
+
+def included_sift(learner: SiftLearner, policy: Policy, development: VerificationSet) -> Sift:
+    """Return a sift that lets out 1 or 0 for each public attribute of the policy.
+
+    `development` must be other rows than those the sift will be verified on. A learner whose sift has few levels
+    already is taken as it is.
+    """
+    for name in policy.public:
+        if name not in development.labels:
+            raise UnknownNameError("public attribute", name, development.labels)
+    sides = (label_columns(development.labels, side) for side in (policy.public, policy.private))
+    sift: Sift = copy.deepcopy(learner).fit(development.features, *sides).sift_
+    if not isinstance(sift, LinearSift) or sift.levels is not None:
+        return sift
+    released = sift.project(development.features)
+    classifiers = [train_public_classifier(released, development.labels[name]) for name in policy.public]
+    weights = np.stack([classifier.weights for classifier in classifiers], axis=1)
+    edges = [classifier.threshold + classifier.mean @ classifier.weights for classifier in classifiers]
+    return LinearSift(
+        sift.mean,
+        sift.scale,
+        without_negligible(sift.matrix.astype(np.float64) @ weights).astype(np.float32),
+        Quantiser(np.array(edges, dtype=np.float32)[:, None]),
+        development.pipeline,
+        name=str(policy),
+    )
 
 
 class Platform:

@@ -14,6 +14,31 @@ A policy reads and writes as three lines of YAML, or the same in JSON:
     name: smile-camera
     public: [smiling]
     private: [male, young]
+
+The policy floor: what no sift can beat, known from a 2 x 2 table of labels before anything is trained.
+
+Whatever a sift lets out, an app turns it into a guess u of the public attribute, and u tells about the private one
+because the two attributes go together. Let D = P(y+ | y- = 1) - P(y+ | y- = 0) and pi+, pi- be the prevalences. A guess
+that is always right leaks D; every bit of leak below |D| must be paid for with wrong guesses, at the cheaper of two
+prices. Under a leak cap tau (best attacker's balanced accuracy <= 1/2 + tau)
+
+    public balanced accuracy <= 1 - max(0, |D| - 2 tau) r / 2,
+    r = min(pi- / pi+, (1 - pi-) / (1 - pi+)) if D > 0, else min((1 - pi-) / pi+, pi- / (1 - pi+)),
+
+and the bound is met by a sift that knows both labels, so it cannot be improved. Proof: only the guess u matters, since
+an attacker who sees more than u leaks more. With a_ij = P(u = 1 | y+ = i, y- = j) both accuracy and leak are linear in
+a. Start at u = y+ with D > 0. Lowering a_11 by e costs e p_11 / (2 pi+) and lowers the leak by e p_11 / pi-; raising
+a_00 costs e p_00 / (2 (1 - pi+)) and lowers the leak by e p_00 / (1 - pi-); the other two cells raise it. Each of the
+two reaches leak 0 alone, so the cheaper price applies throughout. D < 0 is the same with y- renamed.
+
+Several private attributes at once have no such formula: `public_ceiling_of_many` solves the linear program.
+
+What labels say about a policy before any training: can it be verified at all, and can any sift satisfy it?
+
+A private attribute can be protected only as far as its leak can be measured, so each needs labels of both kinds and
+enough of them. A pair of attributes that go together has a ceiling (`public_ceiling`): no sift, however clever, gives
+an app more of the public attribute without giving an attacker more than the cap of the private one. Overlap and cosine
+here are those of the labels; how far two attributes share image regions (the paper's Eq. 6) needs features.
 """
 
 import json
@@ -22,11 +47,239 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
 
+import numpy as np
 import yaml
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
 
-from blindsight.errors import InputError
-from blindsight.sift.labels import Labelled
-from blindsight.sift.policycheck import PolicyReport, check_policy
+from blindsight.data.dataset import UNKNOWN
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.sift.labels import Labelled, Labels, known_names, label_columns
+
+
+def public_ceiling(table: ArrayLike, leak_cap: float) -> float:
+    """Return the best balanced accuracy on the public attribute that any sift can reach under the leak cap.
+
+    `table[i][j]` counts (or is the share of) the samples with public attribute i and private attribute j.
+
+    >>> public_ceiling([[25, 25], [25, 25]], leak_cap=0.0)  # independent attributes: nothing to pay
+    1.0
+    >>> round(public_ceiling([[40, 10], [10, 40]], leak_cap=0.1), 3)  # D = .6, of which .4 must go
+    0.8
+    >>> round(public_ceiling([[50, 0], [0, 50]], leak_cap=0.1), 3)  # one and the same: what is hidden is lost
+    0.6
+    """
+    shares = _check_table(table)
+    cap = check_leak_cap(leak_cap)
+    public, private = shares[1].sum(), shares[:, 1].sum()  # pi+, pi-
+    difference = shares[1, 1] / private - shares[1, 0] / (1 - private)  # D
+    if difference < 0:
+        private = 1 - private
+    price = min(private / public, (1 - private) / (1 - public))  # r
+    return float(1 - max(0.0, abs(difference) - 2 * cap) * price / 2)
+
+
+def public_ceiling_of_many(public: ArrayLike, private: ArrayLike, leak_cap: float) -> float:
+    """Return the ceiling when each column of `private` (n, m) is capped at once; `public` and `private` are 0 or 1.
+
+    The linear program over all channels P(u = 1 | y+, y-_1 ... y-_m), with the shares observed. With m = 1 it gives
+    what `public_ceiling` gives.
+    """
+    cap = check_leak_cap(leak_cap)
+    labels = np.column_stack([np.asarray(public), np.asarray(private)])
+    cells, counts = np.unique(labels, axis=0, return_counts=True)
+    if not np.isin(cells, (0, 1)).all() or not (np.ptp(cells, axis=0) == 1).all():
+        raise InputError("the ceiling needs labels 0 and 1, and both of them for every attribute.")
+    gaps = np.stack([_class_gap(column, counts) for column in cells.T])  # gaps @ a = P(u|y=1) - P(u|y=0)
+    # an attacker may read u either way, so the gap of each private attribute is bounded on both sides
+    bounds = np.full(2 * (len(gaps) - 1), 2 * cap)
+    best = linprog(-gaps[0], A_ub=np.vstack([gaps[1:], -gaps[1:]]), b_ub=bounds, bounds=(0, 1))
+    assert best.success, best.message  # a constant guess is always feasible
+    return float((1 - best.fun) / 2)
+
+
+def check_leak_cap(leak_cap: float) -> float:
+    """Return a leak cap: how far above 1/2 an attacker's balanced accuracy may be."""
+    if not 0 <= leak_cap <= 0.5:
+        raise InputError(f"a leak cap must lie in [0, 0.5], the best attacker's lead over guessing; got {leak_cap}.")
+    return float(leak_cap)
+
+
+def _class_gap(column: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the weights that turn P(u = 1 | cell) into P(u = 1 | attribute) - P(u = 1 | no attribute)."""
+    yes, no = counts * (column == 1), counts * (column == 0)
+    return np.asarray(yes / yes.sum() - no / no.sum())
+
+
+def _check_table(table: ArrayLike) -> NDArray[np.float64]:
+    shares = np.asarray(table, dtype=np.float64)
+    if shares.shape != (2, 2) or not np.isfinite(shares).all() or (shares < 0).any():
+        raise InputError("the table must be 2 x 2, counts or shares of public (rows) by private (columns).")
+    if (shares.sum(axis=0) == 0).any() or (shares.sum(axis=1) == 0).any():
+        raise InputError("an attribute is constant in the table; there is nothing to learn or to leak.")
+    return np.asarray(shares / shares.sum())
+
+
+@dataclass(frozen=True)
+class AttributeCheck:
+    """How many samples have an attribute, how many do not, and of how many nobody knows."""
+
+    name: str
+    role: str
+    positives: int
+    negatives: int
+    missing: int
+    problem: str = ""
+    """Why nothing can be learned or verified with it, in a sentence; "" if something can."""
+
+
+@dataclass(frozen=True)
+class PairCheck:
+    """How a public and a private attribute go together, and what that costs at best."""
+
+    public: str
+    private: str
+    samples: int
+    """Rows on which both are known."""
+    correlation: float
+    """Pearson's, of the 0/1 labels (phi)."""
+    cosine: float
+    """Of the 0/1 labels: shared positives over the geometric mean of the positives."""
+    overlap: float
+    """Shared positives over the positives of either."""
+    ceiling: float
+    """Best public balanced accuracy of any sift under the leak cap."""
+    warning: str = ""
+
+
+@dataclass(frozen=True)
+class PolicyReport:
+    """What `Policy.check` found."""
+
+    leak_cap: float
+    attributes: tuple[AttributeCheck, ...]
+    pairs: tuple[PairCheck, ...]
+    ceilings: dict[str, float]
+    """Per public attribute, the best balanced accuracy under the caps of all private attributes at once."""
+    warnings: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Sentences for whatever makes the policy impossible to fit or to verify with these labels."""
+        return tuple(attribute.problem for attribute in self.attributes if attribute.problem)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether some public attribute cannot be of use to the app, whatever the sift."""
+        return bool(self.warnings)
+
+    def require_usable(self) -> None:
+        """Raise the first problem, if there is one."""
+        for problem in self.problems:
+            raise InputError(problem)
+
+
+def check_policy(
+    public: tuple[str, ...],
+    private: tuple[str, ...],
+    labelled: Labelled,
+    *,
+    leak_cap: float,
+    fewest: int,
+    useful: float,
+) -> PolicyReport:
+    """Look at every attribute, every pair, and every public attribute against all private ones."""
+    check_leak_cap(leak_cap)
+    _check_known(private, labelled)
+    columns = label_columns(labelled, public + private)
+    roles = ["public"] * len(public) + ["private"] * len(private)
+    attributes = tuple(
+        _check_attribute(name, role, column, fewest)
+        for name, role, column in zip(public + private, roles, columns.T, strict=True)
+    )
+    varied = {check.name: columns[:, i] for i, check in enumerate(attributes) if check.positives and check.negatives}
+    seen, hidden = [a for a in public if a in varied], [b for b in private if b in varied]
+    pairs = tuple(
+        pair
+        for a in seen
+        for b in hidden
+        if (pair := _check_pair((a, varied[a]), (b, varied[b]), leak_cap, useful)) is not None
+    )
+    ceilings = {a: _joint_ceiling(varied[a], [varied[b] for b in hidden], leak_cap) for a in seen}
+    warnings = [pair.warning for pair in pairs if pair.warning]
+    blamed = {pair.public for pair in pairs if pair.warning}
+    for name, ceiling in ceilings.items():
+        if ceiling < useful and name not in blamed:
+            warnings.append(_hopeless(name, " and ".join(hidden), ceiling, leak_cap))
+    return PolicyReport(leak_cap, attributes, pairs, ceilings, tuple(warnings))
+
+
+def _check_known(private: tuple[str, ...], labelled: Labelled) -> None:
+    for name in private:
+        if name not in known_names(labelled):
+            error = UnknownNameError("private attribute", name, known_names(labelled))
+            reason = "Without labels there is nothing to measure its leak against, so it cannot be protected."
+            error.args = (f"{error} {reason}",)
+            raise error
+
+
+def _check_attribute(name: str, role: str, column: Labels, fewest: int) -> AttributeCheck:
+    positives, negatives = int((column == 1).sum()), int((column == 0).sum())
+    counts = (positives, negatives, int((column == UNKNOWN).sum()))
+    problem, few = "", "positive" if positives <= negatives else "negative"
+    if not positives + negatives:
+        problem = f"{name!r} has no labels: " + (
+            "there is nothing to measure its leak against, so it cannot be protected."
+            if role == "private"
+            else "there is nothing to fit a sift to."
+        )
+    elif not min(positives, negatives):
+        value = "yes" if positives else "no"
+        problem = f"{name!r} is {value} for every labelled sample: nobody can learn it from pictures, or test who did."
+    elif min(positives, negatives) < fewest:
+        problem = (
+            f"{name!r} has only {min(positives, negatives)} {few} samples where {fewest} are needed: split into "
+            "training and test, no attacker can be tested on it and no verdict would mean anything. Label more."
+        )
+    return AttributeCheck(name, role, *counts, problem)
+
+
+def _check_pair(public: tuple[str, Labels], private: tuple[str, Labels], cap: float, useful: float) -> PairCheck | None:
+    """Return how two attributes go together on the rows where both are known; None where one is constant there."""
+    both = (public[1] != UNKNOWN) & (private[1] != UNKNOWN)
+    a, b = public[1][both].astype(np.int64), private[1][both].astype(np.int64)
+    if not a.size or not np.ptp(a) or not np.ptp(b):
+        return None
+    table: NDArray[np.int64] = np.bincount(2 * a + b, minlength=4).reshape(2, 2)
+    shared = int(table[1, 1])
+    ceiling = public_ceiling(table, cap)
+    return PairCheck(
+        public=public[0],
+        private=private[0],
+        samples=int(a.size),
+        correlation=float(np.corrcoef(a, b)[0, 1]),
+        cosine=shared / float(np.sqrt(a.sum() * b.sum())),
+        overlap=shared / int(np.maximum(a, b).sum()),
+        ceiling=ceiling,
+        warning=_hopeless(public[0], private[0], ceiling, cap) if ceiling < useful else "",
+    )
+
+
+def _joint_ceiling(public: Labels, private: list[Labels], cap: float) -> float:
+    """Return the ceiling under all caps, on the rows where every label is known; 1 where those rows say nothing."""
+    columns = np.column_stack([public, *private])
+    known = columns[(columns != UNKNOWN).all(axis=1)]
+    if not private or not len(known) or not (np.ptp(known, axis=0) == 1).all():
+        return 1.0
+    return public_ceiling_of_many(known[:, 0], known[:, 1:], cap)
+
+
+def _hopeless(public: str, private: str, ceiling: float, cap: float) -> str:
+    return (
+        f"hopeless: with {private} kept within {cap:g} of guessing, no sift of any kind lets an app recognise {public} "
+        f"with a balanced accuracy above {ceiling:.2f} (0.5 is blind), because the labels go together. "
+        "Raise the cap, or drop one of them."
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ attribute from the released numbers beats a constant on the training data. Non-l
 only verification tells.
 
 Enev et al., "SensorSift", ACSAC 2012, section 4 (Algorithm 1, Eq. 3) and section 7 (complex policies); the steps are in
-`components`. Features are scaled to unit variance, attributes always.
+`learner`. Features are scaled to unit variance, attributes always.
 
 | paper | here |
 | --- | --- |
@@ -25,8 +25,7 @@ import math
 import numpy as np
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.sift.components import privacy_components
-from blindsight.sift.learner import Array, Covariances, LinearSiftLearner
+from blindsight.sift.learner import Array, Covariances, LinearSiftLearner, privacy_components
 
 _COMBINE = ("mean-of-squares", "paper")
 

@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from blindsight.sift.consent import consent_sentence
+from blindsight.sift.consent import consent_sentence, readings
 from blindsight.sift.grants import Grant, Mode, Terms
-from blindsight.sift.odometer import readings
 from blindsight.sift.personal import PersonalSift, surest
 from blindsight.sift.register import App
 from blindsight.sift.sift import Sift

@@ -18,19 +18,17 @@ from blindsight.errors import InputError
 from blindsight.metrics import Interval
 from blindsight.progress import Progress, silent
 from blindsight.sift.adversarial import AdversarialSift
-from blindsight.sift.candidate import prepare
-from blindsight.sift.consent import consent_sentence
+from blindsight.sift.analysis import PixelRegions, attribute_regions, sift_regions
+from blindsight.sift.consent import consent_sentence, readings
 from blindsight.sift.fitted import FittedSift, fingerprint
 from blindsight.sift.labels import label_columns
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.lossbench import QUICK, SiftLearner
-from blindsight.sift.odometer import readings
-from blindsight.sift.policy import Policy
-from blindsight.sift.policycheck import PolicyReport
+from blindsight.sift.platform import prepare
+from blindsight.sift.policy import Policy, PolicyReport
 from blindsight.sift.policymatrix import PolicyMatrix, policy_matrix
 from blindsight.sift.posterior import fit_posteriors
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.regions import PixelRegions, attribute_regions, sift_regions
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbollearner import SymbolLearner
 from blindsight.sift.tradeoff import TradeOff, trade_off

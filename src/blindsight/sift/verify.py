@@ -20,26 +20,31 @@ The published verifier can be fooled by a sift that is made to (`cheats`): run i
 or on symbols with a certificate. Each verification errs with probability 1 - confidence; an app that may try as often
 as it likes will get through in the end, so give each attempt its `share` of the error (`adaptive`), as `Platform` does,
 or draw new rows.
+
+Where attacks are made: attackers learn from one half of the rows and are judged by the other, one or several at a
+time, always with the same result.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import combinations
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
-from blindsight.sift.bench import Attack, Bench, in_order
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, SUREST, Certificate, certify, certify_joint, fewest_rows
-from blindsight.sift.evidence import AttackResult, Confidence
 from blindsight.sift.features import Features
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
@@ -52,8 +57,75 @@ from blindsight.sift.splits import (
     differences,
     verification_halves,
 )
-from blindsight.sift.verdict import ROWS_PER_NUMBER, Ending, Setting, Verification
+from blindsight.sift.verdict import ROWS_PER_NUMBER, AttackResult, Confidence, Ending, Setting, Verification, measure
 from blindsight.validation import check_shape
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attacker against one private attribute."""
+
+    attribute: str
+    attacker: Attacker
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Released numbers (n, K), private labels and persons of the same rows, the two halves, and how sure to be."""
+
+    released: NDArray[Any]
+    labels: Mapping[str, Labels]
+    persons: NDArray[Any] | None
+    halves: tuple[Indices, Indices]
+    sure: Confidence
+    seed: int
+    learn: tuple[NDArray[Any], Mapping[str, Labels]] | None = None
+    """Further released numbers and labels that attackers learn from, of persons who are on no other row."""
+
+    def result(self, attack: Attack) -> AttackResult:
+        """Let one attacker learn and guess, and judge it; rows whose label nobody knows are left out."""
+        column, attacker = self.labels[attack.attribute], attack.attacker
+        train, test = (half[column[half] >= 0] for half in self.halves)
+        learners, judged = (None if self.persons is None else self.persons[half] for half in (train, test))
+        numbers, begun = self.released, perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # who did not converge may still guess well
+            warnings.filterwarnings("ignore", message="'Threading' parallel backend")  # it takes all cores, no harm
+            known = (numbers[train], column[train], learners)
+            seen, labels, who = known if self.learn is None else self._more(attack.attribute, *known)
+            guess = attacker.attack(seen, labels, numbers[test], persons=who, seed=self.seed)
+        seconds = perf_counter() - begun
+        figures = measure(column[test], guess, judged, self.sure)
+        return AttackResult(attack.attribute, attacker.name, attacker.view, attacker.tune, **figures, seconds=seconds)
+
+    def _more(
+        self, attribute: str, seen: NDArray[Any], labels: Labels, who: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], Labels, NDArray[Any] | None]:
+        """Add the further rows, each as a person of its own."""
+        assert self.learn is not None
+        more, columns = self.learn
+        known = columns[attribute] >= 0
+        if who is not None:
+            who = np.concatenate([np.unique(who, return_inverse=True)[1], len(who) + np.arange(int(known.sum()))])
+        return np.concatenate([seen, more[known]]), np.concatenate([labels, columns[attribute][known]]), who
+
+
+def in_order(
+    run: Callable[[Attack], AttackResult], attacks: Sequence[Attack], jobs: int
+) -> Generator[AttackResult, None, None]:
+    """Yield the results in the order of the attacks, `jobs` of them under way at a time; closing drops the rest."""
+    if jobs == 1:
+        yield from map(run, attacks)
+        return
+    results = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)(delayed(run)(one) for one in attacks)
+    try:
+        for result in results:  # noqa: UP028 ("yield from" would pass the closing on, before the block below)
+            yield result
+    finally:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"\d+ tasks")  # that work was dropped is what closing is for
+            results.close()
+
 
 Release = ArrayLike | tuple[Sift, Features]
 """Numbers that were released, or a sift and the features it is applied to."""
@@ -66,7 +138,8 @@ class Verifier:
     `attackers` is "paper", "modern" or a list of `Attacker`, in the order of their turns; with `stop_early` the first
     proof of a leak ends the verification. `jobs` attacks run at once, each in its own process. Limits and certificates
     use the `share` of the error 1 - confidence: the rest is for other tries on the same rows. Where a release is
-    certified, a single symbol may make a guess surer than `surest` for no more than a share `exempt` of the people.
+    certified, a single symbol may make a guess surer than `surest` for no more than a share `exempt` of the people;
+    where it is not, attackers must have had `rows_per_number` rows to learn from for each number that is let out.
     """
 
     attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
@@ -78,6 +151,7 @@ class Verifier:
     share: float = 1.0
     surest: float = SUREST
     exempt: float = 0.02
+    rows_per_number: int = ROWS_PER_NUMBER
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 0.5:
@@ -220,6 +294,7 @@ class Verifier:
             software={"engine": engine(), "scikit-learn": version("scikit-learn")},
             share=self.share,
             exempt=self.exempt,
+            rows_per_number=self.rows_per_number,
         )
 
 
@@ -229,7 +304,7 @@ def rows_in_words(sift: Sift, private: Mapping[str, Labels], verifier: Verifier)
     alone = math.ceil(-math.log((1 - verifier.confidence) * verifier.share) / (2 * verifier.threshold**2))
     if sift.alphabet is not None and fewest_rows(private) >= ROWS_PER_SYMBOL * sift.alphabet:
         return f"counting {sift.alphabet} symbols on {rows:,} rows; a release that tells nothing needs about {alone:,}"
-    needed = max(2 * ROWS_PER_NUMBER * sift.width, 2 * alone)
+    needed = max(2 * verifier.rows_per_number * sift.width, 2 * alone)
     attacks = len(chosen_attackers(verifier.attackers)) * (len(private) + math.comb(len(private), 2))
     return f"{attacks} attacks on {sift.width} number(s) of {rows:,} rows; {needed:,} or more are needed to accept"
 

@@ -159,7 +159,7 @@ def test_an_app_is_told_verdicts_and_nothing_that_a_person_hides(service):
     job = service.as_("weather").propose("ann", service.sift(1)).id  # shows what ann hides
     service.work()
     told = service.as_("weather").proposal(job)
-    assert (told.verdict, told.sentence, told.evidence) == ("reject", None, None)
+    assert (told.verdict, told.sentence, told.evidence) == ("denied", None, None)
     assert not re.search(r"\d\.\d|%", json.dumps(service.as_("weather").job(job).result))
     assert "smiling" not in service.call("weather", "GET", f"/v1/proposals/{job}").text
     full = service.as_("ann").proposal(job)
