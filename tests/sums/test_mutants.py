@@ -190,7 +190,8 @@ def test_mutants_of_an_answer_are_refused_or_read(scheme):
     for _ in range(300):
         with suppress(MessageError):
             outcome = run.role("ann").read(run.key(author).sign(mutant(message, rng), author=author), 0)
-            assert outcome.integers.shape == outcome.entered.shape == (SIZE,)
+            assert outcome.entered.shape == (SIZE,)
+            assert outcome.integers.shape in ((SIZE,), (0,))  # of a brief answer there are none
     np.testing.assert_array_equal(run.role("ann").settle(run.answer, 0).integers, run.sum())
 
 

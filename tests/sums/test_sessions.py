@@ -393,3 +393,22 @@ def test_costs_are_those_of_the_messages_that_were_sent(updates, scheme):
     assert (cost.ciphertexts("ann") > 0) == keyed
     assert (cost.seconds("decrypt", party=KEY_GENERATOR) > 0) == keyed
     assert (cost.ciphertexts(AGGREGATOR) > 0) == keyed
+
+
+def test_a_brief_answer_settles_without_the_sums():
+    session = open_session("masks", members=NAMES, dimension=3)
+    for number, zero in enumerate((False, True)):
+        session.aggregator.open(number)
+        update = np.zeros(3, dtype=np.int64) if zero else np.array([1, -2, 3])
+        while session.aggregator.step:
+            for name, call in session.aggregator.calls().items():
+                given = update if session.aggregator.step == "contribute" else None
+                session.aggregator.receive(session.members[name].answer(call, given))
+            session.aggregator.advance()
+        answer, total = session.aggregator.conclude()
+        brief = session.aggregator.brief(answer)
+        assert (brief == answer) == zero
+        outcome = session.members[NAMES[0]].settle(brief, number)
+        assert outcome.members == total.members
+        assert outcome.entered.all()
+        assert outcome.integers.size == (3 if zero else 0)

@@ -305,9 +305,11 @@ class MemberMemory(Secret):
     def settle(self, round: int, entered: NDArray[np.bool_], *, keep: bool = True) -> None:
         """Remember what of the pending proposal did not enter the sum of its round."""
         assert self.pending is not None
-        proposal = self.pending.proposal
-        rounded = self._terms.values(self._terms.integers(self.clipped(proposal)))
-        self.memory, self.pending = remembered(proposal, rounded, entered), None
+        proposal, self.memory = self.pending.proposal, self.pending.proposal.memory
+        if proposal.memory.held is not None:
+            rounded = self._terms.values(self._terms.integers(self.clipped(proposal)))
+            self.memory = remembered(proposal, rounded, entered)
+        self.pending = None
         if keep:
             self._save()
 

@@ -460,6 +460,7 @@ class SumServer:
         self._ready: set[str] = set()
         self._unready: dict[str, str] = {}
         self._told: set[str] = set()
+        self._briefs: dict[int, bytes] = {}
 
     @property
     def refused(self) -> dict[str, str]:
@@ -557,7 +558,10 @@ class SumServer:
         now = self.run.progress
         last = max((number for number in now.counted.values()), default=-1)
         numbers = {now.counted.get(name, -1), last} - {-1}
-        return tuple(self.run.answer(number) for number in sorted(numbers))
+        for number in numbers - self._briefs.keys():
+            self._briefs[number] = self._engine.aggregator.brief(self.run.answer(number))
+        self._briefs = {number: brief for number, brief in self._briefs.items() if number in {*now.counted.values()}}
+        return tuple(self._briefs[number] for number in sorted(numbers))
 
     def _concluded(self, answer: bytes, total: Total) -> RoundResult:
         """Keep the answer, remember whose contributions are in the sum, and return it."""

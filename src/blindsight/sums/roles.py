@@ -282,7 +282,8 @@ class Member(_Role):
         if round != state.round or not state.over or state.asked == b"settled":
             return outcome
         missed = state.missed + self.terms.asked - len(outcome.members)
-        answered = state.answered[:-32] if not outcome.integers.any() else state.answered
+        moved = not outcome.integers.size or outcome.integers.any()  # a brief answer is not of zero
+        answered = state.answered if moved else state.answered[:-32]
         self._keep(replace(state, missed=missed, answered=answered, asked=b"settled", sent=b""))
         return outcome
 
@@ -580,6 +581,18 @@ class Aggregator(_Role):
         total = Total(self.round, opened.members, opened.sums, self.terms.values(opened.sums))
         return self.roster.signed(self._key, AGGREGATOR, answer), total
 
+    def brief(self, answer: bytes) -> bytes:
+        """Return an answer without its sums, for members that have them from the next model.
+
+        What a key generator signed, and a sum of zero (after which the model is the same), stay as they are.
+        """
+        if self.terms.keyed:
+            return answer
+        _, message = self.roster.open(answer, Answer, authors=[AGGREGATOR])
+        if not np.frombuffer(message.sums, dtype=self.terms.residue_type).any():
+            return answer
+        return self.roster.signed(self._key, AGGREGATOR, replace(message, sums=b""))
+
     @property
     def _begun(self) -> Adder:
         if self._adder is None:
@@ -862,13 +875,18 @@ class KeyGenerator(_Role):
 
 
 def read_answer(roster: Roster, answer: bytes, round: int) -> tuple[Answer, Integers]:
-    """Return the answer of a round that the key generator signed (without one, the aggregator), and the sums in it."""
+    """Return the answer of a round that the key generator signed (without one, the aggregator), and the sums in it.
+
+    The sums are empty if the aggregator left them out (`Aggregator.brief`).
+    """
     author = KEY_GENERATOR if roster.terms.keyed else AGGREGATOR
     _, message = roster.open(answer, Answer, authors=[author])
     if message.round != round:
         raise MessageError(f"the answer is not for round {round} of this run.")
     if not set(message.members) <= set(roster.terms.members):
         raise MessageError("the answer names members that do not take part.")
+    if not message.sums and not roster.terms.keyed:
+        return message, np.empty(0, dtype=np.int64)
     return message, roster.terms.read_sums(message.sums, len(message.members))
 
 
