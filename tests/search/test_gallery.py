@@ -17,7 +17,15 @@ from blindsight.data.features import reading_side
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, CorruptFileError, DataError, InputError, PrivacyError
 from blindsight.files import read_arrays, sha256_of, write_arrays
-from blindsight.search.building import Wish, answer_sheet, build_gallery, evaluate_gallery, name_answers, read_origin
+from blindsight.search.building import (
+    Wish,
+    answer_sheet,
+    build_gallery,
+    erase,
+    evaluate_gallery,
+    name_answers,
+    read_origin,
+)
 from blindsight.search.function import load_function, save_function
 from blindsight.search.gallery import Gallery, Origin, Source, choose_features
 from blindsight.search.postings import SymbolIndex
@@ -398,3 +406,53 @@ def test_released_symbols_take_half_a_byte_or_a_byte(outputs, count):
     again = SymbolIndex.from_parts(document, arrays, where="here")
     np.testing.assert_array_equal(again.symbols, symbols)
     np.testing.assert_array_equal(again.ids, np.arange(count))
+
+
+@pytest.mark.parametrize(
+    "wish", [LOCAL, CENTRAL, Wish("open", None, 1e-6, 16, "thumbnail")], ids=lambda wish: wish.mode
+)
+def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, wish):
+    pictures, index = tmp_path / "pictures", tmp_path / "index"
+    shutil.copytree(scans / "pictures", pictures)
+    source, folder = Source("folder", str(pictures)), index / "private"
+    first = build_gallery(source, wish, index)
+    origin = read_origin(index)
+    hers = {name for name in origin.names.tolist() if name.startswith("patient 3/")}
+    numbers = origin.numbers[np.isin(origin.names, list(hers))]
+    indexed = np.isin(first.index.ids, numbers).sum()
+    assert indexed > 1
+    for asked in ({"names": ["nobody.png"]}, {"person": "patient 33"}, {}):
+        with pytest.raises(InputError, match="Nothing was erased"):
+            erase(index, **asked)
+    gone = erase(index, person="patient 3")
+    assert set(gone.names) == hers
+    assert len(gone.left) == 3
+    gallery = Gallery.load(index)
+    assert len(gallery) == len(first) - indexed
+    assert not np.isin(numbers, gallery.index.ids).any()
+    kept = [path for path in folder.iterdir() if path.suffix == ".npz"]
+    for number in numbers:
+        assert not any(
+            int(number).to_bytes(8, "little") in path.read_bytes() for path in [*kept, index / "gallery.npz"]
+        )
+    assert not any("patient 3".encode("utf-32-le") in path.read_bytes() for path in kept)
+    shutil.rmtree(pictures / "patient 3")
+    again = build_gallery(source, wish, index)
+    assert again.index.ids.tolist() == gallery.index.ids.tolist()
+    if wish is LOCAL:
+        assert released(again) == released(gallery)  # the others keep theirs
+        assert again.statement.epsilon == 4.0
+
+
+def test_persons_are_the_unit(tmp_path, scans):
+    source, wish = Source("folder", str(scans / "pictures")), replace(LOCAL, epsilon=8.0, per_person=2)
+    gallery = build_gallery(source, wish, tmp_path / "index")
+    assert (gallery.statement.unit, gallery.statement.epsilon, gallery.hasher.epsilon) == ("person", 8.0, 4.0)
+    assert released(build_gallery(source, wish, tmp_path / "index")) == released(gallery)
+    with pytest.raises(InputError, match="otherwise"):
+        build_gallery(source, replace(wish, per_person=None), tmp_path / "index")
+    central = build_gallery(DIGITS, replace(CENTRAL, per_person=3), tmp_path / "central")
+    assert (central.statement.unit, central.statement.epsilon) == ("person", 4.0)
+    faces = Source("faces", count=60)
+    with pytest.raises(InputError, match="per-person"):
+        build_gallery(faces, replace(CENTRAL, per_person=1), tmp_path / "faces")

@@ -156,6 +156,7 @@ class IndexAudit:
             settings["delta"] or 0.0,
             settings["bits"] or 1,
             features=self.gallery.features,
+            per_person=settings.get("per_person"),
         )
         with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
             copy = Path(scratch) / "index"
@@ -173,7 +174,8 @@ class IndexAudit:
         if self.dataset.images is None:
             raise InputError(f"{self.dataset.name} has no pictures, only features: no folder can be built of them.")
         some = self.dataset.images[self.origin.rows(self.dataset, "indexed")[1][:_NEIGHBOURHOOD]]
-        wish = Wish("local", epsilon, 0.0, 1, features=self.gallery.features)
+        per_person = self.gallery.settings.get("per_person")
+        wish = Wish("local", epsilon, 0.0, 1, features=self.gallery.features, per_person=per_person)
         pairs = list(neighbouring_bytes(some, hasher, wish, seeds=max(1, round(3 * effort))))
         return Evidence((public_bytes_finding(pairs, STATEMENT),))
 
@@ -245,6 +247,7 @@ class IndexAudit:
             settings["delta"],
             settings.get("clip", 1.0),
             settings["bits"],
+            per_person=settings.get("per_person"),
             start=function if settings.get("public start") and isinstance(function, LinearHash) else None,
             random_state=seed,
         )

@@ -43,6 +43,9 @@ def build(
     features: Annotated[
         str, Option(help="thumbnail, embedding, the path of an ONNX model, or auto: embedding for photographs.")
     ] = "auto",
+    per_person: Annotated[
+        int | None, Option(help="Protect persons who have at most so many pictures, instead of single pictures.", min=1)
+    ] = None,
     count: options.CountOption = None,
     budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
     ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
@@ -70,6 +73,7 @@ def build(
         random_state=seed,
         kinds=kinds,
         public_labels=public_labels,
+        per_person=per_person,
     )
     wish.check(public is not None)
     with storage_errors("write into", out):
@@ -104,6 +108,20 @@ def describe(index: options.IndexArgument) -> None:
     }
     said = f"{len(gallery):,} pictures in {gallery.mode} mode, as {_described(gallery.features)}."
     show(document, said, str(gallery.statement))
+
+
+@app.command("erase")
+def erase(
+    index: options.IndexArgument,
+    names: Annotated[list[str] | None, Argument(help="Pictures, as `query` names them.")] = None,
+    person: Annotated[str | None, Option(help="All pictures in the subfolder of this name.")] = None,
+) -> None:
+    """Take pictures, or all of a person, out of an index for good, and say what others may already hold."""
+    from blindsight.search.building import erase
+
+    gone = erase(index, names or (), person=person)
+    document = {"erased": list(gone.names), "left": list(gone.left)}
+    show(document, f"{len(gone.names)} erased from {index}. Not erased:", *(f"- {what}." for what in gone.left))
 
 
 @app.command("pull")

@@ -52,8 +52,8 @@ from blindsight.search.index import HammingIndex
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.private import PrivateHasher
-from blindsight.search.releases import EQUAL_CONTENTS
-from blindsight.statement import PrivacyStatement
+from blindsight.search.releases import EQUAL_CONTENTS, erase_releases
+from blindsight.statement import PrivacyStatement, Unit
 
 PRIVATE = "private"
 _ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases", "ledger.jsonl"
@@ -67,7 +67,7 @@ class Wish:
     """How a gallery is to be made. `epsilon` is needed unless the mode is open; `budget` is the ledger's, if any.
 
     A codebook tells `kinds` of pictures apart (None: as many as public ones show), or, with `public_labels`, classes of
-    the public pictures.
+    the public pictures. With `per_person` epsilon is that of a person with at most so many pictures.
     """
 
     mode: Mode
@@ -83,6 +83,7 @@ class Wish:
     random_state: int = 0
     kinds: int | None = None
     public_labels: bool = False
+    per_person: int | None = None
 
     def check(self, has_public: bool) -> None:
         """Refuse what cannot be done before a picture is read."""
@@ -95,6 +96,8 @@ class Wish:
             check_positive("epsilon", self.epsilon)
         for budget in () if self.budget is None else (self.budget,):
             check_positive("the budget", budget)
+        if self.per_person is not None and (self.mode == "open" or self.per_person < 1):
+            raise InputError(f"--per-person is at least 1, and not for an open index; got {self.per_person}.")
         if self.mode == "central" and not 0 < self.delta < 1:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
         if self.mode == "open" and (has_public or self.public_share is not None):
@@ -115,8 +118,13 @@ class Wish:
     @property
     def settings(self) -> dict[str, Any]:
         """What must be the same for a gallery to be built on."""
-        delta = self.delta if self.mode == "central" else None
-        return {"epsilon": self.epsilon, "delta": delta, "bits": None if self.mode == "local" else self.bits}
+        delta, bits = self.delta if self.mode == "central" else None, None if self.mode == "local" else self.bits
+        return {"epsilon": self.epsilon, "delta": delta, "bits": bits, "per_person": self.per_person}
+
+    @property
+    def unit(self) -> Unit:
+        """Who is protected."""
+        return "record" if self.per_person is None else "person"
 
 
 _Public = tuple[Floats, NDArray[np.int64] | None] | LocalHasher
@@ -174,6 +182,7 @@ def _build(
     dataset = source.load(progress)
     if dataset.images is None:
         raise DataError(f"{dataset.name} comes without pictures. A gallery is made of pictures.")
+    _check_persons(dataset, wish)
     origin = _keep_origin(source, dataset, wish, folder, secret)
     features = extract(dataset, pipeline, cache=cache, progress=progress)
     numbers, rows = origin.rows(dataset, "indexed")
@@ -215,14 +224,17 @@ class _Build:
             learned = public
         elif self.before is None:
             kinds = "auto" if self.wish.kinds is None else self.wish.kinds
-            learned = LocalHasher(self.wish.epsilon, kinds=kinds, random_state=self.wish.random_state).fit(*public)
+            share = self.wish.epsilon / (self.wish.per_person or 1)
+            learned = LocalHasher(share, kinds=kinds, random_state=self.wish.random_state).fit(*public)
             self.notes.append(f"Chosen from epsilon and public pictures: {learned.chosen}.")
         else:
             assert isinstance(self.before.hasher, LocalHasher)
             learned = self.before.hasher
         index = SymbolIndex(learned.outputs_)
         if gallery_file(self.folder) is None:  # should this build be killed, the next one releases by this codebook too
-            self._gallery(learned.statement(self.secret), learned, index).save(self.folder)
+            self._gallery(learned.statement(self.secret, per_person=self.wish.per_person), learned, index).save(
+                self.folder
+            )
         hasher, ledger = self._hasher(self._releases(learned))
         hasher.fit(public=learned)
         if stored := np.intersect1d(gone, hasher.releases_.ids).tolist():
@@ -234,7 +246,7 @@ class _Build:
                 f"up to {hasher.releases_.excess + hasher.releases_.most_releases} times epsilon. Your ledger counts "
                 "that; the published statement does not tell it, for which pictures are equal is private."
             )
-        return self._gallery(_as_spent(hasher.statement_, ledger), learned, index)
+        return self._gallery(_as_spent(hasher.statement_, ledger, self.wish.unit), learned, index)
 
     def central(self, public: Floats | None) -> Gallery:
         """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
@@ -251,7 +263,7 @@ class _Build:
         assert isinstance(hasher.hasher_, CentralHasher)
         self.notes.append(f"The hash function is {hasher.hasher_.done_}.")
         function, statement = hasher.hasher_.function_, hasher.statement_
-        spent = _as_spent(statement, ledger) if hasher.hasher_.released_ else statement
+        spent = _as_spent(statement, ledger, self.wish.unit) if hasher.hasher_.released_ else statement
         made = {"clip": clip, "public start": public is not None}
         return self._gallery(spent, function, self._codes(function), made)
 
@@ -292,10 +304,12 @@ class _Build:
         central = wish.mode == "central"
         if wish.budget is not None:
             delta = wish.delta if central else 0.0
-            ledger.set_budget(_SCOPE, unit="record", neighbours="replace", epsilon=wish.budget, delta=delta)
+            ledger.set_budget(_SCOPE, unit=wish.unit, neighbours="replace", epsilon=wish.budget, delta=delta)
         assert wish.epsilon is not None
         hasher = PrivateHasher(
             wish.epsilon,
+            unit=wish.unit,
+            per_person=wish.per_person,
             mode="central" if central else "local",
             bits=wish.bits,
             delta=wish.delta if central else None,
@@ -371,6 +385,48 @@ def answer_sheet(
     return contact_sheet(np.stack(pictures), columns=min(6, len(pictures)), captions=captions, scale=scale)
 
 
+@dataclass(frozen=True)
+class Erased:
+    """What was erased from an index, by name, and what was not, in words."""
+
+    names: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = None) -> Erased:
+    """Take pictures out of an index for good: those of these names, or all of a person (a subfolder of that name).
+
+    They leave the index, the store of releases and the owner's table. What others already hold stays theirs.
+    """
+    folder = as_path(folder)
+    origin = read_origin(folder)
+    with folder_lock(folder / PRIVATE):
+        known, wanted = origin.names.tolist(), list(names)
+        if person is not None:
+            wanted += [name for name in known if name.startswith(f"{person}/")]
+        if not wanted or (unknown := sorted(set(wanted) - set(known))):
+            what = f"no picture of {person!r}" if not wanted else f"no picture {unknown[0]!r}"
+            raise InputError(f"{folder} has {what}. Names are paths below the folder of pictures. Nothing was erased.")
+        gallery, gone = Gallery.load(folder), np.isin(origin.names, wanted)
+        numbers = origin.numbers[gone]
+        for path in sorted((folder / PRIVATE).glob(f"{_RELEASES}-*.npz")):
+            erase_releases(path, numbers)
+        gallery.index.remove(numbers)
+        gallery.save(folder)
+        replace(origin, names=origin.names[~gone], numbers=origin.numbers[~gone], parts=origin.parts[~gone]).save(
+            folder / PRIVATE / _ORIGIN
+        )
+    left = ["the picture files: delete them, or the next build takes them for new ones and releases them again"]
+    if gallery.mode == "local":
+        left.append("whatever others copied of earlier versions of the index: their releases cannot be called back")
+    elif gallery.mode == "central":
+        left.append("the published hash function: it was learned from these pictures too, within its epsilon and delta")
+    else:
+        left.append("the hash function, which was learned from these pictures too: build the index again")
+    left.append("sheets of answers and reports that show them, and their features in the cache folder")
+    return Erased(tuple(sorted(set(wanted))), tuple(left))
+
+
 def read_origin(folder: AnyPath) -> Origin:
     """Return the owner's table of a gallery, or say that it is not here."""
     folder = as_path(folder)
@@ -418,6 +474,14 @@ def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path, sec
     return origin
 
 
+def _check_persons(dataset: Dataset, wish: Wish) -> None:
+    """Refuse a promise to persons of whom some have more pictures, where the collection says whose a picture is."""
+    if wish.per_person is not None and dataset.persons is not None:
+        most = int(np.bincount(dataset.persons[dataset.persons >= 0], minlength=1).max())
+        if most > wish.per_person:
+            raise InputError(f"somebody in {dataset.name} has {most} pictures, more than --per-person allows.")
+
+
 def _public_labels(dataset: Dataset, wish: Wish) -> NDArray[np.int64] | None:
     """Return the classes of public pictures, if they are wanted."""
     if wish.public_labels and dataset.labels is None:
@@ -436,12 +500,12 @@ def _refuse_overlap(private: Floats, public: Floats) -> None:
         )
 
 
-def _as_spent(statement: PrivacyStatement, ledger: Ledger) -> PrivacyStatement:
+def _as_spent(statement: PrivacyStatement, ledger: Ledger, unit: Unit) -> PrivacyStatement:
     """Return the statement with all that was ever released of these pictures, as the ledger has it.
 
     What the ledger counts of equal pictures stays there: a published number must not depend on what pictures show.
     """
-    losses = [one.loss for one in ledger.spends(_SCOPE, "record") if one.purpose != EQUAL_CONTENTS]
+    losses = [one.loss for one in ledger.spends(_SCOPE, unit) if one.purpose != EQUAL_CONTENTS]
     spent = compose(losses, delta=statement.delta or 0.0).epsilon
     if statement.epsilon is None or not statement.epsilon < spent < math.inf:
         return statement

@@ -354,6 +354,22 @@ class Releases:
         write_arrays(self._path, _KIND, {"mechanism": self._mechanism.digest}, arrays, private=True)
 
 
+def erase_releases(path: Path, ids: ArrayLike) -> None:
+    """Take records out of a store for good, as far as they are there: their ids, counts and codes.
+
+    How often a content was released stays, under a keyed digest, so that the ledger is charged should it come back.
+    """
+    with exclusive_lock(path.with_name(path.name + ".lock")):
+        try:
+            document, arrays = read_arrays(path, _KIND)
+        except CorruptFileError:
+            document, arrays = read_arrays(path, _OLD_KIND)
+            arrays["old"] = np.ones(len(arrays["ids"]), dtype=np.bool_)
+        stay = ~np.isin(arrays["ids"], np.asarray(ids))
+        rows = {name: arrays[name][stay] for name in ("ids", "digests", "counts", "kept", "old", "codes")}
+        write_arrays(path, _KIND, document, arrays | rows, private=True)
+
+
 def _left(ledger: Ledger, scope: str, unit: Unit) -> float:
     try:
         return ledger.remaining(scope, unit)
