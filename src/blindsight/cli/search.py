@@ -209,7 +209,9 @@ def evaluate(
 
     gallery = Gallery.load(index)
     with terminal_progress() as progress:
-        others = None if queries is None else _load(_source(queries, count, seed), progress)
+        others = None
+        if queries is not None:  # read as the gallery's pictures were
+            others = _load(replace(_source(queries, count, seed), side=gallery.side), progress)
         ranking = evaluate_gallery(gallery, index, others, count=count, random_state=seed, progress=progress)
     document: dict[str, Any] = {
         "mean_average_precision": ranking.mean_average_precision,

@@ -1,6 +1,7 @@
 """All ways to search the same collection, side by side: how much they find, what they claim, and what is proven.
 
-`METHODS` are in four groups. *Nothing hidden*: features, and codes by ITQ, LSH and SH. *The paper*: PHashing and PITQ
+`METHODS` are in four groups. *Nothing hidden*: features, codes by ITQ, LSH and SH, and codes of public classes by KSH
+and SDH, or by networks (DPSH, DSH, HashNet, ADSH), which take part if they are named. *The paper*: PHashing and PITQ
 as published, whose epsilon is far from that of a record. *A record is protected wherever its code goes* (local):
 flipped bits, the Hamming ball, and symbols of a codebook, all made by functions that were learned from public pictures.
 *The collection is protected, its codes stay at home* (central): only a differentially private hash function is shown.
@@ -35,6 +36,7 @@ from blindsight.search.function import Floats, HashLearner
 from blindsight.search.hashers import ITQ, LSH, SH
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.published import PITQ, PHashing
+from blindsight.search.supervised import KSH, SDH
 from blindsight.statement import PrivacyStatement
 
 Rows = NDArray[np.int64]
@@ -119,6 +121,8 @@ def divide(dataset: Dataset, *, queries: int = 500, public: float = 0.5, random_
 
 Group = Literal["nobody", "the paper", "local", "central"]
 
+_NETWORKS = ("DPSH", "DSH", "HashNet", "ADSH")
+_LABELLED = ("KSH", "SDH", "labelled codebook")
 _SHOWN = 6  # queries
 _STRIP = 5  # answers to each of them
 
@@ -258,9 +262,9 @@ def contest(
 
 
 def _suited(study: SearchStudy) -> list[str]:
-    """Return all methods, but for a codebook of public labels where there are too many or too few kinds of them."""
+    """Return all methods but networks; those that learn public labels if there are not too many or too few kinds."""
     labelled = 2 <= len(np.unique(study.public.labels)) <= len(study.public) // 2
-    return [name for name in METHODS if labelled or name != "labelled codebook"]
+    return [name for name in METHODS if name not in _NETWORKS and (labelled or name not in _LABELLED)]
 
 
 def _play(name: str, epsilon: float | None, entry: _Entry) -> ContestRow:
@@ -284,6 +288,27 @@ def _codes(learner: Callable[[_Entry], HashLearner]) -> Method:
         return CodeSearcher(function, function(features)), None
 
     return search
+
+
+def _supervised(learner: Callable[[_Entry], HashLearner]) -> Method:
+    """Return a search by the codes of a function learned from the public pictures and their classes."""
+
+    def search(entry: _Entry) -> Answer:
+        public = entry.study.public
+        function = learner(entry).fit(public.features, public.labels).function_
+        return CodeSearcher(function, function(entry.study.indexed.features)), None
+
+    return search
+
+
+def _deep(name: str) -> Method:
+    def learner(entry: _Entry) -> HashLearner:
+        from blindsight.search import deep  # with the extra `deep`
+
+        kind: type[deep.DeepHashLearner] = getattr(deep, name)
+        return kind(entry.bits, random_state=entry.random_state)
+
+    return _supervised(learner)
 
 
 def _phashing(entry: _Entry) -> Answer:
@@ -357,6 +382,9 @@ METHODS: dict[str, tuple[Group, Method]] = {
     "ITQ": ("nobody", _codes(_itq)),
     "LSH": ("nobody", _codes(lambda entry: LSH(entry.bits, random_state=entry.random_state))),
     "SH": ("nobody", _codes(lambda entry: SH(entry.bits))),
+    "KSH": ("nobody", _supervised(lambda entry: KSH(entry.bits, random_state=entry.random_state))),
+    "SDH": ("nobody", _supervised(lambda entry: SDH(entry.bits, random_state=entry.random_state))),
+    **{name: ("nobody", _deep(name)) for name in _NETWORKS},
     "PHashing (ITQ)": ("the paper", _phashing),
     "PITQ": ("the paper", _pitq),
     "flipped bits": ("local", _flipped_bits),
