@@ -5,9 +5,8 @@ import numpy as np
 from benchmarks.methods.sifting import Released, SiftingData, key, released_by_each
 from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.leace import LeacePLS
-from blindsight.sift.posterior import fit_posteriors
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.symbollearner import SymbolLearner
+from blindsight.sift.symbollearner import SymbolLearner, fit_posteriors
 
 LEAKS = {"label": 0.5, "capped": 0.10, "parity": 0.0}
 """Kinds of one-bit releases by the leak that is allowed."""

@@ -18,7 +18,7 @@ from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sift import PPLS, LinearSift
 from blindsight.sift.layers import Layers, SymbolSift
-from blindsight.sift.quantiser import Quantiser
+from blindsight.sift.sift import Quantiser
 
 
 def samples(rows, seed=0, size=150):

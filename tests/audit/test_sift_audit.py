@@ -23,8 +23,7 @@ from blindsight.sift.cheats import Cheat, collinear_pair, low_digits
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint, picture_digests
 from blindsight.sift.lossbench import QUICK
 from blindsight.sift.policy import Policy
-from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.sift import LinearSift
+from blindsight.sift.sift import LinearSift, Quantiser
 from blindsight.sift.siftfile import save_sift
 from blindsight.sift.verify import Verifier
 

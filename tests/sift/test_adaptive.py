@@ -9,8 +9,7 @@ import pytest
 from blindsight.errors import InputError, PrivacyError
 from blindsight.sift.adaptive import RowPrints, Tries, share
 from blindsight.sift.platform import Platform
-from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.sift import LinearSift
+from blindsight.sift.sift import LinearSift, Quantiser
 from blindsight.sift.verificationset import VerificationSet
 
 GROUPS, ROWS, RIGHT, TRIES = 250, 3000, 0.75, 1500

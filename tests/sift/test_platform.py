@@ -32,9 +32,8 @@ from blindsight.sift.platform import Platform, included_sift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
-from blindsight.sift.quantiser import Quantiser
 from blindsight.sift.register import Register
-from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.sift import LinearSift, Quantiser, Sift
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier

@@ -12,8 +12,7 @@ from scipy import sparse
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import read_arrays, write_arrays
-from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.sift import LinearSift, without_negligible
+from blindsight.sift.sift import LinearSift, Quantiser, without_negligible
 from blindsight.sift.siftfile import load_sift, save_sift
 
 

@@ -14,11 +14,9 @@ from blindsight.errors import CorruptFileError, InputError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.certificate import certify, certify_joint
 from blindsight.sift.layers import Layers, SymbolSift
-from blindsight.sift.posterior import Posteriors, fit_posteriors
-from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.sift import LinearSift
+from blindsight.sift.sift import LinearSift, Quantiser
 from blindsight.sift.siftfile import load_sift, save_sift
-from blindsight.sift.symbollearner import SymbolLearner, leak_of, symbol_rule
+from blindsight.sift.symbollearner import Posteriors, SymbolLearner, fit_posteriors, leak_of, symbol_rule
 
 
 def population(n, *, correlation=0.6, seed=0, attributes=2):
@@ -178,8 +176,8 @@ def test_probabilities_are_calibrated_and_held_out(learned):
 
 
 def test_a_network_is_chosen_where_a_line_is_not_enough(monkeypatch):
-    monkeypatch.setattr("blindsight.sift.posterior._STEPS", 300)
-    monkeypatch.setattr("blindsight.sift.posterior._RATE", 3e-3)
+    monkeypatch.setattr("blindsight.sift.symbollearner._STEPS", 300)
+    monkeypatch.setattr("blindsight.sift.symbollearner._RATE", 3e-3)
     X = np.random.default_rng(0).normal(size=(1400, 2)).astype(np.float32)
     labels = X[:, 0] * X[:, 1] > 0
     line, network = (fit_posteriors(X, labels, networks=networks).held_out[:, 0] for networks in (False, True))
@@ -271,7 +269,7 @@ def test_the_frozen_sift_is_the_rule_on_the_models(few):
 
 
 def test_fit_learns_the_same_twice_and_is_saved_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("blindsight.sift.posterior._STEPS", 40)
+    monkeypatch.setattr("blindsight.sift.symbollearner._STEPS", 40)
     X, labels = population(300)
     labels[:30, 1] = -1  # unknown
     first, second = (SymbolLearner(pipeline="pixels").fit(X, labels[:, 0], labels[:, 1]).sift_ for _ in range(2))

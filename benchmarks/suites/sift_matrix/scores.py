@@ -18,8 +18,8 @@ from blindsight.errors import InputError
 from blindsight.metrics import pub_loss
 from blindsight.sift.analysis import entanglement
 from blindsight.sift.attackers import LOOKUP, PAPER, Attacker
+from blindsight.sift.labels import verification_halves
 from blindsight.sift.publicclassifier import RAW_CLASSIFIERS, best_raw_accuracy
-from blindsight.sift.splits import verification_halves
 from blindsight.sift.verdict import AttackResult, Verification
 from blindsight.sift.verify import Verifier
 

@@ -27,10 +27,9 @@ from blindsight.files import cache_folder, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint
-from blindsight.sift.labels import Labels, label_columns
+from blindsight.sift.labels import FEWEST_OF_EITHER, FEWEST_ROWS, Labels, label_columns
 from blindsight.sift.lossbench import QUICK
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.splits import FEWEST_OF_EITHER, FEWEST_ROWS
 from blindsight.sift.stream import FRAMES, windows
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet

@@ -16,8 +16,8 @@ from blindsight.service.principals import Principal
 from blindsight.service.proposals import Proposals
 from blindsight.service.siftjson import sift_from_json
 from blindsight.service.witness import acting
+from blindsight.sift.consent import Proposal
 from blindsight.sift.platform import Platform
-from blindsight.sift.proposal import Proposal
 from blindsight.sift.stream import ReleaseBudget, Then
 
 Answer = Literal["allow", "fewer", "refuse"]

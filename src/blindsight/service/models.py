@@ -9,7 +9,7 @@ from blindsight.service.jobs import State
 from blindsight.service.principals import Role
 from blindsight.service.requests import example
 from blindsight.service.views import Standing
-from blindsight.sift.grants import Mode
+from blindsight.sift.register import Mode
 from blindsight.sift.stream import Then
 
 

@@ -15,7 +15,7 @@ from blindsight.errors import CorruptFileError
 from blindsight.files import read_arrays, write_arrays
 from blindsight.metrics import Interval
 from blindsight.sift.certificate import Certificate
-from blindsight.sift.proposal import Proposal, Situation
+from blindsight.sift.consent import Proposal, Situation
 from blindsight.sift.register import App
 from blindsight.sift.sift import Sift
 from blindsight.sift.siftfile import load_sift, save_sift

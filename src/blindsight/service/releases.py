@@ -13,8 +13,8 @@ from blindsight.service.groupcommit import GroupCommit
 from blindsight.service.log import AuditLog
 from blindsight.service.principals import Principal
 from blindsight.service.witness import acting_together
-from blindsight.sift.features import Features
 from blindsight.sift.platform import Platform
+from blindsight.sift.sift import Features
 from blindsight.sift.watch import Released, Wanted
 
 MOST_FRAMES = 1000

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from blindsight.service.duties import ASKING
 from blindsight.service.jobs import Job, State
 from blindsight.service.principals import Principal
-from blindsight.sift.grants import Grant, Mode
+from blindsight.sift.register import Grant, Mode
 from blindsight.sift.stream import Then
 
 Standing = Literal["live", "suspended", "revoked"]

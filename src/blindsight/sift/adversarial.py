@@ -30,10 +30,9 @@ from blindsight.errors import InputError
 from blindsight.extras import require
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.sift.features import Features, finite_blocks
 from blindsight.sift.labels import Labels, check_labels
 from blindsight.sift.layers import LayeredSift, Layers
-from blindsight.sift.sift import Floats
+from blindsight.sift.sift import Features, Floats, finite_blocks
 from blindsight.validation import check_shape
 
 Tensor = Any

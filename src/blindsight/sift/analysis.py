@@ -35,10 +35,9 @@ from numpy.typing import NDArray
 from blindsight.data.dataset import UNKNOWN
 from blindsight.data.pixels import PLANES, PixelFeatures
 from blindsight.errors import InputError
-from blindsight.sift.features import Features
 from blindsight.sift.labels import Labelled, Labels, label_columns
 from blindsight.sift.learner import CrossProducts
-from blindsight.sift.sift import LinearSift
+from blindsight.sift.sift import Features, LinearSift
 
 Array = NDArray[np.float64]
 

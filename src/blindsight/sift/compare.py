@@ -21,16 +21,14 @@ from blindsight.progress import Progress, silent
 from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.harden import harden
-from blindsight.sift.labels import Labelled, label_columns
+from blindsight.sift.labels import Labelled, check_persons, label_columns
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.learner import FewerComponentsWarning
 from blindsight.sift.lossbench import SiftLearner
 from blindsight.sift.policy import Policy
-from blindsight.sift.posterior import Posteriors, fit_posteriors
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift, Sift
-from blindsight.sift.splits import check_persons
-from blindsight.sift.symbollearner import SymbolLearner
+from blindsight.sift.symbollearner import Posteriors, SymbolLearner, fit_posteriors
 from blindsight.sift.trial import Trial
 from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet

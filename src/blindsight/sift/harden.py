@@ -27,9 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
-from blindsight.sift.features import Features, finite_blocks
-from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.sift import LinearSift, without_negligible
+from blindsight.sift.sift import Features, LinearSift, Quantiser, finite_blocks, without_negligible
 
 BITS = 8
 RANGE = 4.0

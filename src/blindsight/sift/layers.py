@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from blindsight.errors import InputError
-from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.sift import LARGEST, Floats, Levels, Sift, without_overflow
+from blindsight.sift.sift import LARGEST, Floats, Levels, Quantiser, Sift, without_overflow
 
 _ROWS = 4096  # rows whose hidden values are in memory at once
 

@@ -52,9 +52,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from blindsight.data.dataset import UNKNOWN
 from blindsight.errors import InputError
-from blindsight.sift.features import Features, blocks
 from blindsight.sift.labels import Labels, check_labels
-from blindsight.sift.sift import LinearSift, without_negligible
+from blindsight.sift.sift import Features, LinearSift, blocks, without_negligible
 from blindsight.validation import check_shape
 
 Array = NDArray[np.float64]

@@ -24,12 +24,10 @@ from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy, pub_loss
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import MODERN, Attacker, chosen_attackers
-from blindsight.sift.features import Features
-from blindsight.sift.labels import Labelled, Labels, label_columns
+from blindsight.sift.labels import Labelled, Labels, check_persons, label_columns, verification_halves
 from blindsight.sift.policy import Policy
 from blindsight.sift.publicclassifier import best_raw_accuracy
-from blindsight.sift.sift import Sift
-from blindsight.sift.splits import check_persons, verification_halves
+from blindsight.sift.sift import Features, Sift
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verify import Verifier
 from blindsight.validation import check_shape

@@ -42,23 +42,18 @@ from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import RowPrints
 from blindsight.sift.attackers import Attacker, chosen_attackers
-from blindsight.sift.consent import Odometer
-from blindsight.sift.features import Features
-from blindsight.sift.grants import Grant, Mode, verifier_name
+from blindsight.sift.consent import Odometer, Proposal
 from blindsight.sift.harden import harden, with_few_levels
-from blindsight.sift.labels import Labels, label_columns
+from blindsight.sift.labels import Labels, enough_of_either, label_columns
 from blindsight.sift.layers import LayeredSift, SymbolSift
 from blindsight.sift.lossbench import SiftLearner
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.proposal import Proposal
 from blindsight.sift.publicclassifier import train_public_classifier
-from blindsight.sift.quantiser import Quantiser
-from blindsight.sift.register import Register, Witness
-from blindsight.sift.sift import LinearSift, Sift, without_negligible
+from blindsight.sift.register import Grant, Mode, Register, Witness, verifier_name
+from blindsight.sift.sift import Features, LinearSift, Quantiser, Sift, without_negligible
 from blindsight.sift.siftfile import SiftStore
-from blindsight.sift.splits import enough_of_either
 from blindsight.sift.stream import ReleaseBudget, Then
 from blindsight.sift.union import Part, certifiable
 from blindsight.sift.verdict import Verdict

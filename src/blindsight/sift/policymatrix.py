@@ -29,12 +29,12 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.analysis import Entanglement, entanglement
-from blindsight.sift.features import Features
 from blindsight.sift.labels import Labelled
 from blindsight.sift.learner import FewerComponentsWarning
 from blindsight.sift.lossbench import QUICK_VERIFIER, LossBench, SiftLearner
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
+from blindsight.sift.sift import Features
 from blindsight.sift.verdict import Verdict
 from blindsight.sift.verify import Verifier
 

@@ -18,8 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy, pub_loss
 from blindsight.sift.attackers import PAPER, Attacker, best_threshold
-from blindsight.sift.labels import check_labels
-from blindsight.sift.splits import check_released
+from blindsight.sift.labels import check_labels, check_released
 
 
 @dataclass(frozen=True, eq=False)

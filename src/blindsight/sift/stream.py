@@ -24,8 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.data.dataset import UNKNOWN
 from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
 from blindsight.progress import Progress, silent
-from blindsight.sift.labels import Labels, check_labels
-from blindsight.sift.splits import check_released, enough
+from blindsight.sift.labels import Labels, check_labels, check_released, enough
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verify import Verifier
 

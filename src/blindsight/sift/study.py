@@ -27,10 +27,9 @@ from blindsight.sift.lossbench import QUICK, SiftLearner
 from blindsight.sift.platform import prepare
 from blindsight.sift.policy import Policy, PolicyReport
 from blindsight.sift.policymatrix import PolicyMatrix, policy_matrix
-from blindsight.sift.posterior import fit_posteriors
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift, Sift
-from blindsight.sift.symbollearner import SymbolLearner
+from blindsight.sift.symbollearner import SymbolLearner, fit_posteriors
 from blindsight.sift.tradeoff import TradeOff, trade_off
 from blindsight.sift.trial import Sifted, Trial, divide_rows
 from blindsight.sift.verdict import Verification

@@ -15,13 +15,12 @@ from numpy.typing import ArrayLike
 
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
-from blindsight.sift.features import Features
 from blindsight.sift.labels import Labelled
 from blindsight.sift.learner import FewerComponentsWarning
 from blindsight.sift.lossbench import QUICK_VERIFIER, LossBench
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.sift import LinearSift
+from blindsight.sift.sift import Features, LinearSift
 from blindsight.sift.verdict import Verdict
 from blindsight.sift.verify import Verifier
 

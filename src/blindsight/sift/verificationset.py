@@ -21,8 +21,7 @@ from scipy import sparse
 
 from blindsight.data.partition import split
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
-from blindsight.sift.labels import Labels, check_labels
-from blindsight.sift.splits import check_persons
+from blindsight.sift.labels import Labels, check_labels, check_persons
 from blindsight.sift.stream import Windows, windows
 from blindsight.validation import check_features
 

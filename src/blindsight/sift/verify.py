@@ -45,18 +45,18 @@ from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.attackers import LOOKUP, Attacker, chosen_attackers, engine
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, SUREST, Certificate, certify, certify_joint, fewest_rows
-from blindsight.sift.features import Features
-from blindsight.sift.labels import Labels, check_labels
-from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
-from blindsight.sift.sift import Sift
-from blindsight.sift.splits import (
+from blindsight.sift.labels import (
     Indices,
+    Labels,
+    check_labels,
     check_persons,
     check_private,
     check_released,
     differences,
     verification_halves,
 )
+from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
+from blindsight.sift.sift import Features, Sift
 from blindsight.sift.verdict import ROWS_PER_NUMBER, AttackResult, Confidence, Ending, Setting, Verification, measure
 from blindsight.validation import check_shape
 

@@ -26,13 +26,10 @@ from scipy import sparse
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError
 from blindsight.progress import Progress
 from blindsight.sift.adaptive import question
-from blindsight.sift.consent import Odometer, blind, readings
-from blindsight.sift.features import Features
-from blindsight.sift.grants import Grant, Terms, verifier_name
+from blindsight.sift.consent import Odometer, Situation, blind, readings
 from blindsight.sift.personal import PersonalSift
-from blindsight.sift.proposal import Situation
-from blindsight.sift.register import Register
-from blindsight.sift.sift import Sift
+from blindsight.sift.register import Grant, Register, Terms, verifier_name
+from blindsight.sift.sift import Features, Sift
 from blindsight.sift.siftfile import SiftStore
 from blindsight.sift.union import Examination, Part, examine, verify_together
 from blindsight.sift.verificationset import VerificationSet
