@@ -122,7 +122,8 @@ def _guess(reading: Reading, confidence: float) -> str:
     if reading.surest == 1:
         return line
     few = math.ceil(1e3 * reading.exposed - 1e-9) / 10
-    return f"{line} That is an average: for all but {few:g}% of people no answer is surer than {reading.surest:.0%}."
+    whom = f"all but {few:g}% of people" if few else "everybody"
+    return f"{line} That is an average: for {whom} no answer is surer than {reading.surest:.0%}."
 
 
 def _short(reading: Reading, *, named: bool) -> str:
@@ -195,11 +196,11 @@ class Proposal:
         )
         if not isinstance(self.sift, PersonalSift):
             return sentence
-        epsilon = self.sift.epsilon * self.budget.frames
+        epsilon, ending = self.sift.epsilon * self.budget.frames, _ENDINGS[self.verdict]
         return (
-            f"{sentence} Every answer is drawn at random: about you and everybody else, on any picture, no guess is "
-            f"surer than {math.ceil(100 * surest(epsilon))}% (epsilon {epsilon:g}); the app keeps {self.sift.kept:.0%} "
-            "of its lead."
+            f"{sentence.removesuffix(ending)}Every answer is drawn at random: about you and everybody else, on any "
+            f"picture, no guess is surer than {math.ceil(100 * surest(epsilon))}% (epsilon {epsilon:g}); the app keeps "
+            f"{self.sift.kept:.0%} of its lead. {ending}"
         )
 
     def grant(self, number: int, terms: Terms) -> dict[str, Any]:
