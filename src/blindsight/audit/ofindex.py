@@ -53,7 +53,7 @@ from blindsight.search.postings import SymbolIndex
 from blindsight.search.supervised import KernelHash
 
 _RUNS = 100_000
-_NEIGHBOURHOOD = 12  # pictures of the folders whose public bytes are compared
+_NEIGHBOURHOOD = 8  # pictures of the folders whose public bytes are compared
 _EPSILON_SECONDS = 2.0
 STATEMENT = "the statement of the index"
 
@@ -69,7 +69,7 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
     again = Check("building again", 0, index.permanence, fixed=reading)
     linked = Check("finding a picture taken again", 0.2, index.linkage, fixed=reading)
     members = Check("membership in the hash function", 2e-3 * pictures, index.members, fixed=reading)
-    public = Check("public bytes", 0, index.dependence, fixed=0.5)
+    public = Check("public bytes", 0, index.dependence, fixed=0.5 if index.gallery.features == "thumbnail" else 8.0)
     checks: dict[str, tuple[Check, ...]] = {
         "local": (epsilon, public, Check("stored releases", 0, index.truths, fixed=reading), again, linked),
         "central": (epsilon, again, linked, members),
@@ -176,7 +176,7 @@ class IndexAudit:
         some = self.dataset.images[self.origin.rows(self.dataset, "indexed")[1][:_NEIGHBOURHOOD]]
         per_person = self.gallery.settings.get("per_person")
         wish = Wish("local", epsilon, 0.0, 1, features=self.gallery.features, per_person=per_person)
-        pairs = list(neighbouring_bytes(some, hasher, wish, seeds=max(1, round(3 * effort))))
+        pairs = list(neighbouring_bytes(some, hasher, wish, seeds=min(3, max(1, round(3 * effort)))))
         return Evidence((public_bytes_finding(pairs, STATEMENT),))
 
     def linkage(self, effort: float) -> Evidence:

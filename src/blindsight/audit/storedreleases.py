@@ -86,7 +86,8 @@ def _histories(
     versions: list[dict[str, tuple[int, bytes]]] = []
     for image in history:
         Image.fromarray(image).save(pictures / "000.png")
-        build_gallery(Source("folder", str(pictures)), wish, index, public=codebook, secret=coins)
+        source, kept = Source("folder", str(pictures)), folder.parent / "cache"  # features are the same for every seed
+        build_gallery(source, wish, index, public=codebook, cache=kept, secret=coins)
         seen = folder / f"seen {len(versions)}"
         copytree(index, seen, ignore=ignore_patterns(PRIVATE))
         origin, gallery = read_origin(index), Gallery.load(seen)

@@ -21,6 +21,7 @@ keeps its number and its part when the collection grows; what is new is indexed.
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -336,9 +337,14 @@ def gallery_file(folder: AnyPath) -> Path | None:
     return next((path for path in found if path.exists()), None)
 
 
+@cache
+def _network(kind: str) -> FeaturePipeline:
+    return pipeline(kind)
+
+
 def feature_pipeline(kind: str) -> FeaturePipeline:
-    """Return the pipeline of this name, unless it learns from pictures."""
-    made = pipeline(kind)
+    """Return the pipeline of this name, unless it learns from pictures; a network is loaded once in a process."""
+    made = _network(kind) if kind == "embedding" else pipeline(kind)
     if isinstance(made, LearningPipeline):
         raise InputError(f"{kind} features are learned from pictures and would show them. Take thumbnail or embedding.")
     return made
