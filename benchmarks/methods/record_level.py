@@ -14,7 +14,7 @@ from blindsight.search.central import CentralHasher
 from blindsight.search.channels import best_design
 from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta
 from blindsight.search.hashers import ITQ, SH
-from blindsight.search.localmode import LocalHasher
+from blindsight.search.localmode import KEPT_APART, LocalHasher
 from blindsight.search.published import PITQ
 from blindsight.search.symbols import KaryResponse
 
@@ -77,7 +77,8 @@ def local(given: PrivateCollection, *, seed: int, labelled: bool) -> dict[str, F
     cells, relevance = codebook.cells_of(given.private), codebook.relevance_of(given.queries)
     found = {}
     for epsilon in RECORD_EPSILONS:
-        design = best_design(codebook.prior, codebook.relevance, epsilon)
+        nearly = KEPT_APART if labelled else 1.0
+        design = best_design(codebook.prior, codebook.relevance, epsilon, nearly=nearly)
         released = design.release(design.symbol_of_cell[cells])
         scores = relevance @ design.posterior(codebook.prior).T
         found[f"local-labels/{epsilon}" if labelled else f"local/{epsilon}"] = by_symbols(scores, released)

@@ -36,7 +36,9 @@ from blindsight.validation import check_features
 
 FEWEST_PUBLIC = 8
 _KIND = "blindsight/local-hasher.1"
-_NEARLY = 0.9  # of the best average precision, for which classes are kept apart rather than joined
+KEPT_APART = 0.9
+"""The share of the best expected average precision for which public classes are kept apart rather than joined."""
+
 _MECHANISMS = ("auto", "kary", "subset")
 
 
@@ -103,7 +105,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             self.epsilon,
             symbols=symbols,
             mechanism=self.mechanism,
-            nearly=1.0 if classes is None else _NEARLY,
+            nearly=1.0 if classes is None else KEPT_APART,
         )
         return self._adopt(codebook, design, labelled=y is not None)
 
