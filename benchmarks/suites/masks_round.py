@@ -14,7 +14,7 @@ from blindsight.errors import InputError
 MEMBERS = 3
 SIZES = {"1M": 1_000_000, "10M": 10_000_000}
 TARGETS = {"1M": 0.6, "10M": 6.0}
-NAMES = {"masks": "Blindsight, masks", "SecAgg+": "Flower, SecAgg+", "FedAvg": "Flower, FedAvg in the clear"}
+NAMES = {"masks": "Blindsight, masks", "SecAggPlus": "Flower, SecAgg+", "FedAvg": "Flower, FedAvg in the clear"}
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -67,7 +67,7 @@ BENCHMARK = Benchmark(
     tasks=tasks,
     methods=(
         Method("masks", "benchmarks.methods.mask_round:blindsight", {"rounds": 2}),
-        Method("SecAgg+", "benchmarks.methods.mask_round:secagg_plus", {"rounds": 2}),
+        Method("SecAggPlus", "benchmarks.methods.mask_round:secagg_plus", {"rounds": 2}),
         Method("FedAvg", "benchmarks.methods.mask_round:fedavg", {"rounds": 2}),
     ),
     sections=sections,
