@@ -33,9 +33,8 @@ joined, so that the inner product of two pictures is the mean of their cosines o
 *How many kinds there are* (`count_kinds`) is read off such a graph too: as many as there are communities where its
 modularity is largest, found by joining small groups two at a time (Newman, "Fast algorithm for detecting community
 structure in networks", Physical Review E 2004). More neighbours make fewer and larger communities; taken are the fewest
-neighbours of which the average community has at most four times as many members. That counts 11 kinds in handwritten
-digits and 13 in Fashion-MNIST (10 classes each), 20 in twenty classes of Caltech-101 and 55 in all of its 101: kinds
-that pictures show, not names that people give them.
+neighbours of which the average community has at most four times as many members. That counts kinds that pictures show,
+not names that people give them.
 """
 
 import warnings
