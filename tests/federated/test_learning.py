@@ -401,3 +401,23 @@ def test_configs_changes_and_weights_that_cannot_be_are_refused():
     for total in (0.0, -0.5, 3.0001, 1e6, np.nan):
         with pytest.raises(PrivacyError, match="no mean"):
             mean_change(np.array([total, 1.0, 2.0]), 3)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "clusters"])
+def test_a_task_by_a_public_schedule_learns_from_a_part_of_the_weights_a_round(tmp_path, kind):
+    public, validation, data = pictures(10), pictures(11), owners()
+    options = TaskOptions(scheme="masks", share=0.5, clusters=3, most_samples=1000)
+    if kind == "classifier":
+        served = classifier_task(public, validation, len(MEMBERS), options)
+    else:
+        data = {name: X for name, (X, _) in data.items()}
+        served = cluster_task(public[0], validation, options)
+    server = School(tmp_path, data).found(served)
+    assert server.terms.whole == served.dimension > server.terms.dimension
+    state = run_task(served, server, rounds=4, seed=SEED)
+    before = served.learner.first(SEED)
+    assert np.isfinite(state.shared).all()
+    assert np.count_nonzero(state.shared != before) > served.dimension / 2  # every weight had its turn
+    assert state.rounds[-1].score >= state.first_score - 0.05
+    with pytest.raises(InputError, match="share"):
+        TaskOptions(scheme="dphe", share=0.5)

@@ -64,6 +64,7 @@ def _served(settings: Settings) -> ServedTask:
     chosen = TaskOptions(
         scheme=settings.text("scheme"),
         sparsity=None if settings.number("sparsity") < 0 else settings.number("sparsity"),
+        share=settings.number("share"),
         key_bits=settings.whole("key-bits"),
         minimum_per_position=settings.whole("minimum-per-position") or None,
         insecure=settings.flag("insecure"),

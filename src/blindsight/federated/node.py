@@ -165,7 +165,7 @@ class MemberHandler:
         proposal = memory.proposal(
             call.round, lambda held: self._proposed(terms, propose(config, call.round, held, note.seed))
         )
-        return member.answer(parts[1], terms.integers(memory.clipped(proposal)))
+        return member.answer(parts[1], terms.integers(memory.clipped(proposal, call.round)))
 
     def member(self, run: str) -> Member:
         """Return this member's role in a run that it has joined."""
@@ -200,9 +200,9 @@ class MemberHandler:
                 memory.settle(round, member.settle(answer, round).entered)
 
     def _proposed(self, terms: Terms, proposal: Proposal) -> Proposal:
-        if finite(proposal).sent.shape != (terms.dimension,):
+        if finite(proposal).sent.shape != (terms.whole or terms.dimension,):
             raise MessageError(
-                f"this run adds vectors of {terms.dimension} numbers; the data of {self.name!r} give "
+                f"this run adds vectors of {terms.whole or terms.dimension} numbers; the data of {self.name!r} give "
                 f"{proposal.sent.size}. Give it data of the same features and classes as the others'."
             )
         return proposal
@@ -307,16 +307,17 @@ class MemberMemory(Secret):
         assert self.pending is not None
         proposal, self.memory = self.pending.proposal, self.pending.proposal.memory
         if proposal.memory.held is not None:
-            rounded = self._terms.values(self._terms.integers(self.clipped(proposal)))
-            self.memory = remembered(proposal, rounded, entered)
+            support = self._terms.support(round)
+            rounded = self._terms.values(self._terms.integers(self.clipped(proposal, round)))
+            self.memory = remembered(proposal, support.scatter(rounded), support.scatter(entered.astype(np.int64)) > 0)
         self.pending = None
         if keep:
             self._save()
 
-    def clipped(self, proposal: Proposal) -> NDArray[np.float64]:
-        """Return what of a proposal can be sent at the fixed point of the run."""
+    def clipped(self, proposal: Proposal, round: int) -> NDArray[np.float64]:
+        """Return what of a proposal can be sent in a round at the fixed point of the run."""
         limit = float(self._terms.values(np.array(self._terms.max_integer)))
-        return np.clip(proposal.sent, -limit, limit)
+        return np.clip(self._terms.support(round).gather(proposal.sent), -limit, limit)
 
     def _save(self) -> None:
         document: dict[str, Any] = {"strength": self.memory.strength}

@@ -573,7 +573,9 @@ class SumServer:
         self.run.forget_answers()
         nowhere = np.empty(0, dtype=np.int64)  # only members know which blocks were withheld
         cost = Cost(self.terms.members, (), ())
-        return RoundResult(now.round, total.members, total.integers, total.values, nowhere, dict(self.refused), cost)
+        support = self.terms.support(now.number)
+        integers, values = support.scatter(total.integers), support.scatter(total.values)
+        return RoundResult(now.round, total.members, integers, values, nowhere, dict(self.refused), cost)
 
     def _renew(self) -> None:
         """Get everybody the key that replaces one that was used up; asked again, it is the same."""

@@ -33,6 +33,7 @@ from blindsight.errors import CorruptFileError, InputError, MessageError, Privac
 from blindsight.federated.node import MemberHandler, config_digest
 from blindsight.federated.server import SumServer
 from blindsight.files import pack_arrays, read_arrays, unpack_arrays, write_arrays
+from blindsight.learn.classifier import FEEDBACK
 from blindsight.learn.clustering import ClusterLearner, ClusterTraining
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
 from blindsight.learn.model import Array, Attributes, Classes, Labels, Standardiser, check_signs
@@ -152,6 +153,7 @@ class TaskOptions:
 
     scheme: str = "masks"
     sparsity: float | None = None  # 0.9 where it makes messages shorter, else 0
+    share: float = 1.0  # of a dense scheme: of the weights in a round, by a public schedule
     key_bits: int = 3072
     minimum_per_position: int | None = None  # of a sparse scheme: two, or three from five members on
     insecure: bool = False
@@ -172,9 +174,15 @@ class TaskOptions:
         """The share of the weights that a member does not send."""
         return (0.9 if self.sparse else 0.0) if self.sparsity is None else self.sparsity
 
+    def __post_init__(self) -> None:
+        if self.share != 1 and (self.sparse or self.sparsity):
+            raise InputError("a share of the weights goes with masks, bfv or plain, without sparsity.")
+
     @property
-    def sparsify(self) -> Literal["topk", "blocks"]:
-        """How updates are made sparse: in blocks where the scheme packs, else one by one."""
+    def sparsify(self) -> Literal["topk", "blocks", "schedule"]:
+        """How updates are made sparse: by a schedule, in blocks where the scheme packs, else one by one."""
+        if self.share < 1:
+            return "schedule"
         return "blocks" if self.scheme == "block-dphe" else "topk"
 
     def per_position(self, members: int) -> int:
@@ -220,11 +228,15 @@ class ServedTask:
                 "key_bits": options.key_bits,
                 "insecure": options.insecure,
             }
+        dimension, always = self.dimension, self.task.clusters  # counts of clusters are part of every round
+        if options.share < 1:
+            dimension = Terms.share_size(self.dimension, options.share, always)
+            sparse = {"whole": self.dimension, "share": options.share, "always": always}
         return Terms(
             scheme=options.scheme,
             run=run,
             members=members,
-            dimension=self.dimension,
+            dimension=dimension,
             fraction_bits=fraction_bits(len(members), self.largest),
             slot_bits=SLOT_BITS,
             minimum=minimum,
@@ -247,6 +259,7 @@ def classifier_task(public: Pair, validation: Pair | None, owners: int, options:
         block_size=options.run.block_size,
         ridge=X.shape[1] / samples if options.ridge is None else options.ridge,
         passes=3 if options.passes is None else options.passes,
+        error_feedback=FEEDBACK if options.share < 1 else 1.0,
     )
     standardiser = Standardiser.fit(X)
     task = Task(training, standardiser, standardiser.apply(X), labels, labels.signs(y))
@@ -396,6 +409,7 @@ class _UpdateMessage(Message, name="federated/update-config.1"):
     weighted_by: Annotated[str, Limit(256)]
     noise: Annotated[str, Limit(4096)]
     delta: float
+    scheduled: bool
 
 
 @dataclass(frozen=True)
@@ -403,8 +417,9 @@ class UpdateConfig:
     """How owners make their vectors: the share of numbers they do *not* send, in blocks of how many.
 
     An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same. Apps
-    report that number as `weighted_by`. With `noise` an owner cuts its change, adds its share of noise and keeps
-    nothing back; `delta` is what its epsilon is stated for.
+    report that number as `weighted_by`. If rounds are `scheduled` (`sums.Terms.support`), the weight is the last number
+    instead of the first, and what had no turn is carried on in part. With `noise` an owner cuts its change, adds its
+    share of noise and keeps nothing back; `delta` is what its epsilon is stated for.
     """
 
     sparsity: float = 0.9
@@ -413,6 +428,7 @@ class UpdateConfig:
     weighted_by: str = "num-examples"
     noise: NoisePlan | None = None
     delta: float = 0.0
+    scheduled: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what leaves nothing to send."""
@@ -448,7 +464,7 @@ class UpdateConfig:
     def to_bytes(self) -> bytes:
         noise = "" if self.noise is None else json.dumps(self.noise.to_dict(), sort_keys=True)
         weighing = self.most_examples, self.weighted_by
-        return encode(_UpdateMessage(self.sparsity, self.block, *weighing, noise, self.delta))
+        return encode(_UpdateMessage(self.sparsity, self.block, *weighing, noise, self.delta, self.scheduled))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -456,7 +472,7 @@ class UpdateConfig:
         try:
             noise = NoisePlan.from_dict(json.loads(message.noise)) if message.noise else None
             weighing = message.most_examples, message.weighted_by
-            return cls(message.sparsity, message.block, *weighing, noise, message.delta)
+            return cls(message.sparsity, message.block, *weighing, noise, message.delta, message.scheduled)
         except (ValueError, AttributeError) as error:
             raise MessageError(f"the config of the run is impossible: {error}") from None
 
@@ -476,6 +492,9 @@ def propose_update(change: Floats, examples: float, memory: Memory, config: Upda
     if not np.isfinite(change).all():
         raise MessageError("what was learned is not finite. Look for a learning rate that is too high.")
     weight = min(1.0, examples / config.most_examples) if config.most_examples else 1.0
+    if config.scheduled:
+        carried = 0.0 if memory.held is None else FEEDBACK * memory.held[:-1]
+        return Proposal(np.append(weight * change + carried, weight), Memory(np.zeros(change.size + 1), None))
     wanted = np.concatenate([[weight], weight * change])
     if memory.held is not None:
         wanted[1:] += memory.held[1:]

@@ -41,7 +41,7 @@ from blindsight.progress import Progress, silent
 from blindsight.sums.noise import NoisePlan, NoiseUnit, noised
 
 _FEW_PASSES, _MANY_PASSES = 3, 20
-_FEEDBACK = 0.7  # on Caltech-101 as good as a half and better than all of it; on small, noisy data better than a half
+FEEDBACK = 0.7  # on Caltech-101 as good as a half and better than all of it; on small, noisy data better than a half
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -335,7 +335,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, target: Target, sparsify: Sparsify, ridge: float | None, settings: RunSettings
     ) -> LinearTraining:
         passes = _MANY_PASSES if sparsify == "strength" else _FEW_PASSES
-        feedback = _FEEDBACK if sparsify == "schedule" else 1.0
+        feedback = FEEDBACK if sparsify == "schedule" else 1.0
         return LinearTraining(
             loss=self.loss,
             target=target,

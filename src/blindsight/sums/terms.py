@@ -26,6 +26,7 @@ from blindsight.crypto.paillier import check_key_bits, check_keys
 from blindsight.crypto.permutation import derive_permutation
 from blindsight.crypto.wire import MAX_BYTES, Limit, Message, decode, encode
 from blindsight.errors import InputError, MessageError, UnknownNameError
+from blindsight.sums.support import BLOCK, Schedule, Support
 
 AGGREGATOR, KEY_GENERATOR = "aggregator", "key generator"
 
@@ -55,10 +56,12 @@ _AROUND = 1 << 22  # bytes, at most, around what a member sends: keys, names, si
 class Terms(Message, name="sums/terms.1"):
     """The terms of one run.
 
-    `minimum` members must contribute to a round before anybody learns its sum. `sample` of the members are asked in a
-    round (0: all), and a member goes on while no more than `absences` of the members that were asked can have been
-    missing from the sums of the run, all rounds together (-1: any number). `config` is the digest of whatever
-    else the members must agree on.
+    The vectors may be parts of longer ones: in each round the `share` of `whole` numbers that a public schedule names
+    (`support`), and the last `always` of them in every round; `dimension` is then the schedule's size. `minimum`
+    members must contribute to a round before anybody learns its sum. `sample` of the members are asked in a round (0:
+    all), and a member goes on while no more than `absences` of the members that were asked can have been missing from
+    the sums of the run, all rounds together (-1: any number). `config` is the digest of whatever else the members must
+    agree on.
 
     For DPHE: `capacity` weights per shard; `minimum_per_position` members must have changed a block, or it is withheld;
     `block` weights share a plaintext (0: as many as fit for block-dphe, one for dphe); `keys` are "subgroup" or
@@ -90,6 +93,9 @@ class Terms(Message, name="sums/terms.1"):
     permutations: Name = "double"
     decrypt: Name = "touched"
     as_published: bool = False
+    whole: int = 0
+    share: float = 1.0
+    always: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
@@ -107,6 +113,8 @@ class Terms(Message, name="sums/terms.1"):
             raise InputError(f"{self.scheme} checks sums in slots of at most 56 bits; got {self.slot_bits}.")
         if len(self.config) not in (0, 32):
             raise InputError("the terms hold the SHA-256 of the configuration.")
+        if self.whole and self.dimension != self._schedule(bytes(16)).size:
+            raise InputError(f"a share of {self.share} of {self.whole} numbers has another size than {self.dimension}.")
         if self.sparse:
             self._check_sparse()
         elif (self.capacity, self.minimum_per_position) != (0, 1) or self.as_published:
@@ -253,6 +261,22 @@ class Terms(Message, name="sums/terms.1"):
             np.arange(len(asked))
         )
         return tuple(tuple(sorted(asked[i] for i in order[group::count].tolist())) for group in range(count))
+
+    # Agreed supports
+
+    def _schedule(self, seed: bytes) -> Schedule:
+        return Schedule(self.whole, BLOCK, self.share, seed, always=self.always)
+
+    def support(self, round: int) -> Support:
+        """Return which numbers of the whole vectors a round is about: those that everybody derives from the terms."""
+        if not self.whole:
+            return Support(np.arange(self.dimension, dtype=np.int64), self.dimension, self.dimension)
+        return self._schedule(self.digest).support(round)
+
+    @classmethod
+    def share_size(cls, whole: int, share: float, always: int = 0) -> int:
+        """Return the `dimension` of terms whose rounds are about a share of the whole vectors."""
+        return Schedule(whole, BLOCK, share, bytes(16), always=always).size
 
     # Sparse schemes
 

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
@@ -460,3 +461,34 @@ def test_a_model_without_floating_point_numbers_and_evaluation_before_training_a
         federation.strategy().start(federation.grid, model(w=np.arange(3)))
     with pytest.raises(InputError, match="not set up yet"):
         federation.strategy().configure_evaluate(1, START, RecordDict(), federation.grid)
+
+
+def test_rounds_by_a_public_schedule_move_every_number_in_its_turn(tmp_path):
+    size, seen = 400, []
+
+    def change(name, round):
+        return np.full(size, 0.25)
+
+    def of(name):
+        train = moving(change)(name)
+
+        def watched(message, context):
+            seen.append(numpy_of(message.content["arrays"])["w"].copy())
+            return train(message, context)
+
+        return watched
+
+    made = Federation(tmp_path, of)
+    strategy = made.strategy(scheme="masks", share=0.2, most_examples=0, fraction_evaluate=0.0)
+    final = numpy_of(strategy.start(made.grid, model(w=np.zeros(size, np.float32)), num_rounds=9).arrays)["w"]
+    held, turns = np.zeros(size), np.zeros(size)
+    for before, after in pairwise([*seen[:: len(MEMBERS)], final]):
+        moved = after != before
+        assert np.count_nonzero(moved) == 80  # five blocks of 16
+        held = 0.25 + 0.7 * held  # the change of a round, and 70% of what was not sent before
+        np.testing.assert_allclose((after - before)[moved], held[moved], atol=1e-5)
+        held[moved] = 0.0
+        turns += moved
+    assert turns.min() >= 1  # in nine rounds there is a whole cycle of five
+    with pytest.raises(InputError, match="share"):
+        made.strategy(scheme="block-dphe", share=0.2)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -82,6 +83,8 @@ class EncryptedFedAvg(FedAvg):
         of a model and have no key that opens an update; they take five messages a round from each member, bfv one.
     sparsity : the share of numbers that members do *not* send in a round: 0.9 by default for dphe and block-dphe, 0 for
         the schemes whose messages are no shorter for it.
+    share : of a dense scheme: the share of the numbers that a round is about, the same for all members, by a public
+        schedule that everybody derives from the terms; what had no turn is carried on. 1, the default, is everything.
     minimum : how many members a sum needs, at least 3.
     minimum_per_position : of dphe and block-dphe: a block that fewer members changed is withheld and sent later; two by
         default, three from five members on, and 1 in the paper.
@@ -109,6 +112,7 @@ class EncryptedFedAvg(FedAvg):
         users: int,
         scheme: str = "masks",
         sparsity: float | None = None,
+        share: float = 1.0,
         minimum: int = 3,
         minimum_per_position: int | None = None,
         sample: int = 0,
@@ -139,13 +143,16 @@ class EncryptedFedAvg(FedAvg):
         counting, block = int(minimum_per_position != 1), 1
         if scheme == "block-dphe":
             block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots - counting
+        if share != 1 and (scheme in SPARSE_SCHEMES or sparsity or epsilon is not None):
+            raise InputError("a share of the numbers goes with masks, bfv or plain, sparsity=0 and no epsilon.")
+        self.share = share
         self.privacy = _privacy(epsilon, delta, clip, rounds, drop_outs, colluders)
         self.rounds = rounds
         if self.privacy is not None:
             if scheme in SPARSE_SCHEMES or sparsity:
                 raise InputError("noise protects whole updates. Use masks, bfv or plain, with sparsity=0.")
             most_examples = 0
-        self.config = UpdateConfig(sparsity, block, most_examples, self.weighted_by_key)
+        self.config = UpdateConfig(sparsity, block, most_examples, self.weighted_by_key, scheduled=share < 1)
         self.members = members if isinstance(members, Members) else Members.read(members)
         self.store = server_store(home, self.members)
         self.users, self.scheme, self.minimum, self.key_bits = users, scheme, minimum, key_bits
@@ -301,7 +308,8 @@ class EncryptedFedAvg(FedAvg):
     def _mean(self, terms: Terms, result: RoundResult) -> Floats:
         """Return the mean of the changes in a sum."""
         if (noise := self._config(terms).noise) is None:
-            return mean_change(result.values, len(result.contributors))
+            values = np.roll(result.values, 1) if self.config.scheduled else result.values  # there the weight is last
+            return mean_change(values, len(result.contributors))
         mean: Floats = noise.values(result.total)[1:] / len(result.contributors)
         return mean
 
@@ -322,7 +330,10 @@ class EncryptedFedAvg(FedAvg):
             scheme=self.scheme,
             run=run,
             members=members,
-            dimension=dimension,
+            dimension=dimension if self.share == 1 else Terms.share_size(dimension, self.share, always=1),
+            whole=0 if self.share == 1 else dimension,
+            share=self.share,
+            always=int(self.share < 1),
             # Weights are at most 1; noise is added in whole steps.
             fraction_bits=fraction_bits(len(members), max(self.largest, 1.0)) if noise is None else 0,
             slot_bits=SLOT_BITS,
