@@ -160,6 +160,8 @@ class MemberHandler:
         member, call, note = self._called(run, CONTRIBUTE, parts[1])
         if not hmac.compare_digest(model_digest(parts[2:]), call.model):
             raise MessageError("the aggregator has signed another model, or other parts beside it.")
+        if not hmac.compare_digest(model_digest(parts[2:3]), call.base):
+            raise MessageError("the aggregator says that it is another model that is learned from.")
         config, terms = self.config(run), member.terms
         memory = MemberMemory(self.store.folder(run) / "memory.npz", terms)
         proposal = memory.proposal(

@@ -81,14 +81,14 @@ class Engine:
         The payload goes with every call to contribute: members refuse the call with any other. `notes` are the
         application's: asked for by member with each call up to that one.
         """
-        role, model = self.aggregator, model_digest(payload)
+        role, model, base = self.aggregator, model_digest(payload), model_digest(payload[:1])
         self.refused = {}
         if role.round != round:
-            role.open(round, model=model)
+            role.open(round, model=model, base=base)
         elif role.model != model:
             raise MessageError(f"round {round} has begun with another model.")
         elif role.terms.scheme == "masks" and role.step not in (UNMASK, ""):
-            role.open(round, model=model, attempt=role.attempt + 1)
+            role.open(round, model=model, base=base, attempt=role.attempt + 1)
         while role.step not in (CONTRIBUTE, UNMASK, ""):
             self._play_step(notes)
             role.advance()

@@ -82,8 +82,9 @@ RoundMessageT = TypeVar("RoundMessageT", bound=RoundMessage)
 class Call(RoundMessage, name="sums/call.1"):
     """The aggregator asks a member (all of them, if it names none) for a step of a round.
 
-    `model` is the digest of what travels with the call and is learned from, `body` is the scheme's, and `note` is what
-    the application has to tell this member.
+    `model` is the digest of all that travels with the call and is learned from, `body` is the scheme's, and `note` is
+    what the application has to tell this member. `base` is the digest of the first part of it, the weights
+    (`roles.Member` says when members learn from weights once, whatever settings come with them).
     """
 
     member: Name
@@ -91,6 +92,7 @@ class Call(RoundMessage, name="sums/call.1"):
     model: Digest
     body: bytes
     note: bytes
+    base: Digest = b""
 
 
 class Receipt(RoundMessage, name="sums/receipt.1"):
@@ -190,6 +192,7 @@ class RoundBegun(Message, name="sums/round-begun.1"):
     model: Digest
     early: Names
     ahead: tuple[bytes, ...]
+    base: Digest = b""
 
 
 class StepClosed(Message, name="sums/step-closed.1"):

@@ -208,7 +208,7 @@ class Member(_Role):
             missed=self._missed(message.round),
         )
         if last:
-            state = replace(state, answered=(state.answered + (message.model or bytes(32)))[-32 * _MODELS :])
+            state = replace(state, answered=(state.answered + (self._learned(message) or bytes(32)))[-32 * _MODELS :])
         self._keep(state)
         return sent
 
@@ -221,6 +221,15 @@ class Member(_Role):
         if (message.round, message.attempt, message.step) != (state.round, state.attempt, state.step):
             self._check_call(message)
         return message
+
+    def _learned(self, call: Call) -> bytes:
+        """Return the digest of what is learned from once.
+
+        Under masks these are the weights: a member knows whether it helped to open what it learned from them. Under a
+        keyed scheme it does not, and a round that was never opened must not keep it from the next: there settings that
+        come with the weights make another model.
+        """
+        return call.base if call.base and self.terms.scheme == "masks" else call.model
 
     def _check_proposal(self, call: Call, proposal: bytes) -> None:
         if not proposal:
@@ -235,7 +244,7 @@ class Member(_Role):
             raise MessageError(f"the call is for {call.member!r}; this is {self.name!r}.")
         if call.step not in part.steps or call.round < 0 or call.attempt < 0:
             raise MessageError(f"members of {self.terms.scheme} are not asked to {call.step!r}.")
-        if len(call.model) not in (0, 32):
+        if not {len(call.model), len(call.base)} <= {0, 32}:
             raise MessageError("the digest of a model has 32 bytes.")
         if self.name not in self.terms.sampled(call.round):
             raise PrivacyError(f"the terms of the run do not ask {self.name!r} in round {call.round}.")
@@ -243,7 +252,7 @@ class Member(_Role):
             raise MessageError(
                 f"the call to round {call.round} comes too late: {self.name!r} is in round {state.round}."
             )
-        if call.model and call.model in _split(state.answered):
+        if call.model and self._learned(call) in _split(state.answered):
             raise PrivacyError(f"{self.name!r} has answered this model before, and learns from a model once.")
         if turn == (state.round, state.attempt):
             if part.steps.index(call.step) != part.steps.index(state.step) + 1:
@@ -348,12 +357,12 @@ class Aggregator(_Role):
         self._setup: tuple[bytes, Setup, Roster] | None = None
         self._adder: Adder | None = None
         self._turn: Turn = (-1, 0)
-        self._model = b""
+        self._model, self._base = b"", b""
         self._step = ""
         self._expected: tuple[str, ...] = ()
         self._heard: dict[str, bytes] = {}
         self._receipts: dict[str, bytes] = {}
-        self._restart_journal(b"", self._turn, b"")
+        self._restart_journal(b"", self._turn, b"", b"")
 
     @classmethod
     def load(cls, path: AnyPath, *, resources: Resources | None = None, record: Record = forget) -> "Aggregator":
@@ -367,7 +376,7 @@ class Aggregator(_Role):
                 aggregator.accept(begun.setup)
             if begun.round >= 0:
                 ahead = dict(zip(begun.early, begun.ahead, strict=True))
-                aggregator._open((begun.round, begun.attempt), begun.model, ahead)
+                aggregator._open((begun.round, begun.attempt), begun.model, begun.base, ahead)
             for message in messages:
                 aggregator._replay(message)
         except (MessageError, PrivacyError, ValueError) as error:
@@ -433,7 +442,7 @@ class Aggregator(_Role):
             return
         if self.terms.keyed and len(message.own) != len(self.terms.members):
             raise MessageError("the set-up does not have one secret per member.")
-        self._restart_journal(setup, self._turn, self._model)
+        self._restart_journal(setup, self._turn, self._model, self._base)
         self._setup, self._adder, self._step = (setup, message, roster), None, ""
 
     @property
@@ -442,21 +451,21 @@ class Aggregator(_Role):
             raise InputError("the aggregator is not set up yet. Give it the key generator's message first.")
         return self._setup
 
-    def open(self, round: int, *, model: bytes = b"", attempt: int = 0) -> None:
+    def open(self, round: int, *, model: bytes = b"", base: bytes = b"", attempt: int = 0) -> None:
         """Begin a round, or another attempt at it; numbers go up, and what is unfinished is given up."""
         if (round, attempt) <= self._turn or round < 0:
             raise InputError(f"rounds count up from 0: after round {self.round} there is no round {round}.")
         before = self._adder
         follows = before is not None and (before.turn[0] + 1, 0) == (round, attempt)
-        self._open((round, attempt), model, before.ahead if before is not None and follows else {})
+        self._open((round, attempt), model, base, before.ahead if before is not None and follows else {})
 
-    def _open(self, turn: Turn, model: bytes, ahead: Mapping[str, bytes]) -> None:
+    def _open(self, turn: Turn, model: bytes, base: bytes, ahead: Mapping[str, bytes]) -> None:
         known, setup, roster = self._ready
         adder = _PARTS[self.terms.scheme][1](roster, setup, turn, self.resources)
         adder.model = model
         adder.follow(ahead)
-        self._restart_journal(known, turn, model, ahead)
-        self._turn, self._model, self._adder = turn, model, adder
+        self._restart_journal(known, turn, model, base, ahead)
+        self._turn, self._model, self._base, self._adder = turn, model, base, adder
         self._receipts = {}
         self._begin(adder.steps[0], self.terms.sampled(turn[0]))
 
@@ -474,8 +483,8 @@ class Aggregator(_Role):
         calls: dict[str, bytes] = {}
         for (body, note), names in readers.items():  # what is for several members is signed once
             to = names[0] if len(names) == 1 else ""
-            model = b"" if self._step == "advertise" else self._model
-            call = Call(self.roster.digest, *self._turn, to, self._step, model, body, note)
+            model, base = (b"", b"") if self._step == "advertise" else (self._model, self._base)
+            call = Call(self.roster.digest, *self._turn, to, self._step, model, body, note, base)
             calls |= dict.fromkeys(names, self.roster.signed(self._key, AGGREGATOR, call))
         return calls
 
@@ -613,7 +622,7 @@ class Aggregator(_Role):
             self._receive(message)
 
     def _restart_journal(
-        self, setup: bytes, turn: Turn, model: bytes, ahead: Mapping[str, bytes] | None = None
+        self, setup: bytes, turn: Turn, model: bytes, base: bytes, ahead: Mapping[str, bytes] | None = None
     ) -> None:
         if self._journal is not None:
             early = ahead or {}
@@ -625,6 +634,7 @@ class Aggregator(_Role):
                 model,
                 early=tuple(early),
                 ahead=tuple(early.values()),
+                base=base,
             )
             self._journal.restart(begun)
 

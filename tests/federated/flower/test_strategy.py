@@ -3,7 +3,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.records import pack
@@ -492,3 +492,15 @@ def test_rounds_by_a_public_schedule_move_every_number_in_its_turn(tmp_path):
     assert turns.min() >= 1  # in nine rounds there is a whole cycle of five
     with pytest.raises(InputError, match="share"):
         made.strategy(scheme="block-dphe", share=0.2)
+
+
+def test_a_model_that_was_answered_is_refused_under_another_round_number(tmp_path):
+    made = Federation(tmp_path, moving(lambda name, round: 0.5))
+    strategy = made.strategy(scheme="masks", most_examples=0, fraction_evaluate=0.0)
+    arrays = model(w=np.zeros(5, np.float32))
+    for number in (1, 2):  # the same arrays again; the config that comes with them has another number
+        messages = strategy.configure_train(number, arrays, ConfigRecord(), made.grid)
+        strategy.aggregate_train(number, made.grid.send_and_receive(messages))
+    first, second = strategy.reports
+    assert first.contributors == MEMBERS
+    assert not second.contributors

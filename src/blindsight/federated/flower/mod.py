@@ -130,12 +130,15 @@ def _trained(
 ) -> bytes:
     """Let the app train, and return the signed reply.
 
-    The aggregator has signed the call together with its last part, the digest of what the app gets.
+    The aggregator has signed the call together with its last parts, the digests of the arrays and of all that the app
+    gets: from the same arrays a member learns once, whatever config comes with them.
     """
-    if len(parts) != 3:
-        raise MessageError("a call to contribute has three parts.")
-    if not hmac.compare_digest(parts[2], content_digest(message.content)):
-        raise MessageError("the aggregator has signed another model or config than came with its call.")
+    if len(parts) != 4:
+        raise MessageError("a call to contribute has four parts.")
+    arrays = RecordDict({name: record for name, record in message.content.array_records.items() if name != PARTS})
+    for part, content in ((parts[2], arrays), (parts[3], message.content)):
+        if not hmac.compare_digest(part, content_digest(content)):
+            raise MessageError("the aggregator has signed another model or config than came with its call.")
 
     def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
         update = UpdateConfig.from_bytes(config)

@@ -195,9 +195,9 @@ class EncryptedFedAvg(FedAvg):
         self._arrays, self._asked, self._failure = arrays, {}, ""
         config["server-round"] = server_round
         content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
-        signed = content_digest(content)
+        signed = content_digest(RecordDict({self.arrayrecord_key: arrays})), content_digest(content)
         try:
-            calls = server.begin(server_round, (signed,))
+            calls = server.begin(server_round, signed)
         except (MessageError, PrivacyError) as error:
             self._failure = str(error)
             return []
