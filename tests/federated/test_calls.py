@@ -106,7 +106,8 @@ class TestAModelOfOnesOwnForEachMember:
         def there(name, kind, parts):
             if name not in self.OTHERS or kind != "contribute":
                 return parts
-            return signed(server, (*parts[:2], self.DEAD), model=model_digest((self.DEAD,)))
+            dead = model_digest((self.DEAD,))
+            return signed(server, (*parts[:2], self.DEAD), model=dead, base=dead)
 
         return there
 
