@@ -17,7 +17,7 @@ from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.model import Standardiser, decision_function
 from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, targets
-from blindsight.sums.masks import threshold
+from blindsight.sums.terms import threshold
 
 Scores = NDArray[np.floating[Any]]
 

@@ -27,8 +27,7 @@ from blindsight.sift.sift import LinearSift
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 from blindsight.sums import masks as masks_module
-from blindsight.sums.masks import threshold
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SCHEMES, threshold
 
 MEMBERS = ("ann", "bob", "cem", "dia", "eve")
 SIZE, BLOCK = 400, 31  # a plaintext under a 1024-bit key holds 31 weights of 32 bits

@@ -46,9 +46,9 @@ from blindsight.learn.owners import Load
 from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums import RoundResult
-from blindsight.sums.masks import colluders, threshold
+from blindsight.sums.masks import colluders
 from blindsight.sums.noise import MOST_UNITS, NoisePlan, NoiseUnit, clip_factors, clipped
-from blindsight.sums.terms import GROUP_MEMBERS
+from blindsight.sums.terms import GROUP_MEMBERS, threshold
 
 MOST_COMPONENTS = 512
 

@@ -65,7 +65,7 @@ from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import MessageError, PrivacyError
 from blindsight.sums.messages import Call, Key, Names, Receipt, Reply, Roster, Setup
 from blindsight.sums.scheme import CONTRIBUTE, Adder, MemberPart, Opened, Resources, Turn
-from blindsight.sums.terms import Digest, Integers, Residues, Terms
+from blindsight.sums.terms import Digest, Integers, Residues, Terms, threshold
 
 ADVERTISE, SHARE, CONSISTENCY, UNMASK = "advertise", "share", "consistency", "unmask"
 STEPS = (ADVERTISE, SHARE, CONTRIBUTE, CONSISTENCY, UNMASK)
@@ -77,15 +77,6 @@ _LABEL = b"blindsight masks 2"
 _CHUNK = 1 << 18  # bytes of a mask that are made and added while they are in the cache
 _ZEROS = bytes(_CHUNK)
 _CHOICES = 1000  # of t holders, that are tried if some of them lie
-
-
-def threshold(members: int) -> int:
-    """Return t: how many of so many members of a group must take part in every step, more than two thirds.
-
-    >>> [threshold(members) for members in (3, 4, 5, 10)]
-    [3, 3, 4, 7]
-    """
-    return 2 * members // 3 + 1
 
 
 def colluders(members: int) -> int:

@@ -28,10 +28,6 @@ Vouch = Callable[[str, Turn, bytes, bytes], bytes]
 CONTRIBUTE = "contribute"
 
 
-def _unsigned(step: str, turn: Turn, model: bytes, body: bytes) -> bytes:
-    raise InputError("this member signs nothing.")
-
-
 class ForgedError(MessageError):
     """What was decrypted is no sum of the named contributions, or one of them overflowed: the key is used up."""
 
@@ -51,7 +47,7 @@ class MemberPart(ABC):
 
     steps: ClassVar[tuple[str, ...]] = (CONTRIBUTE,)
 
-    def __init__(self, name: str, roster: Roster, setup: Setup, resources: Resources, vouch: Vouch = _unsigned) -> None:
+    def __init__(self, name: str, roster: Roster, setup: Setup, resources: Resources, vouch: Vouch) -> None:
         """Know everybody; `vouch` signs a body as this member's reply to a step."""
         self.name, self.roster, self.terms = name, roster, roster.terms
         self.setup, self.resources, self.vouch = setup, resources, vouch

@@ -3,8 +3,8 @@
 from blindsight.crypto.bfv import parameters_for
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.statement import Claim, PrivacyStatement, randomness_of
-from blindsight.sums.masks import colluders, threshold
-from blindsight.sums.terms import Terms
+from blindsight.sums.masks import colluders
+from blindsight.sums.terms import Terms, threshold
 
 _THEOREM = "no one but a user can identify its update and its non-zero indices"
 

@@ -242,7 +242,7 @@ class Terms(Message, name="sums/terms.1"):
     @property
     def needed(self) -> int:
         """How many members the sum of a round needs; masks need more than two thirds of those that are asked."""
-        return max(self.minimum, 2 * self.asked // 3 + 1) if self.scheme == "masks" else self.minimum
+        return max(self.minimum, threshold(self.asked)) if self.scheme == "masks" else self.minimum
 
     def sampled(self, round: int) -> tuple[str, ...]:
         """Return the members that are asked in a round, in the order of names; anybody can compute them."""
@@ -366,6 +366,15 @@ class Terms(Message, name="sums/terms.1"):
             return decode(data, cls, max_bytes=1 << 20)
         except InputError as error:
             raise MessageError(f"the run is on impossible terms: {error}") from None
+
+
+def threshold(members: int) -> int:
+    """Return t: how many of so many members of a group of masks must take part in every step, more than two thirds.
+
+    >>> [threshold(members) for members in (3, 4, 5, 10)]
+    [3, 3, 4, 7]
+    """
+    return 2 * members // 3 + 1
 
 
 def beyond(integers: Integers, most: int) -> bool:

@@ -66,7 +66,7 @@ from blindsight.sums.dphe import CheckedShards, Permutations, SparseAdder
 from blindsight.sums.masks import UNMASK, Peers, Reveal, agree, mask_context, read_directory
 from blindsight.sums.messages import Reply, Roster
 from blindsight.sums.scheme import CONTRIBUTE, Resources, Turn
-from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SPARSE_SCHEMES, Integers, Terms
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SPARSE_SCHEMES, Integers, Terms, threshold
 
 T = TypeVar("T", bound=np.generic)
 
@@ -325,7 +325,7 @@ def _plans(played: PlayedRound) -> Iterator[Plan]:
         yield "aggregator and one member", lambda victim: [AGGREGATOR, others(victim)[0]], with_a_member
     elif terms.scheme == "masks":
         size = len(terms.groups(ROUND)[0])
-        needed = masks.threshold(size)
+        needed = threshold(size)
         few = min(needed - 1, size - 2)  # of three members, one: two are all but one
         enough: Kind = "aggregator and as many members as the threshold"
         fewer: Kind = "aggregator and one member fewer than the threshold"
