@@ -1,12 +1,50 @@
-"""What every test stands on: repeatable Hypothesis examples, a cache of its own, and one PostgreSQL for all."""
+"""What every test stands on: repeatable examples and noise, a cache of its own, and one PostgreSQL for all.
+
+Keys, permutations and noise come from `os.urandom`, which is replaced here before anything of the project is imported:
+each test and each fixture draws from a stream of its own name, so a test meets the same noise on every machine and in
+every order, and fails on every run or on none. `BLINDSIGHT_TEST_NOISE=7 make test` gives all of them other streams,
+`BLINDSIGHT_TEST_NOISE=system` the operating system's. Child processes always have the operating system's.
+"""
 
 import os
 import sys
+import zlib
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
+
+_system_bytes = os.urandom
+_noise = os.environ.get("BLINDSIGHT_TEST_NOISE", "0")
+_streams: list[Callable[[int], bytes]] = [_system_bytes]
+os.register_at_fork(after_in_child=lambda: _streams.append(_system_bytes))
+os.urandom = lambda size: _streams[-1](size)
+
+
+def _under(name: str):
+    """Let what follows, up to a `yield`, draw from the stream of this name."""
+    stream = _system_bytes
+    if _noise != "system":
+        stream = np.random.default_rng([int(_noise), zlib.crc32(name.encode())]).bytes
+    _streams.append(stream)
+    try:
+        return (yield)
+    finally:
+        _streams.remove(stream)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    return (yield from _under(item.nodeid))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    return (yield from _under(f"{fixturedef.baseid}::{fixturedef.argname}[{request.param_index}]"))
+
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
