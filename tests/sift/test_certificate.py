@@ -38,7 +38,7 @@ def test_estimate_and_bound_are_those_of_the_best_of_all_attackers(counts):
     assert certificate.method == "exact binomial"
 
 
-@pytest.mark.parametrize(("symbols", "people"), [(3, None), (12, None), (2, 3)])
+@pytest.mark.parametrize(("symbols", "people"), [(3, None), (9, None), (2, 3)])
 def test_coverage_is_at_least_the_stated_confidence(symbols, people):
     """False alarm below 1e-6: so seldom does a coverage of 90% fail 19 of 50 times or more."""
     rng = np.random.default_rng(symbols)
@@ -60,11 +60,9 @@ def test_pictures_of_the_same_person_are_not_counted_twice():
     thrice = [np.repeat(column, 3) for column in (symbols, private, np.arange(800))]
     repeated = certify(thrice[0], thrice[1], confidence=0.95, persons=thrice[2])
     careless = certify(thrice[0], thrice[1], confidence=0.95)
-    hoeffding = np.sqrt(np.log(20) * (1 / 400 + 1 / 400) / 2) / 2
     assert once == certify(symbols, private, confidence=0.95)
-    assert repeated.method == "Hoeffding"
-    assert repeated.bound == pytest.approx(once.estimate + hoeffding)
-    assert careless.bound < once.bound < repeated.bound
+    assert (repeated.n1, repeated.n0, repeated.estimate) == (once.n1, once.n0, once.estimate)
+    assert careless.bound < once.bound < repeated.bound < once.bound + 0.004  # part of the error is for averages
 
 
 def test_published_example_is_certified_more_closely_than_by_a_union_over_attackers():
@@ -87,9 +85,11 @@ def test_more_symbols_cost_no_confidence_only_estimate():
     rng = np.random.default_rng(0)
     private = rng.integers(0, 2, 4000)
     few, many = (certify(rng.integers(0, m, 4000), private, confidence=0.95) for m in (9, 100))
-    assert few.method == many.method == "Hoeffding"
     assert many.bound - many.estimate == pytest.approx(few.bound - few.estimate)
     assert many.estimate > 2 * few.estimate
+    tiny = certify(rng.integers(0, 9, 4000), private, confidence=0.95, share=1e-12)
+    assert (tiny.method, tiny.share) == ("Hoeffding", 1e-12)
+    assert tiny.bound > few.bound
 
 
 def test_joint_certificate_bounds_every_question_about_the_private_bits():
@@ -197,24 +197,50 @@ def test_the_share_of_exposed_people_is_covered(m):
     assert failed < 15
 
 
-def clustered(rng, people, pictures):
-    """Persons with several pictures, alike within a person; the symbol gains .08."""
+def clustered(rng, people, pictures, alike):
+    """Persons with several pictures, each like the others with a probability; the symbol gains .08."""
     who = np.repeat(np.arange(people), pictures)
     private = np.arange(people) % 2
     mine = rng.random(people) < np.where(private == 1, 0.58, 0.42)
-    alike = rng.random(len(who)) < 0.7
     again = rng.random(len(who)) < np.where(private[who] == 1, 0.58, 0.42)
-    return np.where(alike, mine[who], again).astype(np.int64), private[who].astype(np.int8), who
+    symbols = np.where(rng.random(len(who)) < alike, mine[who], again)
+    return symbols.astype(np.int64), private[who].astype(np.int8), who
 
 
-@pytest.mark.parametrize("most", [1, 5, 500])
-def test_persons_count_once_each_however_many_pictures_they_have(most):
-    """Mean bound at a truth of .08: 15 of 60 below it would be a false alarm below 1e-6."""
-    rng, bounds = np.random.default_rng(most), []
-    for _ in range(60):
-        pictures = rng.integers(1, min(most, 5) + 1, 4000)
-        pictures[0] = most  # one person with hundreds of pictures
-        symbols, private, who = clustered(rng, 4000, pictures)
-        bounds.append(certify(symbols, private, confidence=0.95, persons=who).bound)
-    assert np.mean(bounds) <= 0.11
-    assert np.sum(np.array(bounds) < 0.08) < 15
+def bounds_of(rng, runs, people, most, alike):
+    """Certificates of so many samples; one person has `most` pictures, others up to ten."""
+    for _ in range(runs):
+        pictures = rng.integers(1, min(most, 10) + 1, people)
+        pictures[0] = most
+        symbols, private, who = clustered(rng, people, pictures, alike)
+        yield certify(symbols, private, confidence=0.95, persons=who)
+
+
+@pytest.mark.parametrize(("most", "alike"), [(5, 0.7), (527, 0.7), (10, 0.2)])
+def test_persons_count_once_each_however_many_pictures_they_have(most, alike):
+    """Mean bound at a truth of .08, 1,000 persons. Its deviation is .016; 8 of 8 bounds would fail once in 1e10."""
+    found = list(bounds_of(np.random.default_rng(most), 8, 1000, most, alike))
+    assert np.mean([one.bound for one in found]) <= 0.11 + 0.01
+    assert any(one.bound > 0.08 for one in found)
+    assert any(one.method == "betting" for one in found) or alike > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "alike"), [(1, 0.0), (5, 0.7), (527, 0.7), (10, 0.2), (5, 1.0)])
+def test_bounds_over_persons_cover_and_are_close(most, alike):
+    """400 samples: at a coverage of 95%, 41 failures or more would be a false alarm below 1e-4 per case."""
+    bounds = np.array([one.bound for one in bounds_of(np.random.default_rng(most), 400, 1000, most, alike)])
+    assert bounds.mean() <= 0.11
+    assert (bounds < 0.08).sum() < 41
+
+
+def test_a_momentary_attribute_is_certified_person_by_person():
+    """Everybody is on pictures of either class, and shows the same symbol on all."""
+    rng = np.random.default_rng(5)
+    who = np.repeat(np.arange(600), 6)
+    private = rng.integers(0, 2, len(who))
+    blind = certify(rng.integers(0, 2, 600)[who], private, confidence=0.95, persons=who)
+    assert blind.n1 + blind.n0 == 600
+    assert blind.bound < 0.12
+    telling = certify(private, private, confidence=0.95, persons=who)
+    assert telling.bound == telling.estimate == 0.5

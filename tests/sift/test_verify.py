@@ -15,7 +15,7 @@ from blindsight.sift.attackers import PAPER, Attacker
 from blindsight.sift.harden import with_few_levels
 from blindsight.sift.publicclassifier import PublicClassifier, train_public_classifier
 from blindsight.sift.sift import LinearSift
-from blindsight.sift.verdict import Confidence, design_effect
+from blindsight.sift.verdict import Confidence, measure
 from blindsight.sift.verify import Verifier
 
 LOGISTIC = Attacker("logistic", lambda seed: LogisticRegression(), "standardised")
@@ -142,14 +142,23 @@ def test_pictures_of_one_person_count_as_what_they_are_worth():
     persons = np.repeat(np.arange(400), 5)
     by_person = np.where(np.repeat(rng.random(400) < 0.6, 5), truth, 1 - truth)
     by_picture = np.where(rng.random(2000) < 0.6, truth, 1 - truth)
-    assert design_effect(truth, by_person, persons) == pytest.approx(5, rel=0.05)
-    assert design_effect(truth, by_picture, persons) == pytest.approx(1, abs=0.3)
-    assert design_effect(truth, truth, persons) == 5  # nothing varies: suppose the worst
     sure = Confidence(0.95, 1)
     clustered, careless = (sure.bounds(truth, by_person, who)[0] for who in (persons, None))
     single = sure.bounds(truth[::5], by_person[::5], None)[0]
     assert clustered == pytest.approx(single, abs=0.005)
     assert clustered.high - clustered.low > 2 * (careless.high - careless.low)
+    averaged = sure.bounds(truth, by_picture, persons)[0]
+    assert averaged.high - averaged.low < 0.9 * (clustered.high - clustered.low)  # five glimpses are worth more
+
+
+def test_who_votes_for_the_majority_proves_nothing_and_blocks_nothing():
+    """200 persons, of whom one has 527 pictures: every guess alike is right in half of the cases, all but surely."""
+    pictures = np.r_[527, np.full(199, 5)]
+    persons = np.repeat(np.arange(200), pictures)
+    truth = persons % 2
+    found = measure(truth, np.zeros_like(truth), persons, Confidence(0.95, 13))
+    assert found["balanced_accuracy"] == 0.5
+    assert found["limit"] < 0.54
 
 
 def test_unknown_labels_are_left_out_attribute_by_attribute():

@@ -196,7 +196,7 @@ def balanced_accuracy_interval(
     hits, totals = _recognised(y_true, y_pred)
     tail = _tail(confidence, comparisons)
     if totals.size == 2:
-        return Interval(1 - _upper_limit(totals - hits, totals, tail), _upper_limit(hits, totals, tail))
+        return Interval(1 - recalls_limit(totals - hits, totals, tail), recalls_limit(hits, totals, tail))
     centre = float(np.mean(hits / totals))
     reach = float(np.sqrt(-np.log(tail) * np.sum(1 / totals) / 2)) / totals.size
     return Interval(max(0.0, centre - reach), min(1.0, centre + reach))
@@ -226,8 +226,9 @@ def _tail(confidence: float, comparisons: int) -> float:
     return (1 - confidence) / (2 * comparisons)
 
 
-def _upper_limit(hits: NDArray[np.int64], totals: NDArray[np.int64], tail: float) -> float:
-    """Return a value that the mean of two binomial rates exceeds with probability at most `tail`."""
+def recalls_limit(hits: ArrayLike, totals: ArrayLike, tail: float) -> float:
+    """Return a value that the mean of two binomial rates exceeds with probability at most `tail`, given the counts."""
+    hits, totals = np.asarray(hits), np.asarray(totals)
     small = int(np.argmin(totals))  # the sum runs over the counts of the smaller class
     (x, n), (z, m) = ((int(hits[c]), int(totals[c])) for c in (small, 1 - small))
     spare = tail / 1000  # for the range of the first rate, and for the counts outside either window

@@ -19,14 +19,20 @@ biased upwards by about sqrt(m / n): hence a small alphabet). With Hoeffding's l
     PrivLoss <= (TV^ + sqrt(ln(1/alpha) (1/n1 + 1/n0) / 2)) / 2.
 
 Up to `EXACT_SYMBOLS` symbols U is the exact binomial limit of `metrics.balanced_accuracy_interval`, about a third
-closer; A is skipped where already Hoeffding's limit (at the error that the exact one leaves for its binomial tail, so
-that both fail together) cannot exceed the largest U so far.
+closer. It grows with both recalls, so of all A only those that no other beats in both are looked at.
 
-*Several pictures of a person.* Persons are independent, their pictures are not. So every person counts once in each
-class, however many pictures there are of them: P1(A) is the chance that a picture of a person drawn at random, of those
-with the attribute, has a symbol in A. D^ is then a mean over persons, N1 of them in one class and N0 in the other; one
-of them moves it by at most 1/N1 + 1/N0 (or one of the two), and Hoeffding's (1/n1 + 1/n0) becomes the sum of the
-squares of that. One person with hundreds of pictures costs no more than one with a single picture.
+*Several pictures of a person.* Persons are independent, their pictures are not. The certificate speaks of a person
+drawn at random and of one of their pictures drawn at random. So before any symbol is looked at, one picture of each
+person is drawn; its class is the person's, and given the classes persons are independent. One person with hundreds of
+pictures counts no more than one with a single picture. Two limits hold together, and the smaller one is taken:
+
+- the exact binomial limit of the pictures drawn, at 1 - `BETS` of the error;
+- at `BETS` of it a *betting* limit of the persons' averages over all of their pictures
+  in that class, a_i in [0, 1] of mean P1(A), b_j of mean P0(A), which is closer where pictures of a person differ. For
+  any bets l_i, k_j in [0, 1/2] that depend on earlier persons only, prod (1 - l_i (a_i - p)) prod (1 + k_j (b_j - q))
+  has mean 1 at the true p and q, and exceeds 1/a with probability at most a (Waudby-Smith & Ramdas, JRSS B 2024). The
+  largest p - q with a smaller product is the limit. Its logarithm is concave in (p, q), so on a box the maximum lies on
+  an edge; the box is Chernoff's, at a fifth of this error.
 
 *Rare symbols.* An average may hide a symbol that gives a few people away surely. `exposed` bounds the share of people,
 with the attribute or without it, whose symbol makes a guess surer than `surest` (given even odds): those in the set E
@@ -44,8 +50,9 @@ private attributes, whatever their prevalences, as either answer is a mixture of
 fixed pair, so it costs no confidence either.
 """
 
+import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, Literal, Self
@@ -55,7 +62,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr
 
 from blindsight.errors import InputError
-from blindsight.metrics import balanced_accuracy_interval
+from blindsight.metrics.classification import recalls_limit
+from blindsight.rng import science
 from blindsight.sift.labels import check_labels
 from blindsight.statement import PrivacyStatement
 
@@ -65,18 +73,21 @@ SUREST = 0.9
 """How sure a single symbol may make a guess, given even odds, but for a few exposed."""
 SMALLEST_EXACT = 1e-10
 """Below this error Hoeffding's limit is taken: binomial tails lose their digits."""
-_BINOMIAL_SHARE = 0.997  # of the error: what the exact limit leaves for its tail, see `balanced_accuracy_interval`
+BETS = 0.2
+"""Share of the error for the limit of persons' averages, where persons have several pictures."""
+
+_HALVINGS = 30
 
 Counts = NDArray[np.int64]
-Method = Literal["exact binomial", "Hoeffding"]
+Method = Literal["exact binomial", "betting", "Hoeffding"]
 
 
 @dataclass(frozen=True)
 class Certificate:
     """No attacker gains more than `bound` over a blind guess, with this confidence; `estimate` is TV^ / 2.
 
-    `attribute` names what is private; n1 and n0 count the rows of the two classes (of a joint certificate: of the pair
-    that is told apart best). `method` is how a single attacker is bounded.
+    `attribute` names what is private; n1 and n0 count the persons (or rows, where nobody is there twice) of the two
+    classes, of a joint certificate those that are told apart best. `method` is how a single attacker is bounded.
     """
 
     attribute: str
@@ -135,8 +146,8 @@ def certify(
     (0.042, 0.053)
     """
     labels = check_labels(private, name="private labels")[:, 0]
-    sample = _Sample.of(symbols, labels.astype(np.int64), persons)
-    if len(sample.sizes) < 2 or not sample.sizes.all():
+    sample = Sample.of(symbols, labels.astype(np.int64), persons)
+    if len(sample.rows) < 2 or not sample.rows.all():
         raise InputError(f"{attribute} is the same, or unknown, in all rows: there is nothing to certify.")
     found = sample.certificate(1, 0, attribute, confidence, share)
     if not 0.5 < surest < 1:
@@ -161,10 +172,10 @@ def certify_joint(
     known = (columns >= 0).all(axis=1)
     classes = np.full(len(columns), -1, dtype=np.int64)
     classes[known] = np.unique(columns[known], axis=0, return_inverse=True)[1].reshape(-1)
-    sample, name = _Sample.of(symbols, classes, persons), "anything about " + " and ".join(private)
-    if len(sample.sizes) < 2:
+    sample, name = Sample.of(symbols, classes, persons), "anything about " + " and ".join(private)
+    if len(sample.rows) < 2:
         raise InputError(f"{name} is the same, or unknown, in all rows: there is nothing to certify.")
-    pairs = combinations(range(len(sample.sizes)), 2)
+    pairs = combinations(range(len(sample.rows)), 2)
     return max((sample.certificate(*pair, name, confidence, share) for pair in pairs), key=lambda found: found.bound)
 
 
@@ -209,49 +220,63 @@ def certified_statement(certificates: tuple[Certificate, ...]) -> PrivacyStateme
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
-    """Symbols, classes and persons of the rows that count, each numbered from 0."""
+class Sample:
+    """One picture of every person: its class and symbol, numbered from 0, drawn before anybody looked at symbols."""
 
-    codes: Counts
+    symbols: Counts
     classes: Counts
-    persons: Counts | None
-    sizes: Counts
-    """Rows of each class."""
+    shares: NDArray[np.float64] | None
+    """(persons, m): how often each symbol comes on a person's pictures of that class; None where all have a single one.
+    """
+    rows: Counts
+    """Pictures of each class."""
+    m: int
 
     @classmethod
-    def of(cls, symbols: ArrayLike, classes: Counts, persons: ArrayLike | None) -> Self:
-        codes, used = symbol_codes(symbols), classes >= 0
-        who = None if persons is None else np.unique(np.asarray(persons), return_inverse=True)[1].astype(np.int64)
-        if len(codes) != len(classes) or (who is not None and len(who) != len(codes)):
-            raise InputError(f"symbols, labels and persons must have as many rows; got {len(codes)}, {len(classes)}.")
-        if who is not None and len(np.unique(who[used])) == used.sum():
-            who = None  # nobody is there twice
-        seen = np.unique(codes[used], return_inverse=True)[1].astype(np.int64)  # symbols of unknown rows do not count
-        return cls(seen, classes[used], None if who is None else who[used], np.bincount(classes[used]))
+    def of(cls, symbols: ArrayLike, classes: Counts, persons: ArrayLike | None, m: int | None = None) -> Self:
+        """Draw from rows whose class is not -1; `symbols` are numbered anew unless m is given."""
+        given, used = symbol_codes(symbols) if m is None else np.asarray(symbols, dtype=np.int64), classes >= 0
+        who = None if persons is None else np.asarray(persons)
+        if len(given) != len(classes) or (who is not None and len(who) != len(given)):
+            raise InputError(f"symbols, labels and persons must have as many rows; got {len(given)}, {len(classes)}.")
+        codes, classes = given[used], classes[used]
+        if m is None:  # symbols of unknown rows do not count
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+            m = int(codes.max(initial=0)) + 1
+        rows = np.bincount(classes)
+        numbers = None if who is None else np.unique(who[used], return_inverse=True)[1]
+        if numbers is None or numbers.max(initial=-1) + 1 == len(codes):
+            return cls(codes, classes, None, rows, m)
+        order = science(0).permutation(len(codes))
+        drawn = order[np.unique(numbers[order], return_index=True)[1]]
+        alike = classes == classes[drawn][numbers]
+        counts = np.bincount(numbers[alike] * m + codes[alike], minlength=len(drawn) * m).reshape(-1, m)
+        return cls(codes[drawn], classes[drawn], counts / counts.sum(axis=1, keepdims=True), rows, m)
 
     def rates(self, c: int) -> tuple[NDArray[np.float64], int]:
         """Return how often each symbol comes in a class, every person counted once, and how many those are."""
-        rows, m = self.classes == c, int(self.codes.max()) + 1
-        if self.persons is None:
-            return np.bincount(self.codes[rows], minlength=m) / self.sizes[c], int(self.sizes[c])
-        pictures = np.bincount(self.persons[rows])
-        people = int((pictures > 0).sum())
-        return np.bincount(self.codes[rows], 1 / pictures[self.persons[rows]], m) / people, people
+        mine = self.classes == c
+        people = int(mine.sum())
+        if self.shares is None:
+            return np.bincount(self.symbols[mine], minlength=self.m) / max(1, people), people
+        return self.shares[mine].sum(axis=0) / max(1, people), people
 
     def exposed(self, yes: int, no: int, surest: float, alpha: float) -> float:
         """Return an upper limit of the share of class `yes` whose symbol is too telling of it."""
         (first, many), (second, others) = self.rates(yes), self.rates(no)
-        order = np.argsort(-first / np.maximum(first + second, 1e-300), kind="stable")
-        reached = np.concatenate([[0.0], np.cumsum(first[order])])
-        beside = np.concatenate([[0.0], np.cumsum(second[order])])
+        if not many or not others:
+            return 1.0
         if len(first) <= EXACT_SYMBOLS:  # every set A; else the curve that lies below all of them
-            sets = (np.arange(1 << len(first))[:, None] >> np.arange(len(first))) & 1
+            sets, step = _sets(len(first)), 0.0
             cuts, least = sets @ first, sets @ second
         else:
+            step = 1 / 2048
             cuts = np.linspace(0.0, 1.0, 2049)
+            order = np.argsort(-first / np.maximum(first + second, 1e-300), kind="stable")
+            reached, beside = (np.append(0.0, np.cumsum(rates[order])) for rates in (first, second))
             least = np.interp(cuts, reached, beside)
-        ratio, step = surest / (1 - surest), 0.0 if len(first) <= EXACT_SYMBOLS else 1 / 2048
         most = np.minimum(cuts + step, 1.0)  # of all sets between two points of the curve
+        ratio = surest / (1 - surest)
         cleared = _above(most, many, alpha / 4) <= ratio * (1 - _above(1 - least, others, alpha / 4))
         return float(np.max(_above(most, many, alpha / 2), where=~cleared, initial=0.0))
 
@@ -261,28 +286,55 @@ class _Sample:
             raise InputError(f"confidence must be in [0.5, 1); got {confidence}. Write 95% as 0.95.")
         if not 0 < share <= 1:
             raise InputError(f"the share of the error must be in (0, 1]; got {share}.")
-        n1, n0 = int(self.sizes[yes]), int(self.sizes[no])
-        m = len(np.unique(self.codes))
-        if m * ROWS_PER_SYMBOL > min(n1, n0):
+        if self.m * ROWS_PER_SYMBOL > min(self.rows[[yes, no]]):
             raise InputError(
-                f"{m} symbols are too many for {n1} and {n0} rows of {attribute}: {ROWS_PER_SYMBOL} of either kind per "
-                "symbol are needed. Release fewer symbols, or label more rows."
+                f"{self.m} symbols are too many for {self.rows[yes]} and {self.rows[no]} rows of {attribute}: "
+                f"{ROWS_PER_SYMBOL} of either kind per symbol are needed. Release fewer symbols, or label more rows."
             )
-        estimate = float(np.abs(self.rates(yes)[0] - self.rates(no)[0]).sum()) / 4  # TV^ / 2: TV^ is half of the sum
-        first, second = (np.bincount(self.codes[self.classes == c], minlength=m) for c in (yes, no))
-        alpha = (1 - confidence) * share
-        exact = m <= EXACT_SYMBOLS and self.persons is None and alpha >= SMALLEST_EXACT
-        bound = _exact(first, second, alpha) if exact else estimate + self._reach(yes, no, alpha)
-        method: Method = "exact binomial" if exact else "Hoeffding"
-        return Certificate(attribute, estimate, min(0.5, bound), confidence, m, n1, n0, method, share)
+        (first, n1), (second, n0) = self.rates(yes), self.rates(no)
+        estimate = float(np.abs(first - second).sum()) / 4  # TV^ / 2: TV^ is half of the sum
+        bound, method = self._bound(yes, no, estimate, (1 - confidence) * share)
+        return Certificate(attribute, estimate, min(0.5, bound), confidence, self.m, n1, n0, method, share=share)
 
-    def _reach(self, yes: int, no: int, alpha: float) -> float:
-        n1, n0 = self.sizes[yes], self.sizes[no]
-        if self.persons is None:
-            return _hoeffding(1 / n1 + 1 / n0, alpha)
-        people = int(self.persons.max()) + 1
-        there = [np.bincount(self.persons[self.classes == c], minlength=people) > 0 for c in (yes, no)]
-        return _hoeffding(float(np.sum(np.square(sum(one / one.sum() for one in there)))), alpha)
+    def _bound(self, yes: int, no: int, estimate: float, alpha: float) -> tuple[float, Method]:
+        first, second = (np.bincount(self.symbols[self.classes == c], minlength=self.m) for c in (yes, no))
+        n1, n0 = int(first.sum()), int(second.sum())
+        if not n1 or not n0:
+            return 0.5, "exact binomial"
+        if alpha < SMALLEST_EXACT or self.m > EXACT_SYMBOLS:
+            return estimate + math.sqrt(-math.log(alpha) * (1 / n1 + 1 / n0) / 2) / 2, "Hoeffding"
+        if self.shares is None:
+            return _exact(first, second, alpha), "exact binomial"
+        exact = _exact(first, second, alpha * (1 - BETS))
+        sets, best = _sets(self.m), 0.0
+        averages, others = (self.shares[self.classes == c] @ sets.T for c in (yes, no))
+        boxes = _box(averages.mean(axis=0), n1, others.mean(axis=0), n0, alpha * BETS / 20)
+        for one in np.argsort(-(boxes[1] - boxes[2])):
+            if (boxes[1, one] - boxes[2, one]) / 2 <= best:
+                break  # and all that follow have smaller limits
+            best = max(best, _betting(averages[:, one], others[:, one], boxes[:, one], 0.8 * alpha * BETS) / 2)
+        return (best, "betting") if best < exact else (exact, "exact binomial")
+
+    def limit(self, alpha: float) -> float:
+        """Return an upper limit of the balanced accuracy of symbol 1 of two as a guess of class 1."""
+        yes, no = self.classes == 1, self.classes == 0
+        n1, n0 = int(yes.sum()), int(no.sum())
+        if not n1 or not n0:
+            return 1.0
+        if alpha < SMALLEST_EXACT:
+            return min(1.0, self.accuracy + math.sqrt(-math.log(alpha) * (1 / n1 + 1 / n0) / 2) / 2)
+        hits = (int(self.symbols[yes].sum()), n0 - int(self.symbols[no].sum()))
+        if self.shares is None:
+            return recalls_limit(hits, (n1, n0), alpha)
+        averages, others = self.shares[yes, 1], self.shares[no, 1]
+        box = _box(averages.mean(keepdims=True), n1, others.mean(keepdims=True), n0, alpha * BETS / 20)[:, 0]
+        bet = 0.5 + _betting(averages, others, box, 0.8 * alpha * BETS) / 2
+        return min(bet, recalls_limit(hits, (n1, n0), alpha * (1 - BETS)))
+
+    @property
+    def accuracy(self) -> float:
+        """Balanced accuracy of symbol 1 of two as a guess of class 1, every person counted once."""
+        return 0.5 + float(self.rates(1)[0][1] - self.rates(0)[0][1]) / 2
 
 
 def symbol_codes(symbols: ArrayLike) -> Counts:
@@ -296,9 +348,9 @@ def symbol_codes(symbols: ArrayLike) -> Counts:
     return np.unique(given, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _hoeffding(spread: float, alpha: float) -> float:
-    """Return how far PrivLoss of a fixed attacker lies above its estimate with probability at most alpha."""
-    return math.sqrt(-math.log(alpha) * spread / 2) / 2
+def _sets(m: int) -> Counts:
+    """Return every set of m symbols, a row of zeros and ones each."""
+    return (np.arange(1 << m)[:, None] >> np.arange(m)) & 1
 
 
 def _above(rates: NDArray[np.float64], people: int, alpha: float) -> NDArray[np.float64]:
@@ -318,15 +370,74 @@ def _above(rates: NDArray[np.float64], people: int, alpha: float) -> NDArray[np.
 def _exact(first: Counts, second: Counts, alpha: float) -> float:
     """Return the largest exact limit over all attackers, given the counts of every symbol in the two classes."""
     m, n1, n0 = len(first), int(first.sum()), int(second.sum())
-    says_yes = (np.arange(1 << m)[:, None] >> np.arange(m)) & 1  # every set A of symbols
-    caught, spared = says_yes @ first, n0 - says_yes @ second
-    estimates = (caught / n1 + spared / n0) / 2 - 0.5  # D^(A) / 2
-    skip = _hoeffding(1 / n1 + 1 / n0, _BINOMIAL_SHARE * alpha)
-    truth, best = np.repeat([1, 0], [n1, n0]), 0.0
-    for attacker in np.argsort(-estimates):
-        if estimates[attacker] + skip <= best:
-            break  # and all that follow have smaller estimates
-        x, z = int(caught[attacker]), int(spared[attacker])
-        guess = np.repeat([1, 0, 0, 1], [x, n1 - x, z, n0 - z])
-        best = max(best, balanced_accuracy_interval(truth, guess, confidence=1 - 2 * alpha).high - 0.5)
+    caught, spared = _sets(m) @ first, n0 - _sets(m) @ second
+    order = np.lexsort((spared, caught))
+    caught, spared = caught[order], spared[order]
+    beaten = np.append(np.maximum.accumulate(spared[::-1])[::-1][1:], -1) >= spared  # by a set that catches no fewer
+    caught, spared = caught[~beaten], spared[~beaten]
+
+    def above(low: int, high: int) -> tuple[float, int, int]:
+        """Bound the limits of all sets from `low` to `high`: limits grow with both recalls."""
+        return -recalls_limit((int(caught[high]), int(spared[low])), (n1, n0), alpha), low, high
+
+    heap = [above(0, len(caught) - 1)]
+    while True:
+        limit, low, high = heapq.heappop(heap)
+        if low == high:
+            return -limit - 0.5
+        middle = (low + high) // 2
+        heapq.heappush(heap, above(low, middle))
+        heapq.heappush(heap, above(middle + 1, high))
+
+
+def _box(first: NDArray[np.float64], n1: int, second: NDArray[np.float64], n0: int, alpha: float) -> NDArray[Any]:
+    """Return lower and upper limits of the two means, (4, sets)."""
+    return np.stack(
+        [
+            limit
+            for rates, people in ((first, n1), (second, n0))
+            for limit in (1 - _above(1 - rates, people, alpha), _above(rates, people, alpha))
+        ]
+    )
+
+
+def _betting(first: NDArray[Any], second: NDArray[Any], box: NDArray[Any], alpha: float) -> float:
+    """Return the largest difference of the means in the box against which bets do not win 1/alpha.
+
+    Bets are those that would win most for the variances seen so far: every person is worth as much as their class has
+    of the variance of the difference.
+    """
+    target = -math.log(alpha)
+    seen = [_running_variance(values) / len(values) for values in (first, second)]
+    sizes = (len(first), len(second))
+    bets = []
+    for own, other in ((0, 1), (1, 0)):
+        beside = seen[other][np.arange(sizes[own]) * sizes[other] // sizes[own]]
+        bets.append(np.minimum(np.sqrt(2 * target / (seen[own] + beside)) / sizes[own], 0.5))
+
+    def won(p: float, q: float) -> float:
+        return float(np.log1p(-bets[0] * (first - p)).sum() + np.log1p(bets[1] * (second - q)).sum())
+
+    low, high, least, most = box
+    edges: list[tuple[Callable[[float], tuple[float, float]], float, float]] = [
+        *((lambda q, p=p: (p, q), most, least) for p in (low, high)),
+        *((lambda p, q=q: (p, q), low, high) for q in (least, most)),
+    ]
+    best = -1.0
+    for pair, near, far in edges:  # along each edge the difference and what is won grow from near to far
+        if won(*pair(near)) > target:
+            continue
+        for _ in range(_HALVINGS):
+            middle = (near + far) / 2
+            near, far = (middle, far) if won(*pair(middle)) <= target else (near, middle)
+        p, q = pair(far)
+        best = max(best, p - q)
     return best
+
+
+def _running_variance(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the variance of the values before each one, drawn to 1/4."""
+    count = np.arange(1, len(values) + 1)
+    means = (0.5 + np.cumsum(values)) / (count + 1)
+    squares = np.cumsum(np.square(values - means))
+    return np.asarray(np.concatenate([[0.25], (0.25 + squares[:-1]) / (count[:-1] + 1)]))

@@ -463,20 +463,19 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
 
         The spread of an estimated leak is at most sqrt(1 / n1 + 1 / n0) / 4. The certificate lies a quantile of its own
         spread above its estimate, which differs from the one here by the spreads of both. Several pictures of a person
-        count as one, and are certified by Hoeffding's inequality.
+        count as one.
         """
         if self.leak == 0.5:
             return 0.5
         quantile, margin = float(ndtri(self.confidence)), 0.0
         people = len(private) if persons is None else len(np.unique(np.asarray(persons)))
-        reach = quantile if people == len(private) else math.sqrt(-2 * math.log(1 - self.confidence))
         share = people / len(private)
         for column in private.T:
             yes, no = int((column == 1).sum()), int((column == 0).sum())
             factor = _ROWS_TO_VERIFY * share if self.rows is None else self.rows / (yes + no)
             row = (1 / yes + 1 / no) / 16
             here, there = row / share, row / factor
-            margin = max(margin, reach * math.sqrt(there) + quantile * math.sqrt(here + there))
+            margin = max(margin, quantile * math.sqrt(there) + quantile * math.sqrt(here + there))
         return max(0.0, self.leak - margin)
 
     def _best_rule(self, held_out: Array, public: int, private: Labels, single: int | None = None) -> SymbolRule:

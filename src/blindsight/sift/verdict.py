@@ -23,8 +23,8 @@ Two kinds of bound, each right with the stated confidence:
   because the best attacker, whichever it is, is one fixed attacker, and the bound fails only if its own limit does
   (Berger, Technometrics 1982). Acceptance asks every limit to be below the threshold.
 
-Several pictures of one person are not independent. Where persons are known, the variance is estimated over persons and
-the bounds are those of so many fewer rows (the design effect, Kish 1965); without it they would be too short.
+Several pictures of one person are not independent. Where persons are known, each counts once, and the bounds are those
+of `certificate`: exact for one picture of each, drawn beforehand, and betting limits for their averages.
 """
 
 import json
@@ -37,9 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
-from blindsight.metrics import Interval, balanced_accuracy, balanced_accuracy_interval, mean_precision, priv_loss
+from blindsight.metrics import Interval, mean_precision, priv_loss
 from blindsight.sift.attackers import View
-from blindsight.sift.certificate import SMALLEST_EXACT, Certificate, certified_statement
+from blindsight.sift.certificate import Certificate, Sample, certified_statement
 from blindsight.sift.publicclassifier import PublicClassifier
 from blindsight.statement import Claim, PrivacyStatement
 
@@ -81,71 +81,23 @@ class Confidence:
 
     def bounds(self, truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None) -> tuple[Interval, float]:
         """Return the simultaneous interval and the one-sided upper limit of the balanced accuracy."""
-        rows = _independent_rows(truth, guess, persons)
-        interval = balanced_accuracy_interval(*rows, confidence=self.level, comparisons=self.planned)
-        return interval, self._limit(*rows)
-
-    def _limit(self, truth: NDArray[Any], guess: NDArray[Any]) -> float:
-        alpha = (1 - self.level) * self.share
-        if alpha >= SMALLEST_EXACT:  # each end of a two-sided interval takes half of the error
-            return balanced_accuracy_interval(truth, guess, confidence=1 - 2 * alpha).high
-        reach = math.sqrt(-math.log(alpha) * sum(1 / int((truth == value).sum()) for value in (0, 1)) / 2) / 2
-        return min(1.0, balanced_accuracy(truth, guess) + reach)
+        right, wrong = (Sample.of(said, truth.astype(np.int64), persons, 2) for said in (guess, 1 - guess))
+        each = (1 - self.level) / (2 * self.planned)
+        interval = Interval(1 - wrong.limit(each), right.limit(each))
+        return interval, right.limit((1 - self.level) * self.share)
 
 
 def measure(truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None, sure: Confidence) -> dict[str, Any]:
     """Return the figures of an `AttackResult`."""
     interval, limit = sure.bounds(truth, guess, persons)
     return {
-        "balanced_accuracy": balanced_accuracy(truth, guess),
+        "balanced_accuracy": Sample.of(guess, truth.astype(np.int64), persons, 2).accuracy,
         "interval": interval,
         "limit": limit,
         "mean_precision": mean_precision(truth, guess),
         "positives": int((truth == 1).sum()),
         "negatives": int((truth == 0).sum()),
     }
-
-
-def design_effect(truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any]) -> float:
-    """Return how many rows of this data are worth one independent row: 1 or more.
-
-    The variance of the balanced accuracy summed over persons, divided by what independent rows would have. Where every
-    guess in a class is alike the variance cannot be estimated, and a person counts as a single row.
-
-    >>> truth, persons = np.repeat([0, 1], 8), np.arange(16) // 4
-    >>> design_effect(truth, truth ^ (persons % 2), persons)  # right or wrong person by person, four pictures each
-    5.333333333333333
-    """
-    right, who = truth == guess, np.unique(persons, return_inverse=True)[1]
-    people = int(who.max()) + 1
-    influence, independent, together, constant = np.zeros(people), 0.0, 1.0, False
-    for value in (0, 1):
-        rows = truth == value
-        count, rate = int(rows.sum()), float(right[rows].mean())
-        influence += np.bincount(who[rows], weights=right[rows] - rate, minlength=people) / count
-        independent += rate * (1 - rate) / count
-        together = max(together, float(np.sum(np.bincount(who[rows]) ** 2)) / count)
-        constant |= rate in (0.0, 1.0)
-    if constant:
-        return together
-    return max(1.0, float(np.sum(influence**2)) * people / max(people - 1, 1) / independent)
-
-
-def _independent_rows(
-    truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return rows of the same accuracy that are worth the given ones, none of them about the same person."""
-    effect = 1.0 if persons is None else design_effect(truth, guess, persons)
-    if effect == 1:
-        return truth, guess
-    labels, guesses = [], []
-    for value in (0, 1):
-        rows = truth == value
-        total = max(1, int(rows.sum() / effect))
-        hits = round(total * float((guess[rows] == value).mean()))
-        labels.append(np.full(total, value))
-        guesses.append(np.repeat([value, 1 - value], [hits, total - hits]))
-    return np.concatenate(labels), np.concatenate(guesses)
 
 
 Verdict = Literal["accept", "reject", "inconclusive"]
