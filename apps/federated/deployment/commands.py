@@ -27,7 +27,8 @@ ConfigValue = str | int | float | bool
 def superlink(host: str, port: int, *, certificates: Certificates, database: Path, secret: Path) -> list[str]:
     """The relay: admits registered nodes alone, and lets whoever shows `secret` execute the server's side of runs."""
     return [
-        *(program("flower-superlink"), "--host", host, "--port", str(port)),
+        *_launched("superlink", warm=True),
+        *("--host", host, "--port", str(port)),
         *("--ssl-ca-certfile", str(certificates.authority)),
         *("--ssl-certfile", str(certificates.server), "--ssl-keyfile", str(certificates.server_key)),
         *("--enable-supernode-auth", "--disable-runtime-dependency-installation"),
@@ -36,21 +37,30 @@ def superlink(host: str, port: int, *, certificates: Certificates, database: Pat
     ]
 
 
-def aggregator(address: str, *, authority: Path, secret: Path) -> list[str]:
+def aggregator(address: str, *, authority: Path, secret: Path, warm: bool = True) -> list[str]:
     """The server's side of runs: waits for them at the SuperLink and executes them, one process for each."""
     return [
-        *(program("flower-superexec"), "--runtime-api-address", address),
+        *_launched("superexec", warm),
+        *("--runtime-api-address", address),
         *("--root-certificates", str(authority)),
         *("--superexec-auth-secret-file", str(secret)),
     ]
 
 
 def supernode(
-    address: str, *, authority: Path, key: Path, host: str, port: int, node_config: Mapping[str, ConfigValue]
+    address: str,
+    *,
+    authority: Path,
+    key: Path,
+    host: str,
+    port: int,
+    node_config: Mapping[str, ConfigValue],
+    warm: bool = True,
 ) -> list[str]:
     """A party's node: asks the SuperLink at `address` for messages; `port` is for its own processes, not for others."""
     return [
-        *(program("flower-supernode"), "--superlink", address),
+        *_launched("supernode", warm),
+        *("--superlink", address),
         *("--root-certificates", str(authority), "--auth-supernode-private-key", str(key)),
         *("--host", host, "--port", str(port)),
         *(("--node-config", configuration(node_config)) if node_config else ()),
@@ -78,6 +88,13 @@ def program(name: str) -> str:
 
 
 _PROGRAMS = Path(sys.executable).parent
+
+
+def _launched(name: str, warm: bool) -> list[str]:
+    """Return how a program of Flower is started: by the launcher with a warm executor, or as it is."""
+    if warm:
+        return [sys.executable, "-m", "blindsight.federated.flower.launcher", name]
+    return [program(f"flower-{name}")]
 
 
 def _value(key: str, value: ConfigValue) -> str:

@@ -63,12 +63,14 @@ class Loopback:
         certificates: Path | None = None,
         aggregator_env: Mapping[str, str] | None = None,
         timeout: float = 120.0,
+        warm: bool = True,
     ) -> None:
         """Name the app, the nodes and where all files go; certificates are made unless a folder with some is named."""
         self.app = app.resolve()
         self.nodes = {node.name: node for node in nodes}
         self.folder = folder.resolve()
         self.timeout = timeout
+        self._warm = warm
         self.node_ids: dict[str, int] = {}
         self._port = port
         self._given_ports: set[int] = set() if port is None else {port}
@@ -161,6 +163,7 @@ class Loopback:
             host=HOST,
             port=self._free_port(),
             node_config=node.node_config,
+            warm=self._warm,
         )
         return self._make_service(_label(node.name), command, home=home / "flower", log=node.name, env=node.env)
 
@@ -229,7 +232,9 @@ class Loopback:
         return self._make_service("superlink", command, home=home)
 
     def _aggregator(self) -> Service:
-        command = commands.aggregator(self._address, authority=self.certificates.authority, secret=self._secret())
+        command = commands.aggregator(
+            self._address, authority=self.certificates.authority, secret=self._secret(), warm=self._warm
+        )
         home = self.folder / "aggregator" / "flower"
         return self._make_service("aggregator", command, home=home, env=self._aggregator_env)
 

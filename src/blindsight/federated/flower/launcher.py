@@ -1,0 +1,259 @@
+"""Flower's programs with a warm executor: a message to an app is handled by a fork of an interpreter that is ready.
+
+    python -m blindsight.federated.flower.launcher supernode ...    # the options of flower-supernode
+    python -m blindsight.federated.flower.launcher superexec ...    # those of flower-superexec
+    python -m blindsight.federated.flower.launcher superlink ...    # those of flower-superlink
+
+Flower starts a program for every message to a ClientApp, which costs two CPU seconds before any work, and a SuperNode
+asks for messages every three seconds. Here the executor (Flower: SuperExec) is a process that has imported Flower,
+Blindsight and whatever packages the app imported before, and `ForkingExecutor` forks it for each message: an app still
+finds a process of its own, with nothing of the app in it. The SuperNode wakes its executor when there is work, asks for
+messages every quarter of a second in a run and every second between runs, and lets nobody but this executor fetch
+them: it shows a secret that is never on a disk (`--isolation process`). All else is Flower's own.
+
+Whoever reaches Flower's control interface may register nodes and submit runs, whose code is executed beside the
+aggregator's keys. The SuperLink of this launcher answers there to programs on its own machine alone (`OnlyFromHere`).
+
+With `BLINDSIGHT_APP`, the SHA-256 of an app's bundle, in the environment, no other app is installed or run,
+whatever the SuperLink sends.
+
+The seams in Flower are its `Executor` protocol, the SuperLink's hook for middleware and two module attributes. `_seam`
+refuses a version that lacks one: a SuperLink whose control interface would be open does not start.
+"""
+
+import argparse
+import atexit
+import hashlib
+import hmac
+import importlib
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
+from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
+
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.rng import system_bytes
+
+APP_VARIABLE = "BLINDSIGHT_APP"
+BUSY_SECONDS, IDLE_SECONDS, REPLY_SECONDS = 0.25, 1.0, 0.02
+"""How often a SuperNode asks for messages in a run and between runs, and its own app for its reply."""
+
+_STAYS_BUSY = 20.0  # seconds after a message
+_PROGRAMS = {
+    "flwr-clientapp": ("flwr.supernode.cli.flwr_clientapp", "flwr_clientapp"),
+    "flwr-serverapp": ("flwr.superlink.cli.flwr_serverapp", "flwr_serverapp"),
+}
+_WARM = (*(module for module, _ in _PROGRAMS.values()), "numpy", "blindsight.federated.flower.mod",
+         "blindsight.federated.flower.strategy", "blindsight.federated.task")  # fmt: skip
+
+
+def _seam(module: str, name: str) -> ModuleType:
+    """Return a module of Flower in which `name` can be replaced; without it there is nothing to go on with."""
+    found = importlib.import_module(module)
+    if not hasattr(found, name):
+        raise InputError(f"this version of Flower has no {module}.{name}. Use flower-supernode and flower-superexec.")
+    return found
+
+
+class _Clock:
+    """Stands for the module `time` in a module of Flower; `wait` takes the place of `sleep`."""
+
+    def __init__(self, wait: Callable[[float], object]) -> None:
+        self.sleep = wait
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+class ForkingExecutor(SubprocessExecutor):  # type: ignore[misc, unused-ignore]
+    """Forks this process for every task; what a task had to import, the app apart, is imported here for the next."""
+
+    def __init__(self) -> None:
+        self._heard, self._tell = os.pipe()
+        os.set_blocking(self._heard, False)
+
+    def launch(self, spec: ExecutionSpec) -> LaunchResult:
+        """Run the program of a task in a fork: there, this never returns."""
+        program = TASK_TYPE_TO_COMMAND[spec.task_type]
+        if program not in _PROGRAMS:
+            return LaunchResult.failed(f"the warm executor runs ServerApps and ClientApps; got {program}.")
+        _flush()
+        if os.fork():
+            return LaunchResult.accepted()
+        module, function = _PROGRAMS[program]
+        security = ["--insecure"] if spec.insecure else ["--root-certificates", str(spec.root_certificates_path)]
+        sys.argv = [program, "--runtime-api-address", spec.runtime_api_address, "--token", spec.token, *security]
+        sys.argv += ["--parent-pid", str(os.getppid())]
+        importlib.import_module("flwr.supercore.exit.exit_handler").registered_exit_handlers.clear()
+        atexit.register(self._report, set(sys.modules))
+        getattr(importlib.import_module(module), function)()
+        raise SystemExit(0)
+
+    def reconcile(self) -> None:
+        """Look after forks that have ended, and import what they had to import."""
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        with suppress(BlockingIOError):
+            for name in os.read(self._heard, 1 << 16).decode().split():
+                with suppress(Exception):
+                    importlib.import_module(name)
+
+    def _report(self, before: set[str]) -> None:
+        """Tell the process that forked this one what was imported here that is no part of the app."""
+        apps = str(Path(os.environ.get("FLWR_HOME", "~/.flwr")).expanduser())
+        files = {name: getattr(sys.modules[name], "__file__", None) for name in {*sys.modules} - before}
+        found = [name for name, file in files.items() if file and not file.startswith(apps) and name != "__main__"]
+        os.write(self._tell, "\n".join(sorted(found)).encode()[: select.PIPE_BUF])
+
+
+def superexec(arguments: Sequence[str], wake: int | None = None) -> None:
+    """Run Flower's SuperExec with the warm executor; a byte on `wake` says that there may be work."""
+    if pinned := os.environ.get(APP_VARIABLE, ""):
+        pin_app(pinned)
+    for name in _WARM:
+        importlib.import_module(name)
+    module = _seam("flwr.supercore.superexec.run_superexec", "get_executor")
+    module.get_executor = lambda *_, **__: ForkingExecutor()  # type: ignore[attr-defined]
+    if wake is not None:
+        _seam(module.__name__, "time").time = _Clock(lambda _: _awaited(wake))  # type: ignore[attr-defined]
+    _run("flwr.supercore.cli.flower_superexec", "flower_superexec", arguments)
+
+
+def supernode(arguments: Sequence[str]) -> None:
+    """Run Flower's SuperNode, and a warm executor beside it that ends with it."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=9094)
+    address = parser.parse_known_args(list(arguments))[0]
+    secret = os.memfd_create("superexec-secret", 0)
+    os.write(secret, system_bytes(32))
+    proof = ["--superexec-auth-secret-file", f"/proc/self/fd/{secret}"]
+    wake, awaken = os.pipe()
+    parent = os.getpid()
+    if os.fork() == 0:  # before anything here has threads; TLS is not needed within a machine
+        place = [
+            "--insecure",
+            "--runtime-api-address",
+            f"{address.host}:{address.port}",
+        ]  # loopback: it is its own node
+        superexec([*place, *proof, "--parent-pid", str(parent)], wake)
+        raise SystemExit(0)
+    _seam("flwr.supernode.start_client_internal", "time").time = _Clock(_Polling(awaken).wait)  # type: ignore[attr-defined]
+    chosen = ["--host", address.host, "--port", str(address.port), "--isolation", "process"]
+    _run("flwr.supernode.cli.flower_supernode", "flower_supernode", [*arguments, *chosen, *proof])
+
+
+class _Polling:
+    """How a SuperNode waits: Flower says 3 seconds between messages, and half a second for a reply of its app."""
+
+    def __init__(self, awaken: int) -> None:
+        self._awaken, self._told, self._last = awaken, False, time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        if seconds < 1:
+            if not self._told:
+                os.write(self._awaken, b"!")
+            self._told, self._last = True, time.monotonic()
+            time.sleep(REPLY_SECONDS)
+        else:
+            self._told = False
+            busy = time.monotonic() - self._last < _STAYS_BUSY
+            time.sleep(BUSY_SECONDS if busy else IDLE_SECONDS)
+
+
+class OnlyFromHere:
+    """ASGI middleware: all of the SuperLink but what nodes and executors need is for programs on its own machine.
+
+    Nodes prove who they are (`--enable-supernode-auth`), executors show their secret. A proxy on this machine must let
+    through /v1/fleet/ alone, because what it passes on comes from here.
+    """
+
+    OPEN = ("/v1/fleet/", "/v1/runtime/", "/health")
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        here = scope["type"] == "lifespan" or _is_loopback((scope.get("client") or ("",))[0])
+        if not here and not scope.get("path", "").startswith(self.OPEN):
+            await send({"type": "http.response.start", "status": 403, "headers": []})
+            await send({"type": "http.response.body", "body": b"for programs on this machine alone"})
+            return
+        await self._app(scope, receive, send)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def superlink(arguments: Sequence[str]) -> None:
+    """Run Flower's SuperLink, whose control interface answers to programs on this machine alone."""
+    from starlette.middleware import Middleware
+
+    hooks = _seam("flwr.superlink.extensions", "get_middleware")
+    others = hooks.get_middleware
+    hooks.get_middleware = lambda: (Middleware(OnlyFromHere), *others())  # type: ignore[attr-defined]
+    _run("flwr.superlink.cli.flower_superlink", "flower_superlink", arguments)
+
+
+def pin_app(digest: str) -> None:
+    """Let apps with this SHA-256 be installed, and no others."""
+    for name in ("flwr.supernode.runtime.run_clientapp", "flwr.superlink.runtime.run_serverapp"):
+        module = _seam(name, "install_from_fab")
+        install = module.install_from_fab
+
+        def checked(fab: bytes, *others: Any, install: Callable[..., Path] = install, **named: Any) -> Path:
+            found = hashlib.sha256(fab).hexdigest()
+            if not hmac.compare_digest(found, digest):
+                raise PrivacyError(f"the SuperLink sent the app {found}; this node runs {digest} and no other.")
+            return install(fab, *others, **named)
+
+        module.install_from_fab = checked  # type: ignore[attr-defined]
+
+
+def _awaited(wake: int) -> None:
+    """Wait until there may be work, a second at most."""
+    if select.select([wake], [], [], IDLE_SECONDS)[0]:
+        os.read(wake, 1 << 12)
+
+
+def _run(module: str, function: str, arguments: Sequence[str]) -> None:
+    sys.argv = [function.replace("_", "-"), *arguments]
+    getattr(importlib.import_module(module), function)()
+
+
+def _flush() -> None:
+    """Write what is buffered, so that a fork does not write it again."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the program that the first argument names."""
+    programs: dict[str, Callable[[Sequence[str]], None]] = {
+        "supernode": supernode,
+        "superexec": superexec,
+        "superlink": superlink,
+    }
+    if not arguments or arguments[0] not in programs:
+        raise SystemExit(str(UnknownNameError("program", " ".join(arguments[:1]), programs)))
+    programs[arguments[0]](arguments[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
