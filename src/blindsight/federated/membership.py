@@ -28,7 +28,7 @@ from blindsight.files import AnyPath, as_path, storage_errors
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised whenever a message changes its meaning: nodes of different protocols refuse each other with a sentence."""
 
 MEMBER_ROLE, GENERATOR_ROLE = "member", "key-generator"

@@ -21,7 +21,7 @@ sum a round (`sums.roles`).
 | hello | `membership.Hello` | who this is, and the proof |
 | enrol | terms, the key generator's identity | sealed `sums` enrolment for the key generator |
 | set-up | run, sealed set-up, run config, answers that this member has not seen | nothing |
-| advertise, share, consistency, unmask | run, signed call | signed reply |
+| advertise, share, consistency, unmask | run, signed call; with the first one, the parts of a set-up | signed reply |
 | contribute | run, signed call, what is learned from | signed reply |
 | register (key generator) | `Registration` | sealed `Setups`, or a `RunRefusal` |
 | open (key generator) | run, sealed request | sealed answer |
@@ -144,7 +144,9 @@ class MemberHandler:
             case "set-up", (run, setup, config, note):
                 self._set_up(_text(run), setup, config, note)
                 return []
-            case _, (run, message) if kind in STEPS:
+            case _, (run, message, *setup) if kind in STEPS and len(setup) in (0, 3):
+                if setup:
+                    self._set_up(_text(run), *setup)
                 member, _, _ = self._called(_text(run), kind, message)
                 return [member.answer(message)]
         raise MessageError(f"a member does not know what to do with {kind!r} of {len(parts)} parts.")

@@ -31,6 +31,7 @@ from blindsight.federated.node import (
     ENROLMENT,
     REGISTRATION,
     SETUP,
+    STEPS,
     Note,
     Registration,
     RunRefusal,
@@ -425,19 +426,32 @@ def _generators_responses(transport: Transport, registration: bytes, patience: P
 
 
 class _RunTransport:
-    """Carries the messages of one run: whoever gets one is told which run it belongs to."""
+    """Carries the messages of one run: whoever gets one is told which run it belongs to.
 
-    def __init__(self, transport: Transport, run: str) -> None:
-        self._transport, self._run = transport, run.encode()
+    `setups` are those that members get along with the call of a step; who answers it is `ready`.
+    """
+
+    def __init__(self, transport: Transport, run: str, ready: set[str]) -> None:
+        self._transport, self._run, self._ready = transport, run.encode(), ready
+        self.setups: dict[str, tuple[bytes, ...]] = {}
+        self._carried: dict[str, str] = {}
 
     def present(self) -> Mapping[str, int]:
         return self._transport.present()
 
     def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
-        return self._transport.send(name, kind, (self._run, *parts))
+        setup = self.setups.get(name, ()) if kind in STEPS else ()
+        ticket = self._transport.send(name, kind, (self._run, *parts, *setup))
+        if setup:
+            self._carried[ticket] = name
+        return ticket
 
     def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
-        return self._transport.collect(tickets, seconds=seconds)
+        for ticket, response in self._transport.collect(tickets, seconds=seconds):
+            if (name := self._carried.pop(ticket, "")) and not response.error:
+                self._ready.add(name)
+                self.setups.pop(name, None)
+            yield ticket, response
 
 
 class SumServer:
@@ -451,13 +465,9 @@ class SumServer:
             raise InputError("the run began with another config, and its members accept no other.")
         self.run, self.terms = run, run.terms
         self._transport, self._patience, self._seed, self._config = transport, patience, seed, config
-        self._engine = Engine(
-            Aggregator.load(run.aggregator_path),
-            _RunTransport(transport, self.terms.run),
-            patience,
-            ready=self._prepared,
-        )
         self._ready: set[str] = set()
+        self._carrier = _RunTransport(transport, self.terms.run, self._ready)
+        self._engine = Engine(Aggregator.load(run.aggregator_path), self._carrier, patience, ready=self._prepared)
         self._unready: dict[str, str] = {}
         self._told: set[str] = set()
         self._briefs: dict[int, bytes] = {}
@@ -596,13 +606,17 @@ class SumServer:
         self._ready.clear()
 
     def _prepared(self, present: Sequence[str]) -> list[str]:
-        """Hand the set-up to those who may not have it; return those who are ready."""
-        run, tickets = self.terms.run.encode(), {}
-        renewed = self._engine.aggregator.roster.generation > 0
-        for name in present:
-            if name not in self._ready:
-                note = encode(Note(0, self._unseen(name) if renewed else ()))
-                tickets[self._transport.send(name, "set-up", (run, self.run.setups[name], self._config, note))] = name
+        """Hand the set-up to those who may not have it, with the call of a step or before one to contribute."""
+        run, renewed = self.terms.run.encode(), self._engine.aggregator.roster.generation > 0
+        needed: dict[str, tuple[bytes, ...]] = {
+            name: (self.run.setups[name], self._config, encode(Note(0, self._unseen(name) if renewed else ())))
+            for name in present
+            if name not in self._ready
+        }
+        if self._engine.aggregator.step in STEPS:
+            self._carrier.setups = needed
+            return list(present)
+        tickets = {self._transport.send(name, "set-up", (run, *parts)): name for name, parts in needed.items()}
         for ticket, response in self._transport.collect(tickets, seconds=self._patience.step):
             name = tickets[ticket]
             if response.error:
