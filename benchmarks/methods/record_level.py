@@ -9,10 +9,12 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.methods.phashing import LEARNERS
-from benchmarks.methods.searching import RECORD_EPSILONS, Found, PrivateCollection, by_codes, by_symbols
+from benchmarks.methods.searching import RECORD_EPSILONS, Floats, Found, PrivateCollection, by_codes, by_symbols
 from blindsight.search.central import CentralHasher
 from blindsight.search.channels import best_design
+from blindsight.search.codebook import Codebook, shipped_codebook
 from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta
+from blindsight.search.function import LinearHash
 from blindsight.search.hashers import ITQ, SH
 from blindsight.search.localmode import KEPT_APART, LocalHasher
 from blindsight.search.published import PITQ
@@ -74,14 +76,25 @@ def local(given: PrivateCollection, *, seed: int, labelled: bool) -> dict[str, F
     """
     hasher = LocalHasher(RECORD_EPSILONS[0], random_state=seed)
     codebook = hasher.fit(given.public, given.labels if labelled else None).codebook_
-    cells, relevance = codebook.cells_of(given.private), codebook.relevance_of(given.queries)
+    name = "local-labels" if labelled else "local"
+    return _by_cells(name, codebook, given.private, given.queries, KEPT_APART if labelled else 1.0)
+
+
+def shipped(given: PrivateCollection, *, seed: int) -> dict[str, Found]:
+    """Search by the library's local mode with the codebook that it ships, which takes features of any length."""
+    private, queries = given.lengths
+    rows = given.private * private[:, None], given.queries * queries[:, None]
+    return _by_cells("shipped", shipped_codebook(), *rows, 1.0)
+
+
+def _by_cells(name: str, codebook: Codebook, private: Floats, queries: Floats, nearly: float) -> dict[str, Found]:
+    cells, relevance = codebook.cells_of(private), codebook.relevance_of(queries)
     found = {}
     for epsilon in RECORD_EPSILONS:
-        nearly = KEPT_APART if labelled else 1.0
         design = best_design(codebook.prior, codebook.relevance, epsilon, nearly=nearly)
-        released = design.release(design.symbol_of_cell[cells])
         scores = relevance @ design.posterior(codebook.prior).T
-        found[f"local-labels/{epsilon}" if labelled else f"local/{epsilon}"] = by_symbols(scores, released)
+        answer = by_symbols(scores, design.release(design.symbol_of_cell[cells]))
+        found[f"{name}/{epsilon}"] = answer | {"chosen": np.array([codebook.cells, design.mechanism.k])}
     return found
 
 
@@ -90,3 +103,15 @@ def central(given: PrivateCollection, *, seed: int, epsilon: float, delta: float
     hasher = CentralHasher(epsilon, delta, clip=1.0, bits=bits, random_state=seed).fit(given.private)
     found = by_codes(hasher.transform(given.queries), hasher.transform(given.private))
     return {f"central/{epsilon:g}": found}
+
+
+def central_start(given: PrivateCollection, *, seed: int, delta: float, bits: int) -> dict[str, Found]:
+    """Search by the central mode from a public ITQ, and by that ITQ as it is."""
+    start = ITQ(bits, random_state=seed).fit(given.public).function_
+    assert isinstance(start, LinearHash)
+    found = {}
+    for epsilon in RECORD_EPSILONS:
+        hasher = CentralHasher(epsilon, delta, 1.0, bits, start=start, start_rows=given.public).fit(given.private)
+        found[f"central-start/{epsilon}"] = by_codes(hasher.transform(given.queries), hasher.transform(given.private))
+        found[f"public-itq/{epsilon}"] = by_codes(start(given.queries), start(given.private))
+    return found

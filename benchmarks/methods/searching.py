@@ -10,7 +10,10 @@ Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
 Found = dict[str, NDArray[Any]]
-"""Either codes of `queries` and `items`, or one of k `symbols` per item and the queries' `scores` of them, (q, k)."""
+"""Either codes of `queries` and `items`, or one of k `symbols` per item and the queries' `scores` of them, (q, k).
+
+`chosen` may tell how many cells and symbols the method decided on.
+"""
 
 CLAIMED_EPSILONS = (1, 2, 4)
 """Those of PHashing in the paper's Table 1."""
@@ -38,12 +41,16 @@ class Unlabelled:
 
 @dataclass(frozen=True)
 class PrivateCollection:
-    """Public rows with their labels, private rows to be found, and rows that ask."""
+    """Public rows with their labels, private rows to be found, and rows that ask, all of unit length.
+
+    `lengths` are those that private rows and queries had.
+    """
 
     public: Floats
     labels: Labels
     private: Floats
     queries: Floats
+    lengths: tuple[Floats, Floats]
 
 
 def by_codes(queries: NDArray[np.uint8], items: NDArray[np.uint8]) -> Found:

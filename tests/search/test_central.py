@@ -270,6 +270,12 @@ def test_a_public_start_is_moved_to_a_private_mean_or_left_as_it_is():
     assert (hasher.statement_.epsilon, hasher.loss) == (4.0, CentralHasher(4.0, 1e-6, 1.0).loss)
     assert [one.sensitivity for one in hasher.plan().releases] == [2.0]  # all of the budget
     assert hasher.plan().mean.loss.noise_multiplier == pytest.approx(hasher.loss.noise_multiplier)
+    aside = CentralHasher(4.0, 1e-6, 1.0, 16, start=start, start_rows=public, source=seeded_bytes(0)).fit(X)
+    assert not np.array_equal(aside.function_.mean, start.mean)
+    near = CentralHasher(4.0, 1e-6, 6.0, 16, start=start, start_rows=public[:200], source=seeded_bytes(0))
+    assert near.fit(public[200:]).function_ is start  # never below the public one where that is in place
+    assert near.released_  # the private mean was looked at, so it is paid for
+    assert near.statement_.epsilon == 4.0
     few = CentralHasher(1.0, 1e-6, 1.0, 16, start=start).fit(X[:40])
     assert not few.released_
     assert few.function_ is start

@@ -5,7 +5,15 @@ import pytest
 
 from blindsight.errors import InputError
 from blindsight.rng import science
-from blindsight.search.codebook import BRIDGE, VOTERS, Codebook, count_kinds, learn_codebook, learn_labelled_codebook
+from blindsight.search.codebook import (
+    BRIDGE,
+    VOTERS,
+    Codebook,
+    count_kinds,
+    learn_codebook,
+    learn_labelled_codebook,
+    shipped_codebook,
+)
 
 
 def _mixture(n, kinds=5, dimension=24, seed=0):
@@ -107,3 +115,24 @@ def test_a_class_of_one_picture_is_no_trouble():
     X, kinds = _mixture(60, kinds=3)
     kinds[0] = 3
     assert learn_labelled_codebook(X, kinds, science(1)).cells == 4
+
+
+def test_classes_that_no_plane_parts_are_told_by_neighbours():
+    angles = science(0).uniform(0, 2 * np.pi, 900)
+    X = np.stack([np.cos(angles), np.sin(angles)], axis=1) ** 2 * 9 * np.sign([np.cos(angles), np.sin(angles)]).T
+    quarters = ((angles // (np.pi / 2)) % 2).astype(np.int64)  # opposite quarters are one class
+    codebook = learn_labelled_codebook(X[:700].astype(np.float32), quarters[:700], science(1))
+    assert (codebook.cells_of(X[700:]) == quarters[700:]).mean() > 0.9
+    assert "landmarks" in codebook.arrays()
+
+
+def test_the_shipped_codebook_tells_cells_apart_by_the_networks_own_weights():
+    shipped = shipped_codebook()
+    assert (shipped.cells, shipped.dimension) == (200, 1280)
+    clear = 100 * shipped.directions.T  # features that speak for one cell
+    np.testing.assert_array_equal(shipped.cells_of(clear), np.arange(200))
+    np.testing.assert_allclose(shipped.meanings_of(clear / 100).sum(axis=1), 1, rtol=1e-5)
+    assert (shipped.relevance.argmax(axis=1) == np.arange(200)).mean() > 0.95  # a cell is most like itself
+    np.testing.assert_allclose(shipped.relevance, shipped.relevance.T, atol=1e-3)
+    again = Codebook.from_arrays(shipped.arrays())
+    np.testing.assert_array_equal(again.relevance_of(clear), shipped.relevance_of(clear))

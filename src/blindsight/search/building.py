@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from blindsight.files import AnyPath, as_path, folder_lock, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.central import CentralHasher
+from blindsight.search.codebook import shipped_codebook
 from blindsight.search.compare import sought
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
@@ -59,6 +60,8 @@ PRIVATE = "private"
 _ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases", "ledger.jsonl"
 _SCOPE = "pictures"
 _CLIPS = {"embedding": 15.0}  # typical norm of features, where no public ones tell it; 1 of thumbnails
+FEWEST_PUBLIC = 300  # with fewer public pictures the shipped codebook finds as much, and more at a large epsilon
+SHIPPED_FEATURES = "embedding"  # of which the shipped codebook is made
 _CELL = 96  # least side of a picture on a sheet of answers
 
 
@@ -67,7 +70,8 @@ class Wish:
     """How a gallery is to be made. `epsilon` is needed unless the mode is open; `budget` is the ledger's, if any.
 
     A codebook tells `kinds` of pictures apart (None: as many as public ones show), or, with `public_labels`, classes of
-    the public pictures. With `per_person` epsilon is that of a person with at most so many pictures.
+    the public pictures; or it is the one that comes with the package. With `per_person` epsilon is that of a person
+    with at most so many pictures.
     """
 
     mode: Mode
@@ -83,6 +87,7 @@ class Wish:
     random_state: int = 0
     kinds: int | None = None
     public_labels: bool = False
+    codebook: Literal["auto", "public", "shipped"] = "auto"
     per_person: int | None = None
 
     def check(self, has_public: bool) -> None:
@@ -102,8 +107,11 @@ class Wish:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
         if self.mode == "open" and (has_public or self.public_share is not None):
             raise InputError("open mode does not use public pictures. Leave --public and --public-share out.")
-        if self.mode != "local" and (self.kinds is not None or self.public_labels):
-            raise InputError(f"{self.mode} mode has no codebook. Leave --kinds and --public-labels out.")
+        learned = self.kinds is not None or self.public_labels
+        if self.mode != "local" and (learned or self.codebook != "auto"):
+            raise InputError(f"{self.mode} mode has no codebook. Leave --kinds, --public-labels and --codebook out.")
+        if self.codebook == "shipped" and (learned or has_public or self.public_share is not None):
+            raise InputError("the shipped codebook learns nothing. Leave public pictures, labels and --kinds out.")
         if self.kinds is not None and self.kinds < 2:
             raise InputError(f"at least 2 kinds can be told apart; got {self.kinds}.")
         if self.kinds is not None and self.public_labels:
@@ -167,15 +175,12 @@ def _build(
     secret: ByteSource,
 ) -> Gallery:
     before = _gallery_before(wish, folder)
-    if wish.mode == "local" and before is None and public is None and wish.public_share is None:
-        raise InputError(
-            "local mode learns what codes mean from public pictures, never from private ones: name some with --public, "
-            "or declare a part of these public with --public-share."
-        )
     notes: list[str] = []
     if wish.features == "auto":
         chosen, note = choose_features(source) if before is None else (before.features, "")
         wish, notes = replace(wish, features=chosen), [note] if note else []
+    if wish.mode == "local" and before is None:
+        _check_codebook(wish, public is not None or wish.public_share is not None)
     pipeline = feature_pipeline(wish.features)
     side = reading_side(pipeline) if before is None else before.side
     source = replace(source, side=side)
@@ -223,10 +228,7 @@ class _Build:
         if isinstance(public, LocalHasher):
             learned = public
         elif self.before is None:
-            kinds = "auto" if self.wish.kinds is None else self.wish.kinds
-            share = self.wish.epsilon / (self.wish.per_person or 1)
-            learned = LocalHasher(share, kinds=kinds, random_state=self.wish.random_state).fit(*public)
-            self.notes.append(f"Chosen from epsilon and public pictures: {learned.chosen}.")
+            learned = self._learned(*public)
         else:
             assert isinstance(self.before.hasher, LocalHasher)
             learned = self.before.hasher
@@ -247,6 +249,22 @@ class _Build:
                 "that; the published statement does not tell it, for which pictures are equal is private."
             )
         return self._gallery(_as_spent(hasher.statement_, ledger, self.wish.unit), learned, index)
+
+    def _learned(self, public: Floats, labels: NDArray[np.int64] | None) -> LocalHasher:
+        """Return the codebook of public pictures, or the shipped one where these are too few to learn from."""
+        wish = self.wish
+        assert wish.epsilon is not None
+        share = wish.epsilon / (wish.per_person or 1)
+        hasher = LocalHasher(share, kinds="auto" if wish.kinds is None else wish.kinds, random_state=wish.random_state)
+        few = len(public) < FEWEST_PUBLIC and wish.kinds is None and labels is None
+        if wish.codebook == "shipped" or (wish.codebook == "auto" and wish.features == SHIPPED_FEATURES and few):
+            hasher.take(shipped_codebook())
+            why = f"{len(public)} public pictures are too few to learn from" if len(public) else "no public pictures"
+            self.notes.append(f"The codebook is the shipped one ({why}): {hasher.chosen}.")
+            return hasher
+        hasher.fit(public, labels)
+        self.notes.append(f"Chosen from epsilon and {len(public):,} public pictures: {hasher.chosen}.")
+        return hasher
 
     def central(self, public: Floats | None) -> Gallery:
         """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
@@ -454,6 +472,19 @@ def _gallery_before(wish: Wish, folder: Path) -> Gallery | None:
             "Say --relearn to spend once more on the same pictures, or take another folder with the same --ledger."
         )
     return before
+
+
+def _check_codebook(wish: Wish, has_public: bool) -> None:
+    """Refuse local mode without anything that tells what codes mean."""
+    if wish.codebook == "shipped" and wish.features != SHIPPED_FEATURES:
+        raise InputError(f"the shipped codebook is for --features {SHIPPED_FEATURES}; got {wish.features}.")
+    learned = wish.codebook == "public" or wish.kinds is not None or wish.public_labels
+    if not has_public and (learned or wish.features != SHIPPED_FEATURES):
+        raise InputError(
+            "local mode learns what codes mean from public pictures, never from private ones: name some with --public, "
+            f"or declare a part of these public with --public-share. With --features {SHIPPED_FEATURES} (the extra "
+            "deep) a codebook comes with the package."
+        )
 
 
 def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path, secret: ByteSource) -> Origin:

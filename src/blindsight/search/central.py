@@ -26,10 +26,13 @@ sensitivity. Cutting off never lengthens a row, and a squared norm that is a mul
 is not above 1.
 
 *A public start.* All of that needs many rows: the noise is that of d^2 numbers. With `start`, a linear function learned
-from public features (ITQ, say), its directions stay and only the mean is learned, with the whole budget: d numbers.
-That mends what public pictures from elsewhere are worst at, and may cost a little where they are like the private ones.
-Where rows are so few that noise would move the mean by more than a quarter of a row's length, nothing is released and
-`function_` is the start itself.
+from public features (ITQ, say), its directions stay and only the mean is learned, with the whole budget: d numbers. It
+replaces the public mean only where it tells another one: with m the noisy mean of private rows and p that of
+`start_rows`, the public ones, shortened alike, where |m - p|^2 is more than five standard deviations above what noise
+and sampling alone would make of it. So public rows that are like the private ones keep their mean, and the function is
+not below the public one; others get the private mean. The choice depends on m, which is released and charged, and on
+public numbers. Where rows are so few that noise would move m by more than a quarter of a row's length, nothing is
+released and `function_` is the start itself.
 
 *Accounting.* Gaussian releases of noise multipliers m_i are together as private as one of multiplier m with
 1/m^2 = sum 1/m_i^2 (Dong, Roth and Su 2022); m is the least for epsilon and delta (Balle and Wang 2018).
@@ -54,6 +57,7 @@ Doubles = NDArray[np.float64]
 
 MEAN_SHARE, ROTATION_SHARE = 0.1, 0.2  # of the budget (in 1 / multiplier^2); the directions get the rest
 MOST_NOISE = 0.25  # in a private mean, of a row's length; with more, a public mean is better
+FAR = 5.0  # standard deviations by which a private mean differs from a public one before it replaces it
 FEWEST_DIRECTIONS = 6  # with fewer, random hyperplanes in the whole space find more
 _ROWS = 4096  # rows in double precision at a time
 _SHORTEST = 1e-100  # numbers that make up a longer row have squares that do not vanish
@@ -90,7 +94,8 @@ class CentralHasher(HashLearner):
     bits : length of a code; may exceed the number of features.
     iterations : how often the rotation is refitted; with 0 it stays random and the directions get its share.
     per_person : the most rows that one person has, where persons are to be protected instead of records.
-    start : a public linear function of as many bits, of which only the mean is learned from the rows.
+    start, start_rows : a public linear function of as many bits, of which only the mean is learned from the rows, and
+        the public rows that it was learned from.
     random_state : decides the hyperplanes at the start, which are public.
 
     Attributes
@@ -112,10 +117,12 @@ class CentralHasher(HashLearner):
         iterations: int = 5,
         per_person: int | None = None,
         start: LinearHash | None = None,
+        start_rows: Floats | None = None,
         random_state: int = 0,
         source: ByteSource = system_bytes,
     ) -> None:
         self.start = start
+        self.start_rows = start_rows
         self.epsilon = epsilon
         self.delta = delta
         self.clip = clip
@@ -187,9 +194,22 @@ class CentralHasher(HashLearner):
         if not self.released_:
             self.done_ = f"the public function as it is: {len(X)} rows are too few for a private mean"
             return start
-        self.done_ = "public directions about a private mean"
         mean = plan.mean.release(sum_of_rows(X, self.clip), self.source) * (self.clip / len(X))
+        if self.start_rows is not None:
+            public = sum_of_rows(self.start_rows, self.clip) * (self.clip / len(self.start_rows))
+            if not self._elsewhere(mean, public, len(X), plan.mean.sigma * self.clip / len(X)):
+                self.done_ = "the public function as it is: a private mean does not differ from the public one"
+                return start
+            mean = start.mean + (mean - public)
+        self.done_ = "public directions about a private mean"
         return LinearHash(mean.astype(np.float32), start.matrix)
+
+    def _elsewhere(self, mean: Doubles, public: Doubles, rows: int, sigma: float) -> bool:
+        """Tell whether a mean with noise of deviation sigma is farther from the public one than chance makes it."""
+        assert self.start_rows is not None
+        spread = self.clip**2 - float(public @ public)  # of a shortened row, at most
+        expected = len(mean) * sigma**2 + spread * (1 / rows + 1 / len(self.start_rows))
+        return float(((mean - public) ** 2).sum()) > (1 + FAR * math.sqrt(2 / len(mean))) * expected
 
     def _rotation(self, V: Floats, plan: Plan, rng: np.random.Generator) -> Doubles:
         R = _nearest_frame(rng.standard_normal((V.shape[1], self.bits)))

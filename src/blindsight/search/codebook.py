@@ -8,27 +8,24 @@ stays with the record's owner, who releases it through a mechanism (`localmode`)
 counting (as in that graph) those of which it would be a mutual neighbour. Meanings are coordinates of a neighbourhood
 graph and cells are their k-means clusters, about three for each kind of picture that the graph shows.
 
-*With labels* (`ClassCodebook`) a meaning is the probability of each class by multinomial logistic regression, cells are
-the classes, and how often one class is taken for another was measured by cross-validation.
+*With labels* cells are the classes, told by multinomial logistic regression (`ClassCodebook`) or by the neighbours'
+votes, whichever is right more often about public pictures that it has not seen.
+
+*Without pictures* (`HeadCodebook`, `shipped_codebook`) cells are ImageNet's 1,000 classes, joined to 200 by Ward's
+procedure on the weights that tell them apart in EfficientNet-lite0; a cell is told by the mean of its classes' weights,
+and two cells are as alike as the weights of their classes. The file is made by ``tools/codebook.py``.
 
 *Features* are compared by direction after a signed square root, which keeps a few large values from deciding, in at
-most 64 principal directions (256 with labels). Their length and unit do not matter.
+most 64 principal directions (256 by regression), so length and unit do not matter; the shipped head takes them raw.
 
-What public pictures mean, found without labels: pictures that are mutual neighbours point in the same direction.
-
-Distances between features say little about pictures that are far apart, but the nearest neighbours of a picture mostly
-show the same kind of thing. So pictures are joined where each is among the other's nearest, and every picture gets
-coordinates that a random walk on that graph changes slowest, because it hardly ever leaves a region. Belkin and Niyogi,
-"Laplacian eigenmaps", Neural Computation 2003; rows of unit length after Ng, Jordan and Weiss, "On spectral
-clustering", NIPS 2001; distances measured by the reach of both ends after Zelnik-Manor and Perona, "Self-tuning
-spectral clustering", NIPS 2004.
-
-Joining *mutual* neighbours is what matters: without it a few hubs, near to everything, tie all regions together
-(Fashion-MNIST, ten clusters: normalised mutual information with the classes .71, else .65; k-means on pixels .60).
-One-sided neighbours keep a thousandth of the weight, so that no picture is left alone.
-
-How many neighbours and how many coordinates are best is not known without labels. Several of both are computed and
-joined, so that the inner product of two pictures is the mean of their cosines over all of them.
+*The neighbourhood graph.* Nearest neighbours mostly show the same kind of thing, while large distances say little. So
+pictures are joined where each is among the other's nearest, and each gets the coordinates that a random walk on that
+graph changes slowest (Belkin and Niyogi, "Laplacian eigenmaps", Neural Computation 2003; rows of unit length after Ng,
+Jordan and Weiss, NIPS 2001; distances measured by the reach of both ends after Zelnik-Manor and Perona, NIPS 2004).
+Joining *mutual* neighbours is what matters: else a few hubs tie all regions together (Fashion-MNIST, ten clusters:
+normalised mutual information with the classes .71, else .65; k-means on pixels .60). One-sided neighbours keep a
+thousandth of the weight, so that no picture is left alone. Several numbers of neighbours and of coordinates are
+computed and joined: the inner product of two pictures is the mean of their cosines over all of them.
 
 *How many kinds there are* (`count_kinds`) is read off such a graph too: as many as there are communities where its
 modularity is largest, found by joining small groups two at a time (Newman, "Fast algorithm for detecting community
@@ -41,6 +38,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import faiss
@@ -56,6 +54,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from blindsight.errors import InputError
+from blindsight.files import read_arrays
 from blindsight.search.codes import blocks
 from blindsight.search.function import Classes, Floats
 from blindsight.validation import check_features
@@ -273,7 +272,9 @@ class Codebook(ABC):
     @staticmethod
     def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> "Codebook":
         """Return the codebook made of these arrays, checked anew."""
-        kind = ClassCodebook if "weights" in arrays else NeighbourCodebook
+        kind: type[Codebook] = NeighbourCodebook
+        if "bias" in arrays:
+            kind = ClassCodebook if "weights" in arrays else HeadCodebook
         return kind(**{field.name: arrays[field.name] for field in fields(kind)})
 
 
@@ -316,6 +317,46 @@ class ClassCodebook(Codebook):
         return np.asarray(self.meanings_of(X).argmax(axis=1), dtype=np.int64)
 
 
+@dataclass(frozen=True, eq=False)
+class HeadCodebook(Codebook):
+    """A linear classifier of raw features, `directions` and `bias`; `centres` are how alike cells are."""
+
+    bias: Floats  # (cells,)
+
+    def _shapes(self, p: int, q: int) -> dict[str, tuple[int, ...]]:
+        return {"bias": (p,), "centres": (p, p)}
+
+    def meanings_of(self, X: Any) -> Floats:
+        rows = check_features(X, self.dimension, least=0)
+        return self._meanings((rows - self.mean) @ self.directions)
+
+    def _meanings(self, points: Floats) -> Floats:
+        return np.asarray(softmax(points + self.bias, axis=1), dtype=np.float32)
+
+    def cells_of(self, X: Any) -> NDArray[np.int64]:
+        """Return the likeliest cell of every picture."""
+        return np.asarray(self.meanings_of(X).argmax(axis=1), dtype=np.int64)
+
+
+SHIPPED = Path(__file__).parent / "imagenet-cells.npz"
+SHIPPED_KIND = "blindsight/head-codebook.1"
+
+
+def shipped_codebook() -> HeadCodebook:
+    """Return the codebook that comes with the package, for features by `Embedding` alone; it needs no pictures."""
+    arrays = read_arrays(SHIPPED, SHIPPED_KIND)[1]
+    matrix, sizes = arrays["matrix"].astype(np.float32), arrays["sizes"]
+    relevance = np.maximum(arrays["alike"].astype(np.float64), _LEAST)
+    return HeadCodebook(
+        mean=np.zeros(len(matrix), dtype=np.float32),
+        directions=matrix,
+        centres=relevance.astype(np.float32),
+        prior=sizes / sizes.sum(dtype=np.float64),
+        relevance=relevance,
+        bias=arrays["bias"].astype(np.float32),
+    )
+
+
 def learn_codebook(
     X: Floats, kinds: int | None, generator: np.random.Generator, *, cells: int | None = None, fewest: int = 2
 ) -> NeighbourCodebook:
@@ -338,15 +379,25 @@ def learn_codebook(
     )
 
 
-def learn_labelled_codebook(X: Floats, classes: Classes, generator: np.random.Generator) -> ClassCodebook:
-    """Learn a codebook whose cells are the classes 0, 1, ... of public features."""
+def learn_labelled_codebook(X: Floats, classes: Classes, generator: np.random.Generator) -> Codebook:
+    """Learn a codebook whose cells are the classes 0, 1, ... of public features.
+
+    Classes are told by a regression or by the votes of neighbours, whichever is right more often about public pictures
+    that it has not seen.
+    """
     mean, directions, points = _points(X, CLASS_DIRECTIONS)
     count, folds = int(classes.max()) + 1, generator.integers(_FOLDS, size=len(points))
     held = {strength: _cross_validated(points, classes, count, folds, strength) for strength in _STRENGTHS}
     truth = np.arange(len(classes)), classes
     strength = max(held, key=lambda one: float(np.log(held[one][truth]).mean()))
-    weights, bias = _regression(points, classes, count, strength)
     taken = held[strength].argmax(axis=1)
+    landmarks, meanings = np.ascontiguousarray(points[:, :DIRECTIONS]), np.eye(count, dtype=np.float32)[classes]
+    reaches = np.ascontiguousarray(nearest(landmarks, landmarks, min(VOTERS + 1, len(landmarks)))[0][:, -1])
+    votes = _votes(landmarks, reaches, meanings, landmarks, own=True)
+    if (votes.argmax(axis=1) == classes).sum() > (taken == classes).sum():
+        parts = mean, np.ascontiguousarray(directions[:, :DIRECTIONS]), *_cells(votes, classes)
+        return NeighbourCodebook(*parts, landmarks, reaches, meanings)
+    weights, bias = _regression(points, classes, count, strength)
     table = np.full((count, count), 1 / count)  # one picture spread over all classes, so that no share is zero
     np.add.at(table, (taken, classes), 1.0)
     centres = table / table.sum(axis=1, keepdims=True)
@@ -408,11 +459,12 @@ def _project(X: Floats, mean: Floats, directions: Floats) -> Floats:
     return points
 
 
-def _votes(landmarks: Floats, reaches: Floats, meanings: Floats, points: Floats) -> Floats:
-    """Return the mean meaning of each point's voters."""
-    k, voted = min(VOTERS, len(landmarks)), np.empty((len(points), meanings.shape[1]), dtype=np.float32)
+def _votes(landmarks: Floats, reaches: Floats, meanings: Floats, points: Floats, *, own: bool = False) -> Floats:
+    """Return the mean meaning of each point's voters; the points' `own` votes are left out."""
+    k, voted = min(VOTERS, len(landmarks) - own), np.empty((len(points), meanings.shape[1]), dtype=np.float32)
     for span in blocks(len(points), _ROWS):
-        squares, numbers = nearest(landmarks, points[span], k)
+        squares, numbers = nearest(landmarks, points[span], k + own)
+        squares, numbers = squares[:, int(own) :], numbers[:, int(own) :]
         reach = reaches[numbers]
         mutual = np.where(squares <= reach, np.float32(1 + BRIDGE), np.float32(BRIDGE))
         weights = closeness(squares, squares[:, -1:], reach) * mutual

@@ -29,7 +29,7 @@ from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.channels import Design, Doubles, Mechanism, best_design
-from blindsight.search.codebook import Codebook, learn_codebook, learn_labelled_codebook
+from blindsight.search.codebook import Codebook, HeadCodebook, learn_codebook, learn_labelled_codebook
 from blindsight.search.symbols import KaryResponse, SubsetSelection
 from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.validation import check_features
@@ -99,15 +99,19 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             codebook: Codebook = learn_codebook(rows, kinds, generator, fewest=symbols or 2)
         else:
             codebook = learn_labelled_codebook(rows, classes, generator)
+        return self.take(codebook, labelled=y is not None)
+
+    def take(self, codebook: Codebook, *, labelled: bool = False) -> Self:
+        """Use a codebook that is there already, such as `shipped_codebook()`; only the symbols are chosen."""
         design = best_design(
             codebook.prior,
             codebook.relevance,
             self.epsilon,
-            symbols=symbols,
+            symbols=self._check_parameters(),
             mechanism=self.mechanism,
-            nearly=1.0 if classes is None else KEPT_APART,
+            nearly=KEPT_APART if labelled else 1.0,
         )
-        return self._adopt(codebook, design, labelled=y is not None)
+        return self._adopt(codebook, design, labelled=labelled)
 
     def true_symbols(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the symbols of records without noise: they are as private as the records and stay with the owner."""
@@ -140,10 +144,11 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         `releases` is how often the record that was edited most often was released. With `per_person` the unit is a
         person with at most so many records.
         """
-        learned = "public features and their labels" if self.labelled_ else "public features without labels"
+        design, shipped = self._fitted(), isinstance(self.codebook_, HeadCodebook)
+        learned = "learned from public features " + ("and their labels" if self.labelled_ else "without labels")
         return PrivacyStatement(
             guarantee="differential privacy",
-            mechanism=f"{self._fitted().mechanism}, of a codebook learned from {learned}",
+            mechanism=f"{design.mechanism}, of a codebook {'made of ImageNet classes' if shipped else learned}",
             unit="record" if per_person is None else "person",
             epsilon=_times(self.mechanism_.loss, max(releases, 1) * (per_person or 1)),
             delta=0.0,
@@ -154,7 +159,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
                 "owner": "the record and its true symbol",
                 "holder of the index": "one noisy release per record, and which record it belongs to",
                 "whoever asks": "the own query, which is not noised and not protected, and the ranked releases",
-                "anyone": "the codebook, which holds the public features",
+                "anyone": "the codebook" if shipped else "the codebook, which holds the public features",
             },
             assumptions=_assumptions(per_person, releases),
             not_protected=_not_protected(per_person),
@@ -164,7 +169,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     def chosen(self) -> str:
         """What was chosen from epsilon and public features, in words."""
         design, learned = self._fitted(), "classes" if self.labelled_ else "cells"
-        return f"{design.mechanism}, for {self.codebook_.cells} {learned} that public features show"
+        source = "of ImageNet" if isinstance(self.codebook_, HeadCodebook) else "that public features show"
+        return f"{design.mechanism}, for {self.codebook_.cells} {learned} {source}"
 
     @property
     def digest(self) -> str:

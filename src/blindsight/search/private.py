@@ -34,6 +34,7 @@ from blindsight.search.hashers import ITQ
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.releases import Releases
 from blindsight.statement import PrivacyStatement, Unit
+from blindsight.validation import check_features
 
 Mode = Literal["local", "central"]
 
@@ -188,6 +189,7 @@ class PrivateHasher:
             self.bits,
             per_person=self.per_person,
             start=start,
+            start_rows=None if public is None else check_features(public, what="public features", least=0),
             random_state=self.random_state,
             source=self._source,
         ).fit(X)  # stays in here until the spend is on disk
