@@ -341,6 +341,15 @@ class Client:
         """Return the whole of an index in local mode, so that no query ever leaves (`blindsight search pull`)."""
         return bytes(self._ask("GET", f"/indexes/{_part(index)}/file?numbers={str(numbers).lower()}").content)
 
+    def query_setup(self, index: str) -> bytes:
+        """Return what is needed before an encrypted query (`search.encrypted_query.QuerySetup`)."""
+        return bytes(self._ask("GET", f"/indexes/{_part(index)}/encrypted").content)
+
+    def ask_encrypted(self, index: str, query: bytes) -> bytes:
+        """Return the encrypted answer to an encrypted query; one that was answered costs of the index's budget."""
+        sent = {"content": query, "headers": {"Content-Type": "application/octet-stream"}}
+        return bytes(self._ask("POST", f"/indexes/{_part(index)}/encrypted", **sent).content)
+
     def statements(self) -> dict[str, Mapping[str, Any]]:
         """Return every privacy statement, by what it is about."""
         return {one["subject"]: one["statement"] for one in self._get("/statements")["statements"]}

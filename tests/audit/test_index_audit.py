@@ -16,6 +16,7 @@ from blindsight.audit.storedreleases import anchors_finding, truth_finding
 from blindsight.data import extract
 from blindsight.rng import seeded_bytes
 from blindsight.search.building import Wish, build_gallery, read_origin
+from blindsight.search.encrypted_query import QueryBudget, told_bits
 from blindsight.search.gallery import Gallery, Source, feature_pipeline
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.releases import Book, Releases
@@ -144,6 +145,18 @@ def test_open_index_gives_pictures_away(indexes):
     assert unique.verdict == "leaks"
     assert unique.measured.low > 0.5
     assert any("100 non-members" in note and "got 20" in note for note in audit.notes)
+
+
+def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path):
+    pytest.importorskip("tenseal")
+    folder = shutil.copytree(indexes / "open", tmp_path / "index")
+    bits = Gallery.load(folder).hasher.bits
+    for queries, share in ((1, int(told_bits(bits)) / bits), (20, 1.0)):
+        QueryBudget(folder).allow(queries)
+        (check,) = (one for one in plan_index(folder, random_state=0).checks if one.name == "encrypted queries")
+        (finding,) = check.run(1.0).findings
+        assert finding.verdict == "as stated"
+        assert finding.measured.value == pytest.approx(share)
 
 
 def test_without_the_owners_table_only_the_mechanism_is_audited(indexes, tmp_path):

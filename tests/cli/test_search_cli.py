@@ -43,6 +43,9 @@ def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, le
         assert len(blindsight("search", "query", mine, tmp_path / "query.png", "--json").document["answers"]) == 10
     else:
         assert "carry no noise" in blindsight("search", "pull", index, "--out", mine, code=1).err
+        assert blindsight("search", "allow", index, "--queries", 3, "--json").document["left"] == 3
+        sent = ["http://example.org", "album", tmp_path / "query.png", "--token", tmp_path / "query.png"]
+        assert "token" in blindsight("search", "ask", *sent, code=2).err
     assert "--token" in blindsight("search", "pull", "https://example.org", "album", code=2).err
     shown = blindsight("search", "show", index, "--json").document
     assert (shown["pictures"], shown["statement"]["epsilon"]) == (measured["pictures"], proven)

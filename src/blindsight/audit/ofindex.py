@@ -6,6 +6,8 @@
 | central | fresh fits of the mechanism | building again | who was in the collection | exact, for the owner alone |
 | open | none is claimed | - | who was in the collection | exact, for whoever has them |
 
+Where the owner of a central or open index allows encrypted queries, they are spent on reading the codes.
+
 Whatever looks at pictures needs the owner's table and the pictures themselves, and says so where they are not there.
 """
 
@@ -45,6 +47,8 @@ from blindsight.files import cache_folder
 from blindsight.progress import Progress, silent
 from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.central import CentralHasher
+from blindsight.search.codes import unpack
+from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan, QueryBudget, told_bits
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash
 from blindsight.search.gallery import Gallery, Origin, Part, feature_pipeline
 from blindsight.search.hashers import ITQ
@@ -55,6 +59,7 @@ from blindsight.search.supervised import KernelHash
 _RUNS = 100_000
 _NEIGHBOURHOOD = 8  # pictures of the folders whose public bytes are compared
 _EPSILON_SECONDS = 2.0
+_SCANNED = 4095  # codes that encrypted queries are tried on
 STATEMENT = "the statement of the index"
 
 
@@ -76,6 +81,8 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
         "open": (linked, members),
     }
     chosen = checks[index.gallery.mode]
+    if (allowed := QueryBudget(folder).most) and index.gallery.mode != "local":
+        chosen += (Check("encrypted queries", 0, index.queries, fixed=1 + 0.15 * min(20, allowed)),)
     if index.gallery.statement.epsilon == 0:  # nothing was released
         chosen = tuple(check for check in chosen if check is not epsilon)
     if isinstance(index.gallery.hasher, KernelHash):
@@ -227,6 +234,36 @@ class IndexAudit:
                 found, "the hash function", source=source, epsilon=epsilon, delta=statement.delta or 0.0
             )
         return Evidence(tuple(rows))
+
+    def queries(self, effort: float) -> Evidence:
+        """Spend the allowed encrypted queries on reading codes, with weights whose sums spell their bits."""
+        codes, bits = _held(self.gallery)[:_SCANNED], self.gallery.hasher.bits
+        allowed, each = QueryBudget(self.folder).most, int(told_bits(bits))
+        scan, truth = EncryptedScan(codes, bits), unpack(codes, bits)
+        read = np.zeros_like(truth)
+        places = range(0, min(bits, allowed * each), each)
+        for number, begin in enumerate(places):
+            self.progress("encrypted queries", number, len(places))
+            weights = np.zeros(bits, dtype=np.int64)
+            weights[begin : begin + each] = 1 << np.arange(len(weights[begin : begin + each]))
+            query = EncryptedQuery(weights)
+            sums = query.distances(scan.answer(scan.read(query.message)))
+            for place in range(begin, min(bits, begin + each)):
+                read[:, place] = sums >> (place - begin) & 1
+        tried = min(bits, allowed * each)
+        right, most = int((read == truth)[:, :tried].sum()), min(1.0, allowed * told_bits(bits) / bits)
+        share = rate(right, truth.size)
+        finding = Finding(
+            claim=f"{allowed} encrypted queries tell at most {100 * most:.3g}% of the bits of codes",
+            source="the statement of encrypted queries",
+            proven=f"{told_bits(bits):.2f} bits of each of {bits} a query, whatever is sent; averaged over pictures",
+            measure="share of the bits of codes that were read, without guessing",
+            measured=share,
+            verdict="refuted" if share.low > most else "as stated",
+            attack="queries with powers of two as weights, so that a sum spells bits",
+            details={"queries": len(places), "pictures": len(codes)},
+        )
+        return Evidence((finding,))
 
     def anchors(self, effort: float) -> Evidence:
         """Look for the rows that a kernel hash function carries."""

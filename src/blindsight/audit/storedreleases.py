@@ -21,9 +21,9 @@ from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.finding import Finding
 from blindsight.audit.rates import rate
 from blindsight.rng import seeded_bytes
-from blindsight.search.building import PRIVATE, Wish, build_gallery, read_origin
+from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.function import Floats
-from blindsight.search.gallery import Gallery, Source
+from blindsight.search.gallery import PRIVATE, Gallery, Source
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.supervised import KernelHash, squared_distances

@@ -149,9 +149,7 @@ def pull(
     elif token is None or not name:
         raise InputError(f"{where} is no folder. Of a service, name the index too, and give --token.")
     else:
-        with storage_errors("read", token):
-            secret = as_path(token).read_text().strip()
-        with Client(where, secret) as client:
+        with Client(where, _token(token)) as client:
             content = client.take_index(name, numbers=numbers)
     gallery = Gallery.receive(content, out)
     document = {"index": str(out), "pictures": len(gallery), "bytes": len(content)}
@@ -159,6 +157,60 @@ def pull(
         f"{len(gallery):,} pictures in {len(content) / 1e6:.1f} MB are in {out}. Ask: blindsight search query {out} ..."
     )
     show(document, said, gallery.statement.headline())
+
+
+@app.command("allow")
+def allow(
+    index: options.IndexArgument,
+    queries: Annotated[int, Option(help="Answer so many in all, past ones included.", min=0)],
+) -> None:
+    """Let others ask a central or open index with encrypted queries, and say what the answers give away."""
+    from blindsight.search.encrypted_query import QueryServer, statement
+    from blindsight.search.gallery import Gallery
+
+    server = QueryServer(Gallery.load(index), index)
+    server.budget.allow(queries)
+    said = statement(server.bits, queries)
+    left = server.budget.left
+    show(
+        {"index": str(index), "queries": queries, "left": left, "statement": said.to_dict()},
+        f"{left} encrypted queries of {queries} are left to {index}.",
+        str(said),
+    )
+
+
+@app.command("ask")
+def ask(
+    where: Annotated[str, Argument(help="Address of a service.")],
+    name: Annotated[str, Argument(help="Name of a central or open index there.")],
+    image: Annotated[Path, Argument(help="The picture to ask with; it does not leave this machine.")],
+    token: Annotated[Path, Option(help="File with your token for the service.")],
+    k: Annotated[int, Option("-k", help="How many answers.", min=1)] = 10,
+) -> None:
+    """Ask an index at a service with an encrypted query: nobody there learns the picture or what was found."""
+    from blindsight.client import Client
+    from blindsight.data.images import decode
+    from blindsight.search.encrypted_query import QuerySetup
+
+    with Client(where, _token(token), timeout=300.0) as client:
+        setup = QuerySetup.from_bytes(client.query_setup(name))
+        query = setup.encrypt(decode(image, size=setup.side))
+        answer = client.ask_encrypted(name, query.message)
+    found = setup.nearest(query, answer, k)
+    document = {
+        "answers": [
+            {"rank": rank, "number": hit.number, "distance": hit.nearness} for rank, hit in enumerate(found, 1)
+        ],
+        "bytes": {"query": len(query.message), "answer": len(answer)},
+        "statement": setup.statement.to_dict(),
+    }
+    rows = [(str(rank), str(hit.number), f"{hit.nearness:g}") for rank, hit in enumerate(found, 1)]
+    show(
+        document,
+        table(f"Nearest to {image.name}", ("rank", "picture", "distance"), rows, numbers=("rank", "distance")),
+        f"The query took {len(query.message) / 1e6:.1f} MB and the answer {len(answer) / 1e6:.1f} MB.",
+        setup.statement.headline(),
+    )
 
 
 @app.command("query")
@@ -299,6 +351,16 @@ def _source(images: str, count: int | None, seed: int) -> "Source":
     if as_path(images).is_dir():
         return Source("folder", str(as_path(images)), count, seed)
     return Source(images, None, count, seed)
+
+
+def _token(path: Path) -> str:
+    from blindsight.errors import InputError
+
+    with storage_errors("read", path):
+        content = as_path(path).read_bytes()
+    if not content.strip().isascii():
+        raise InputError(f"{path} holds no token, which is one line of plain text.")
+    return content.decode().strip()
 
 
 def _load(source: "Source", progress: "Progress") -> "Dataset":

@@ -139,7 +139,7 @@ class PublicKey:
     def _read_part(self, data: bytes, size: int) -> Any:
         if len(data) > self.parameters.max_bytes:
             raise MessageError(f"a BFV ciphertext takes at most {self.parameters.max_bytes} bytes; got {len(data)}.")
-        with _hostile("a part of the encrypted vector is not a BFV ciphertext under this key."):
+        with hostile("a part of the encrypted vector is not a BFV ciphertext under this key."):
             part = _tenseal().bfv_vector_from(self._context, data)
             whole = part.size() == size and [(c.size(), c.is_transparent()) for c in part.ciphertext()] == [(2, False)]
         if not whole:
@@ -233,7 +233,7 @@ def add_all(vectors: Iterable[EncryptedVector]) -> EncryptedVector:
         terms += vector.terms
         if terms > MAX_TERMS:
             raise InputError(f"a BFV sum has at most {MAX_TERMS} terms; got {terms}.")
-        with _hostile("an encrypted vector was made to cancel the others: the sum hides nothing."):
+        with hostile("an encrypted vector was made to cancel the others: the sum hides nothing."):
             if total:
                 for place, part in zip(total, vector.parts, strict=True):
                     place.add_(part)
@@ -248,7 +248,7 @@ def _tenseal() -> Any:
 
 
 @contextmanager
-def _hostile(sentence: str) -> Iterator[None]:
+def hostile(sentence: str) -> Iterator[None]:
     """Turn what TenSEAL raises about bytes from others into one sentence."""
     try:
         yield
@@ -263,7 +263,7 @@ def _context_bytes(context: Any, *, secret: bool) -> bytes:
 
 def _read_context(data: bytes, *, secret: bool = False) -> tuple[Parameters, Any]:
     """Return a context whose parameters are among ours; a hostile one could choose weaker ones."""
-    with _hostile("the key is not a BFV key."):
+    with hostile("the key is not a BFV key."):
         context = _tenseal().context_from(data, n_threads=1)
         chosen = context.seal_context().data.key_context_data().parms()
         degree, plain = chosen.poly_modulus_degree(), chosen.plain_modulus().value()

@@ -39,6 +39,7 @@ from blindsight.search.compare import sought
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.gallery import (
+    PRIVATE,
     Found,
     Gallery,
     Mode,
@@ -56,7 +57,6 @@ from blindsight.search.private import PrivateHasher
 from blindsight.search.releases import EQUAL_CONTENTS, erase_releases
 from blindsight.statement import PrivacyStatement, Unit
 
-PRIVATE = "private"
 _ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases", "ledger.jsonl"
 _SCOPE = "pictures"
 _CLIPS = {"embedding": 15.0}  # typical norm of features, where no public ones tell it; 1 of thumbnails

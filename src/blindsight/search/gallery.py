@@ -53,6 +53,9 @@ from blindsight.search.localmode import LocalHasher
 from blindsight.search.postings import SymbolIndex
 from blindsight.statement import PrivacyStatement
 
+PRIVATE = "private"
+"""The owner's subfolder of a gallery."""
+
 Part = Literal["indexed", "held out", "public"]
 _PARTS: tuple[Part, ...] = ("indexed", "held out", "public")
 _KIND = "blindsight/gallery-origin.1"

@@ -64,6 +64,8 @@ ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
     ("GET", "/v1/indexes"): _ALL,
     ("POST", "/v1/indexes/{name}/query"): _ALL,
     ("GET", "/v1/indexes/{name}/file"): _ALL,
+    ("GET", "/v1/indexes/{name}/encrypted"): _ALL,
+    ("POST", "/v1/indexes/{name}/encrypted"): _ALL,
     ("GET", "/v1/runs"): _OWNER | _OPERATOR,
     ("GET", "/v1/runs/{name}"): _OWNER | _OPERATOR,
     ("GET", "/v1/statements"): _ALL,

@@ -15,6 +15,7 @@ from typing import Any
 
 from blindsight.errors import CorruptFileError, StorageError, UnknownNameError
 from blindsight.files import storage_errors
+from blindsight.search.encrypted_query import QueryServer
 from blindsight.search.gallery import Gallery, gallery_file
 from blindsight.statement import PrivacyStatement
 
@@ -37,6 +38,7 @@ class Shelf:
     def __init__(self, folder: Path) -> None:
         self._runs, self._indexes = folder / "runs", folder / "indexes"
         self._open: dict[str, tuple[int, Gallery]] = {}
+        self._answering: dict[str, tuple[Gallery, QueryServer]] = {}
         self._mutex = threading.Lock()
 
     def runs(self) -> tuple[str, ...]:
@@ -68,6 +70,15 @@ class Shelf:
             known = self._open.get(name)
             if known is None or known[0] != made:
                 known = self._open[name] = (made, Gallery.load(self._indexes / name))
+        return known[1]
+
+    def query_server(self, name: str) -> QueryServer:
+        """Return what answers encrypted queries to an index; its codes are encoded once."""
+        gallery = self.index(name)
+        with self._mutex:
+            known = self._answering.get(name)
+            if known is None or known[0] is not gallery:
+                known = self._answering[name] = (gallery, QueryServer(gallery, self._indexes / name))
         return known[1]
 
 

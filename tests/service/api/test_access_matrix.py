@@ -44,6 +44,8 @@ MATRIX = {
     ("GET", "/v1/indexes"): "                    401   200   200   200   200   200      401     401",
     ("POST", "/v1/indexes/{name}/query"): "      401   404   404   404   404   404      401     401",  # there is none
     ("GET", "/v1/indexes/{name}/file"): "        401   404   404   404   404   404      401     401",
+    ("GET", "/v1/indexes/{name}/encrypted"): "   401   404   404   404   404   404      401     401",
+    ("POST", "/v1/indexes/{name}/encrypted"): "  401   404   404   404   404   404      401     401",
     ("GET", "/v1/runs"): "                       401   200   200   403   403   200      401     401",
     ("GET", "/v1/runs/{name}"): "                401   404   404   403   403   404      401     401",
     ("GET", "/v1/statements"): "                 401   200   200   200   200   200      401     401",

@@ -15,6 +15,7 @@ from blindsight.data.images import decode
 from blindsight.dp import Ledger
 from blindsight.dp.accounting import BoundedLoss
 from blindsight.search.building import Wish, build_gallery
+from blindsight.search.encrypted_query import QueryBudget, QuerySetup
 from blindsight.search.gallery import Gallery, Source
 from blindsight.service.access import ACCESS, GuardedRoute, check_routes
 from blindsight.statement import PrivacyStatement
@@ -257,6 +258,21 @@ def test_a_local_index_is_taken_home_and_no_other(service, local_index, tmp_path
     for caller in ("weather", "ann", "operator"):
         assert service.call(caller, "GET", "/v1/indexes/plain/file").status_code == 403  # codes without noise
     assert len(service.as_("ann").take_index("noisy", numbers=False)) < len(service.as_("ann").take_index("noisy"))
+
+
+def test_an_open_index_is_asked_under_encryption_within_its_budget(service, local_index):
+    address = "/v1/indexes/plain/encrypted"
+    asker = service.as_("weather")
+    assert service.call("weather", "GET", address).status_code == 403  # the owner allowed none
+    folder = service.gateway.settings.folder / "indexes" / "plain"
+    QueryBudget(folder).allow(1)
+    setup = QuerySetup.from_bytes(asker.query_setup("plain"))
+    query = setup.encrypt(local_index[7])
+    assert service.call("weather", "POST", address, content=query.message[:-1]).status_code == 400
+    found = setup.nearest(query, asker.ask_encrypted("plain", query.message), 3)
+    assert found == Gallery.load(folder).search(local_index[7:8], 3)[0]
+    assert service.call("ann", "POST", address, content=query.message).status_code == 403  # spent
+    assert service.call("ann", "GET", "/v1/indexes/noisy/encrypted").status_code == 422  # may be taken home
 
 
 def test_runs_are_shown_without_paths_or_models(service):

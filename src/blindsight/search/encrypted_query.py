@@ -1,0 +1,517 @@
+"""Encrypted queries: the Hamming distances of all codes to a query that whoever runs the search cannot read (BFV).
+
+The query's bit j is the encrypted constant w_j = 1 - 2 q_j; the bits j of 4,095 records are the coefficients of one
+plaintext polynomial p_j, encoded once. The answer sum_j w_j p_j + |q| holds a distance in every coefficient. Every
+record is touched by every query, so nothing leaks by access pattern; every query has a key of its own.
+
+*What the search learns of the query*: nothing but that it came, under ring-LWE (degree n = 4096, modulus q of 60 bits:
+more than the 128 bits of security of the homomorphic encryption standard, which allows 109).
+
+*What the asker learns of the records*: the distances; and d well-chosen queries give the codes, as distances do. Less
+than that is in ciphertexts unless they are made so: without a mask a "query" with c1 = 2^j reads 60 bits of every code
+at once, and the noise of an honest one tells which codes made it. So an answer gets a mask and a flood of noise:
+
+    answer = sum_j w_j p_j + sum_{k < 8} u_k z_k + (r, 0)
+
+with z_k = (b_k, a_k) encryptions of zero that come with the query, fresh secret u_k with coefficients uniform in
+[0, s), s about 2^27, and r uniform in an interval of length W, a little less than q / t, with the plain modulus
+t = d + 1.
+
+    Claim. Whatever is sent, with probability 1 - 2^-60 per 4,095 records an answer tells at most log2(q / W) bits of
+    each of them on average (maximal leakage), which is log2(d + 1) and a few hundredths: what a distance may tell.
+    Proof. Ciphertexts are taken in SEAL's seeded form only, the seeds distinct, so the a_k are expanded by a hash:
+    uniform and independent. Then
+    sum a_k u_k is eps-close to uniform, eps = 1/2 sqrt((1 + q / s^8)^n - 1) < 2^-60 (Micciancio, "Generalized compact
+    knapsacks, cyclic lattices, and efficient one-way functions", 2007, Theorem 4.2, whose proof holds modulo X^n + 1).
+    Given the records, c1 is so too, and c0 has density at most W^-n given c1 and the u_k. Hence but for mass eps the
+    pair has probability at most (W q)^-n, and the sum over all pairs of the largest probability that any
+    records give them is at most q^2n (W q)^-n = (q / W)^n. []
+
+For an honest query replacing one record changes the noise of a coefficient by at most 22 d, so the answer beyond the
+distances changes by 22 d n / W in statistical distance: 1.4e-9 for 128 bits.
+
+Plaintext weights other than +-1 cannot be told from honest ones: w_j = 2^j reads log2(d + 1) bits of all codes at once.
+So the owner says how many queries are answered in all (`QueryBudget`); `statement` tells what that gives away.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import gmpy2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from blindsight.crypto.bfv import hostile
+from blindsight.crypto.wire import Message, Secret, decode, encode
+from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.extras import require
+from blindsight.files import AnyPath, as_path, atomic_writer, file_bytes, folder_lock, read_arrays, storage_errors
+from blindsight.rng import ByteSource, random_below, system_bytes
+from blindsight.search.codes import Codes, blocks, check_codes, unpack
+from blindsight.search.function import HashFunction, function_from
+from blindsight.search.gallery import PRIVATE, Found, Gallery, feature_pipeline
+from blindsight.search.hits import check_k
+from blindsight.search.index import HammingIndex
+from blindsight.statement import PrivacyStatement
+
+MOST_BITS = 1024
+"""The longest code that is asked for under encryption."""
+
+_DEGREE, _MODULUS, _MODULUS_BITS = 4096, 1152921504606830593, 60
+_RECORDS = _DEGREE - 1  # of a plaintext; its last coefficient is 1, for SEAL refuses to multiply by nothing
+_ZEROS, _MASK_BITS = 8, 27
+_ERROR = 22  # SEAL's noise is at most 21, and rounding adds a half
+_SEED = 64  # bytes at the end of a seeded ciphertext
+_KIND = "blindsight/encrypted-search.1"
+_BUDGET = "queries.json"
+_MEMORY = "/dev/shm"  # noqa: S108 - folders in it are made by tempfile
+
+
+class _QueryMessage(Message, name="search/encrypted-query.1"):
+    bits: int
+    zeros: tuple[bytes, ...]
+    weights: tuple[bytes, ...]
+
+
+class _AnswerMessage(Message, name="search/encrypted-answer.1"):
+    bits: int
+    count: int
+    parts: tuple[bytes, ...]
+
+
+def told_bits(bits: int) -> float:
+    """Return the most that one query can tell of a record with a code of so many bits, in bits: log2(q / W).
+
+    >>> round(told_bits(128), 2)
+    7.04
+    """
+    return math.log2(_MODULUS / _flood_width(bits))
+
+
+class EncryptedQuery(Secret):
+    """One query under a key of its own: `message` goes out, `distances` reads what comes back."""
+
+    __slots__ = ("_key", "_ones", "bits", "message")
+
+    def __init__(self, weights: ArrayLike, *, ones: int = 0) -> None:
+        """Encrypt whole numbers modulo bits + 1, a weight for each bit of a code; `of_code` makes honest ones."""
+        values = np.asarray(weights)
+        if values.ndim != 1 or values.dtype.kind not in "iu" or not 1 <= len(values) <= MOST_BITS:
+            raise InputError(
+                f"an encrypted query has 1 to {MOST_BITS} whole weights; got {values.dtype} of shape {values.shape}."
+            )
+        self.bits, self._ones = len(values), ones
+        scheme = _scheme(self.bits)
+        self._key = scheme.seal.KeyGenerator(scheme.context).secret_key()
+        encryptor = scheme.seal.Encryptor(scheme.context, self._key)
+
+        def encrypted(value: int) -> Any:
+            return encryptor.encrypt_symmetric(scheme.seal.Plaintext(f"{value % (self.bits + 1):X}"))
+
+        zeros = scheme.saved(encrypted(0) for _ in range(_ZEROS))
+        parts = scheme.saved(encrypted(value) for value in values.tolist())
+        self.message = encode(_QueryMessage(self.bits, zeros, parts))
+
+    @classmethod
+    def of_code(cls, code: ArrayLike, bits: int) -> Self:
+        """Encrypt one packed code."""
+        ones = unpack(np.atleast_2d(np.asarray(code)), bits)
+        if len(ones) != 1:
+            raise InputError(f"an encrypted query is about one code; got {len(ones)}.")
+        return cls(1 - 2 * ones[0].astype(np.int64), ones=int(ones.sum()))
+
+    def distances(self, answer: bytes) -> NDArray[np.int32]:
+        """Return what an answer holds for every record: Hamming distances, or sums of weights modulo bits + 1."""
+        message, scheme = decode(answer, _AnswerMessage), _scheme(self.bits)
+        if message.bits != self.bits or message.count < 0 or len(message.parts) != -(-message.count // _RECORDS):
+            raise MessageError("the answer is to another query, or its length does not fit its parts.")
+        decryptor = scheme.seal.Decryptor(scheme.context, self._key)
+        found = np.zeros((len(message.parts), _DEGREE), dtype=np.int64)
+        for row, part in zip(found, scheme.loaded(message.parts, seeded=False), strict=True):
+            plain = scheme.seal.Plaintext()
+            with hostile("the answer cannot be decrypted."):
+                decryptor.decrypt(part, plain)
+            count = plain.coeff_count()
+            row[:count] = [plain[place] for place in range(count)]
+        values = (found[:, :_RECORDS].ravel()[: message.count] + self._ones) % (self.bits + 1)
+        return values.astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A query that was read and checked."""
+
+    zeros: list[Any]
+    weights: list[Any]
+
+
+class EncryptedScan:
+    """Codes that answer encrypted queries; each takes about 8 bytes of memory a bit, encoded once."""
+
+    def __init__(self, codes: ArrayLike, bits: int) -> None:
+        if not 1 <= bits <= MOST_BITS:
+            raise InputError(f"encrypted queries are for codes of 1 to {MOST_BITS} bits; got {bits}.")
+        packed = check_codes(codes, bits)
+        self.bits, self._count, self._scheme = bits, len(packed), _scheme(bits)
+        self._blocks = [self._scheme.encoded(packed[span]) for span in blocks(len(packed), _RECORDS)]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def read(self, message: bytes) -> _Asked:
+        """Check a query; what is malformed, of other parameters or for other codes is a `MessageError`."""
+        query = decode(message, _QueryMessage)
+        if (query.bits, len(query.weights), len(query.zeros)) != (self.bits, self.bits, _ZEROS):
+            raise MessageError(f"the query is not for codes of {self.bits} bits. Take the set-up of this index again.")
+        if len({part[-_SEED:] for part in query.zeros}) < _ZEROS:
+            raise MessageError("two of the query's zeros have the same seed: they would not hide the answer.")
+        scheme = self._scheme
+        zeros, weights = (list(scheme.loaded(part, seeded=True)) for part in (query.zeros, query.weights))
+        for part in (*zeros, *weights):
+            scheme.evaluator.transform_to_ntt_inplace(part)
+        for part in zeros:
+            scheme.moved(part, scheme.wide)
+        return _Asked(zeros, weights)
+
+    def answer(self, query: _Asked, source: ByteSource = system_bytes) -> bytes:
+        """Return the encrypted distances of all records, in their order."""
+        scheme = self._scheme
+        parts = scheme.saved(
+            scheme.masked(self._sum(query.weights, block), query.zeros, source) for block in self._blocks
+        )
+        return encode(_AnswerMessage(self.bits, len(self), parts))
+
+    def _sum(self, weights: list[Any], block: list[Any]) -> Any:
+        evaluator, total, product = (
+            self._scheme.evaluator,
+            self._scheme.seal.Ciphertext(),
+            self._scheme.seal.Ciphertext(),
+        )
+        evaluator.multiply_plain(weights[0], block[0], total)
+        for weight, plain in zip(weights[1:], block[1:], strict=True):
+            evaluator.multiply_plain(weight, plain, product)
+            evaluator.add_inplace(total, product)
+        return total
+
+
+@cache
+def _scheme(bits: int) -> "_Scheme":
+    return _Scheme(bits)
+
+
+def _flood_width(bits: int) -> int:
+    """Return W, the largest prime that batching can use and that leaves an honest answer readable."""
+    noise = _ERROR * _DEGREE * (bits + (_ZEROS << _MASK_BITS))
+    return _batching_prime(_MODULUS // (bits + 1) - 2 * noise - 2)
+
+
+def _batching_prime(below: int) -> int:
+    prime = (below - 2) // (2 * _DEGREE) * (2 * _DEGREE) + 1
+    while not gmpy2.is_prime(prime):
+        prime -= 2 * _DEGREE
+    return prime
+
+
+class _Scheme:
+    """BFV for codes of one length. `context` has t = bits + 1; `wide` the same ring, and t so large that every multiple
+    of a ciphertext and every noise is a plaintext: ciphertexts are moved there to be masked."""
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+        self.seal = require("tenseal.sealapi", extra="he", purpose="an encrypted query (BFV)")
+        self.context, self.wide = self._context(bits + 1), self._context(_MODULUS - 1)
+        self.evaluator, self._wide_evaluator = self.seal.Evaluator(self.context), self.seal.Evaluator(self.wide)
+
+    def _context(self, plain: int) -> Any:
+        seal = self.seal
+        chosen = seal.EncryptionParameters(seal.SCHEME_TYPE.BFV)
+        chosen.set_poly_modulus_degree(_DEGREE)
+        chosen.set_coeff_modulus(seal.CoeffModulus.Create(_DEGREE, [_MODULUS_BITS]))
+        chosen.set_plain_modulus(plain)
+        assert [modulus.value() for modulus in chosen.coeff_modulus()] == [_MODULUS]
+        return seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
+
+    def encoded(self, codes: Codes) -> list[Any]:
+        """Return one plaintext for each bit of up to 4,095 codes, ready to be multiplied."""
+        columns = np.ones((self.bits, _DEGREE), dtype=np.bool_)
+        columns[:, :_RECORDS] = False
+        columns[:, : len(codes)] = unpack(codes, self.bits).T
+        plains = []
+        for column in columns:
+            plain = self.seal.Plaintext(" + ".join(_terms()[column[::-1]].tolist()))
+            self.evaluator.transform_to_ntt_inplace(plain, self.context.first_parms_id())
+            plains.append(plain)
+        return plains
+
+    def masked(self, total: Any, zeros: list[Any], source: ByteSource) -> Any:
+        """Add fresh multiples of the zeros and a flood of noise to an answer, in place."""
+        seal, evaluator, product = self.seal, self._wide_evaluator, self.seal.Ciphertext()
+        self.moved(total, self.wide)
+        for zero in zeros:
+            factor = self._uniform(self._masks, source)
+            evaluator.transform_to_ntt_inplace(factor, self.wide.first_parms_id())
+            evaluator.multiply_plain(zero, factor, product)
+            evaluator.add_inplace(total, product)
+        evaluator.transform_from_ntt_inplace(total)
+        evaluator.add_plain_inplace(total, self._uniform(self._floods, source))
+        evaluator.sub_plain_inplace(total, seal.Plaintext(self._middle))
+        return self.moved(total, self.context)
+
+    def moved(self, ciphertext: Any, context: Any) -> Any:
+        """Let a ciphertext belong to another context over the same ring."""
+        ciphertext.resize(context, context.first_parms_id(), 2)
+        return ciphertext
+
+    def _uniform(self, encoder: tuple[Any, int], source: ByteSource) -> Any:
+        """Return a polynomial with uniform coefficients: batching is a bijection."""
+        plain = self.seal.Plaintext()
+        encoder[0].encode(random_below(encoder[1], _DEGREE, source).tolist(), plain)
+        return plain
+
+    def _encoder(self, prime: int) -> tuple[Any, int]:
+        return self.seal.BatchEncoder(self._context(prime)), prime
+
+    @cached_property
+    def _masks(self) -> tuple[Any, int]:
+        return self._encoder(_batching_prime(1 << _MASK_BITS))
+
+    @cached_property
+    def _floods(self) -> tuple[Any, int]:
+        return self._encoder(_flood_width(self.bits))
+
+    @cached_property
+    def _middle(self) -> str:
+        half = (self._floods[1] - 1) // 2
+        return " + ".join(f"{half:X}x^{power}" for power in reversed(range(_DEGREE)))
+
+    # SEAL reads and writes files only. What others sent is compared with a ciphertext of our own first: but for its
+    # numbers (and the seed) it must be the same bytes, so it is of this ring, seeded or not as it should be, and not
+    # compressed: a few bytes cannot become gigabytes.
+
+    def saved(self, ciphertexts: Iterable[Any]) -> tuple[bytes, ...]:
+        """Return ciphertexts as bytes."""
+        with _scratch() as path:
+            return tuple([_saved(one, path) for one in ciphertexts])
+
+    def loaded(self, parts: Iterable[bytes], *, seeded: bool) -> Iterator[Any]:
+        """Yield the ciphertexts in what somebody sent."""
+        sample, numbers = self._forms[seeded]
+        tail = slice(numbers.stop, -_SEED if seeded else None)
+        with _scratch() as path:
+            for part in parts:
+                alike = len(part) == len(sample) and part[: numbers.start] == sample[: numbers.start]
+                if not alike or part[tail] != sample[tail]:
+                    raise MessageError("a part is not a BFV ciphertext with the parameters agreed.")
+                path.write_bytes(part)
+                one = self.seal.Ciphertext()
+                with hostile("a part is not a BFV ciphertext with the parameters agreed."):
+                    one.load(self.context, str(path))
+                yield one
+
+    @cached_property
+    def _forms(self) -> tuple[tuple[bytes, slice], tuple[bytes, slice]]:
+        """A whole and a seeded ciphertext, and where their numbers stand."""
+        key = self.seal.KeyGenerator(self.context).secret_key()
+        encryptor, whole = self.seal.Encryptor(self.context, key), self.seal.Ciphertext()
+        encryptor.encrypt_zero_symmetric(whole)
+        first, second = self.saved([whole, encryptor.encrypt_symmetric(self.seal.Plaintext("0"))])
+        begin = len(first) - 16 * _DEGREE
+        for extra in (begin, len(second) - 8 * _DEGREE - begin):
+            assert 0 < extra < 256  # neither is compressed
+        return (first, slice(begin, len(first))), (second, slice(begin, begin + 8 * _DEGREE))
+
+
+@cache
+def _terms() -> NDArray[Any]:
+    return np.array([f"1x^{power}" for power in reversed(range(_DEGREE))], dtype=object)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """Lend the path of a file in a folder of its own, in memory where the system has such a place."""
+    with TemporaryDirectory(prefix="blindsight-bfv-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
+        yield Path(folder) / "ciphertext"
+
+
+def _saved(ciphertext: Any, path: Path) -> bytes:
+    ciphertext.save(str(path))
+    return path.read_bytes()
+
+
+class QueryBudget:
+    """How many encrypted queries an index answers in all, kept in the owner's folder; counted before each answer."""
+
+    def __init__(self, folder: AnyPath) -> None:
+        self._folder = as_path(folder) / PRIVATE
+
+    def allow(self, queries: int) -> None:
+        """Answer so many in all, those included that were answered already."""
+        if isinstance(queries, bool) or not isinstance(queries, int) or queries < 0:
+            raise InputError(f"a budget is a whole number of queries >= 0; got {queries!r}.")
+        with storage_errors("write into", self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with folder_lock(self._folder):
+            self._write(queries, self._read()[1])
+
+    @property
+    def most(self) -> int:
+        """How many are answered in all; 0 until the owner allows some."""
+        return self._read()[0]
+
+    @property
+    def left(self) -> int:
+        """How many more are answered."""
+        most, asked = self._read()
+        return max(0, most - asked)
+
+    def spend(self) -> None:
+        """Count one query, on disk before this returns, or refuse it."""
+        if not self.most:
+            raise PrivacyError("the owner of this index allows no encrypted queries (blindsight search allow).")
+        with folder_lock(self._folder):
+            most, asked = self._read()
+            if asked >= most:
+                raise BudgetExceededError(
+                    f"all {most} encrypted queries that the owner of this index allows are spent."
+                )
+            self._write(most, asked + 1)
+
+    def _read(self) -> tuple[int, int]:
+        path = self._folder / _BUDGET
+        if not path.exists():
+            return 0, 0
+        with storage_errors("read", path):
+            text = path.read_bytes()
+        try:
+            told = json.loads(text)
+            most, asked = told["most"], told["asked"]
+            if type(most) is not int or type(asked) is not int or min(most, asked) < 0:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise CorruptFileError(f"{path} is damaged: how many queries were answered is not known.") from None
+        return most, asked
+
+    def _write(self, most: int, asked: int) -> None:
+        with atomic_writer(self._folder / _BUDGET, private=True) as stream:
+            stream.write(json.dumps({"most": most, "asked": asked}).encode())
+
+
+def statement(bits: int, queries: int) -> PrivacyStatement:
+    """Say what is proven of encrypted queries to codes of so many bits, of which so many are answered."""
+    told = told_bits(bits)
+    enough = math.ceil(bits / told)
+    return PrivacyStatement(
+        guarantee="cryptographic",
+        mechanism=f"queries under BFV (degree {_DEGREE}, modulus of {_MODULUS_BITS} bits), answers masked and flooded",
+        unit=None,
+        epsilon=None,
+        delta=None,
+        randomness="operating system",
+        who_sees={
+            "whoever runs the search": "that a query came, from whom and when; not the picture, its code or the answer",
+            "whoever asks": "the distance of the query to every picture of the index",
+            "all who ask": f"at most {min(bits, told * queries):.1f} of each picture's {bits} bits on average, by "
+            f"{queries} queries that tell {told:.2f} bits each, whatever was sent in place of an honest query",
+        },
+        assumptions=(
+            "ring-LWE is hard; the seeds in a query expand to uniform polynomials (Blake2xb)",
+            "each answer keeps the bound but for a chance of 2^-60 per 4,095 pictures",
+        ),
+        not_protected=(
+            f"codes from {enough} well-chosen queries, which tell all {bits} bits; {queries} are allowed",
+            "a picture about which the asker knows all but little: the bound is an average over the index",
+            "the asker from wrong answers: a search may lie",
+        ),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySetup:
+    """What the asker needs before the first query: how pictures become codes, and the numbers of the pictures."""
+
+    features: str
+    side: int  # of a picture in pixels, as it is read
+    hasher: HashFunction
+    numbers: NDArray[np.int64]
+    statement: PrivacyStatement
+
+    def encrypt(self, image: NDArray[np.uint8]) -> EncryptedQuery:
+        """Return the query of one picture."""
+        rows = feature_pipeline(self.features).transform(image[None])
+        return EncryptedQuery.of_code(self.hasher(rows), self.hasher.bits)
+
+    def nearest(self, query: EncryptedQuery, answer: bytes, k: int) -> list[Found]:
+        """Return the k nearest pictures by number, nearest first; the older of equally near ones first."""
+        distances = query.distances(answer)
+        if len(distances) != len(self.numbers):
+            raise MessageError(
+                f"the answer is about {len(distances)} pictures, the set-up about {len(self.numbers)}: the index has "
+                "changed. Take its set-up again."
+            )
+        best = np.argsort(distances, kind="stable")[: check_k(k)]
+        return [Found(int(self.numbers[place]), float(distances[place])) for place in best]
+
+    def to_bytes(self) -> bytes:
+        """Return the set-up as a file."""
+        document = {
+            "features": self.features,
+            "side": self.side,
+            "function": self.hasher.name,
+            "statement": self.statement.to_dict(),
+        }
+        arrays = {f"hasher.{name}": array for name, array in self.hasher.arrays().items()}
+        return file_bytes(_KIND, document, arrays | {"numbers": self.numbers})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read what somebody sent."""
+        with TemporaryDirectory(prefix="blindsight-setup-") as scratch:
+            path = Path(scratch) / "setup.npz"
+            path.write_bytes(content)
+            document, arrays = read_arrays(path, _KIND)
+        try:
+            named = {name.removeprefix("hasher."): array for name, array in arrays.items() if name != "numbers"}
+            function, numbers = function_from(str(document["function"]), named), arrays["numbers"]
+            features, side = document["features"], document["side"]
+            if not isinstance(features, str) or not isinstance(side, int) or numbers.dtype.kind != "i":
+                raise ValueError(f"features {features!r}, side {side!r}, numbers {numbers.dtype}")
+            return cls(features, side, function, numbers, PrivacyStatement.from_dict(document["statement"]))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, InputError) as error:
+            raise MessageError(f"this is no set-up of an encrypted search ({error}).") from None
+
+
+class QueryServer:
+    """A gallery in central or open mode that answers encrypted queries within its owner's budget."""
+
+    def __init__(self, gallery: Gallery, folder: AnyPath) -> None:
+        if not isinstance(gallery.index, HammingIndex) or not isinstance(gallery.hasher, HashFunction):
+            raise InputError("a local index may be taken home, where no query leaves: blindsight search pull.")
+        self.bits = gallery.index.bits
+        self._index, self._gallery, self.budget = gallery.index, gallery, QueryBudget(folder)
+
+    @cached_property
+    def _scan(self) -> EncryptedScan:
+        return EncryptedScan(self._index.codes, self.bits)
+
+    def setup(self) -> QuerySetup:
+        """Return what the asker needs first; refused unless the owner allowed queries."""
+        if not self.budget.most:
+            raise PrivacyError("the owner of this index allows no encrypted queries (blindsight search allow).")
+        gallery, function = self._gallery, self._gallery.hasher
+        assert isinstance(function, HashFunction)
+        said = statement(self.bits, self.budget.most)
+        return QuerySetup(gallery.features, gallery.side, function, self._index.ids, said)
+
+    def answer(self, message: bytes) -> bytes:
+        """Return the answer to a query; one that cannot be read costs nothing of the budget."""
+        query = self._scan.read(message)
+        self.budget.spend()
+        return self._scan.answer(query)
