@@ -1,17 +1,12 @@
-"""Binary codes as packed bytes: one bit per hash function, eight to a byte, Hamming distance between them.
+"""Binary codes as packed bytes: one bit per hash function, eight to a byte; Hamming and asymmetric distances of them.
 
 Bit j of a code stands in byte j // 8 at position j % 8 (little end first), as faiss counts. A code whose length is not
 a multiple of eight is padded with zeros, which no distance sees. A bit is 1 where a hash function's score is >= 0: the
 papers' +1; 0 is their -1.
 
-Exact Hamming search over codes where they lie, in memory or in a mapped file: faiss's kernels, nothing copied.
-
-Hits come by distance, then by position: of equally distant codes those that stand first are found, and in that order.
-
-The asymmetric distance: binary codes ranked by a query that was not made binary.
-
-The score of a code b in {-1, +1}^c for a real query s is their inner product, sum_j s_j b_j. A query whose values are
-signs gets c - 2 times the Hamming distance: the same ranking. All codes are compared, a block at a time.
+Searches are exact, by faiss's kernels, over codes where they lie. Hits come by distance, then by position. A query that
+was not made binary ranks codes b in {-1, +1}^c by the inner product sum_j s_j b_j, which for signs is c - 2 times the
+Hamming distance: the same ranking.
 """
 
 from collections.abc import Iterator

@@ -6,11 +6,9 @@ as published, whose epsilon is far from that of a record. *A record is protected
 flipped bits, the Hamming ball, and symbols of a codebook, all made by functions that were learned from public pictures.
 *The collection is protected, its codes stay at home* (central): only a differentially private hash function is shown.
 
-A collection divided for a study of search: public pictures, the private ones that are indexed, and queries.
-
-What a query looks for are pictures of its class or, in a collection without classes, of its person. No picture is in
-two parts, and nobody on a public picture is on a private one, unless persons are only another name for classes.
-Features that learn from pictures learn from the public ones alone, so that nothing leaves by that way.
+`SearchStudy` divides a collection into public pictures, private ones that are indexed, and queries. A query looks for
+pictures of its class or, in a collection without classes, of its person. No picture is in two parts, and nobody on a
+public picture is on a private one, unless persons are only another name for classes.
 """
 
 import math

@@ -1,50 +1,27 @@
-"""Hash learners that train a network on pairs of labelled rows; learning needs the extra `deep`.
+"""Hash learners that train a network on pairs of labelled rows (extra `deep`): DPSH, DSH, HashNet and ADSH.
 
-The network that is trained on features: standardised, a few layers with ReLU between, frozen to plain arrays.
-
-The published losses of deep hashing, as functions of torch tensors; nothing here imports torch.
-
-`outputs` (b, bits) come from the network and carry gradients; `bank` (n, bits) are the outputs of the rows they are
-compared with; `similar` (b, n) is 1 for a pair of one class, 0 otherwise.
+On features (n, d) the network is a perceptron over standardised features and `function_` a `LayeredHash` of plain
+arrays, which needs no torch. With `network=` it is a copy of any torch module, on inputs of any shape (pictures, say),
+and `function_` a `NetworkHash`: save it with `save_function`, load it with `load_network_hash` and a module built like
+it. The caller's module is never changed, and torch's global generator is left as it was; the same `random_state` gives
+the same codes on the same machine.
 
 * DPSH: Li, Wang and Kang, "Feature Learning based Deep Supervised Hashing with Pairwise Labels", IJCAI 2016.
 * DSH: Liu, Wang, Shan and Chen, "Deep Supervised Hashing for Fast Image Retrieval", CVPR 2016.
 * HashNet: Cao, Long, Wang and Yu, "HashNet: Deep Learning to Hash by Continuation", ICCV 2017.
 * ADSH: Jiang and Li, "Asymmetric Deep Supervised Hashing", AAAI 2018.
 
-The first three are means over the pairs, where the papers have sums: the weight of the second term does not hang on the
-size of a batch.
+*The losses.* `outputs` (b, bits) carry gradients, `bank` (n, bits) are the outputs of the rows they are compared with,
+`similar` (b, n) is 1 for a pair of one class. DPSH, DSH and HashNet are means over pairs where the papers have sums, so
+that the weight of the second term does not hang on the size of a batch. ADSH learns the database's codes V (`codes_`)
+as bits, column by column in closed form, and the network for queries only: in every round some rows stand in for these.
+The paper wishes for inner products +c in a class and -c between classes; as more than two codes cannot all be opposite,
+the authors' programme, and this one, ask for -c r, r being the number of similar pairs for every dissimilar one.
 
-The mechanics of training, the same for every loss: batches, the bank, steps, and randomness that stays inside.
-
-The papers descend by plain stochastic gradients; here Adam does, with a cosine schedule. DPSH and DSH compare a batch
-with the outputs of all n rows, kept in a *bank* as they were when last computed; here with at most `_COMPARED` of them,
-drawn anew for every batch, so that time and memory stay linear in n: the mean over these pairs is an unbiased estimate
-of the mean over all.
-
-A linear head starts so that every output has mean 0 and variance 1: each bit halves the rows. Near zero, where small
-random weights would start, the losses are flat, and DPSH and DSH can stay there for many epochs.
-
-How the deep learners look: a network trained by mini-batches on pairs of labelled rows, then frozen.
-
-On features (n, d) the network is a perceptron and `function_` a `LayeredHash` of plain arrays, which needs no torch.
-With `network=` it is a copy of any torch module, on inputs of any shape, and `function_` a `NetworkHash`: save it with
-`save_function`, load it with `load_network_hash` and a module built anew. The caller's module is never changed.
-
-The same `random_state` gives the same codes on the same machine; torch's global generator is left as it was.
-
-DPSH, DSH and HashNet: networks trained so that rows of one class get codes that are close, and others do not.
-
-ADSH: the codes of the database are learned as bits, and a network only for the queries.
-
-Jiang and Li, "Asymmetric Deep Supervised Hashing", AAAI 2018. In every round some rows are drawn as stand-ins for
-queries; the network is trained so that their smooth codes have the wished inner products with the database's codes V,
-then V is improved column by column in closed form. V (`codes_`) may be searched with hashed queries, or be replaced by
-hashing the database with `function_`, which needs no labels.
-
-The paper wishes for inner products +c in a class and -c between classes. More than two codes cannot all be opposite:
-between classes the authors' programme asks for -c r instead, r being the number of similar pairs for every dissimilar
-one, so that the wishes sum to zero. So does this one.
+*Training.* The papers descend by plain stochastic gradients; here Adam does, with a cosine schedule. DPSH and DSH
+compare a batch with the outputs of all rows, kept as they were when last computed; here with at most `_COMPARED` of
+them, drawn for every batch: an unbiased estimate in linear time. A linear head starts so that every output has mean 0
+and variance 1: near zero, where small random weights would start, the losses are flat.
 """
 
 import math

@@ -7,10 +7,9 @@ recall within every radius (`metrics.retrieval` has the definitions, and why tie
 
 Two rows are relevant to each other if they are of one class, or, with labels (n, a) of 0 and 1, share a label.
 
-Ways to rank a collection for a query: by features, by codes, by released symbols; all are evaluated alike.
-
-A ranking holds what its searcher would hold and nothing else: features where nothing is hidden, codes, or what a local
-mechanism released. Equal distances are ties: `nearest` breaks them by position, `evaluate` averages over all orders.
+A `Searcher` ranks a collection for a query by what it would hold and nothing else: features where nothing is hidden,
+codes, or what a local mechanism released. Equal distances are ties: `nearest` breaks them by position, `evaluate`
+averages over all orders.
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,6 @@
-"""Random Flipping: turn every bit of a code around with probability beta, and know exactly what that gives away.
+"""Noise on binary codes, with the exact loss of each: Random Flipping of every bit, and the Hamming ball.
 
-*The guarantee.* `flip` turns each bit around independently, with a probability of exactly `grid_beta(beta)`. A bit
+*Random Flipping.* `flip` turns each bit around independently, with a probability of exactly `grid_beta(beta)`. A bit
 then loses `bit_loss`, |ln((1 - beta) / beta)|, and no less. A record has many bits, and the code that is easiest to
 tell from its own is the complement: a record that is replaced by another loses `record_loss`, bits times as much
 (delta = 0), or `record_delta` at a smaller epsilon. The hash function must not depend on the record.
@@ -18,10 +18,8 @@ as an equality what is an upper bound (Jensen's inequality). Lemma 7 holds, and 
 *Rounding.* A budget becomes a probability by way of `odds`, e^epsilon rounded down, and is then rounded towards 1/2,
 which never gives away more. The same goes for `grid_beta`: multiples of 2^-64, so only a beta below 2^-11 changes.
 
-The Hamming-ball mechanism: release a code that is likely near the true one, with a record-level proof.
-
-*The guarantee.* A code within Hamming distance `radius` of the true one is released e^epsilon times as likely as a code
-outside, and all codes within are as likely as each other, as are all outside. All balls have the same size, so no
+*The Hamming ball.* A code within Hamming distance `radius` of the true one is released e^epsilon times as likely as a
+code outside, and all codes within are as likely as each other, as are all outside. All balls have the same size, so no
 release is more than e^epsilon times as likely from one code as from any other: a record that is replaced by another
 loses `loss` = epsilon (delta = 0), *whatever the length of the code*, where flipping each bit pays for every one. The
 bound is tight at every radius below the length: releasing the true code itself, against its complement. The hash

@@ -1,30 +1,20 @@
 """What a hash learner leaves behind: a frozen function from features to binary codes that can only be applied.
 
-A function is plain arrays and nothing else: `save_function` writes them with a checksum and gives the same function
-back, bit for bit, or refuses the file. `digest` names it.
+A function is plain arrays: `save_function` writes them with a checksum and `load_function` gives the same function
+back, bit for bit, or refuses the file; `digest` names it. `LinearHash` and `LayeredHash` (a perceptron) need numpy
+alone, whatever library trained them. `NetworkHash` is any torch module: its file holds the weights, never code, and is
+loaded into a module that the reader builds.
 
-A learned perceptron as plain arrays: it hashes with numpy alone, whatever library trained it.
-
-Any torch module as a hash function: applied as it was trained, saved as arrays, never pickled.
-
-A file holds the weights alone, so it is loaded into a module that the reader builds. `arrays` and `digest` say which
-weights decide the codes; what the module does with them is the business of whoever wrote it.
-
-Hash functions on disk: plain arrays with a checksum; a file gives back the same function, or is refused.
-
-How every hash learner looks: fit features (and labels), transform features to packed codes.
-
-Learners follow scikit-learn's conventions: parameters are stored as given, `fit` learns and returns self, what was
-learned ends in an underscore. `function_` is the frozen `HashFunction`; everything else of the learner can be thrown
-away. A learner is not private: whatever it learned, it learned from the features it saw. `blindsight.search.private`
-says what can be done about that.
+Learners (`HashLearner`) follow scikit-learn: parameters are stored as given, `fit` learns and returns self, what was
+learned ends in an underscore. `function_` is all that is needed later. A learner is not private: whatever it learned,
+it learned from the features it saw; `private` says what can be done about that.
 """
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from math import prod
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -59,14 +49,21 @@ class HashFunction(ABC):
     def dimension(self) -> int:
         """How many features it takes."""
 
-    @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything that decides the codes, as plain arrays."""
+        """Return everything that decides the codes, as plain arrays: the fields of the function."""
+        return {part.name: getattr(self, part.name) for part in _fields(self)}
 
     @classmethod
-    @abstractmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the function that `arrays` described, checked anew."""
+        """Return the function that `arrays` described, checked once more."""
+        return cls(**{part.name: arrays[part.name] for part in _fields(cls)})
+
+    def _check_numbers(self) -> None:
+        """Raise unless all arrays are finite float32 numbers."""
+        for part in _fields(self):
+            array = getattr(self, part.name)
+            if isinstance(array, np.ndarray) and (array.dtype != np.float32 or not np.isfinite(array).all()):
+                raise InputError(f"a {self.name} hash function is made of finite float32 numbers.")
 
     @abstractmethod
     def _scores(self, X: Floats) -> Floats:
@@ -92,6 +89,10 @@ class HashFunction(ABC):
         return digest.hexdigest()
 
 
+def _fields(function: Any) -> tuple[Field[Any], ...]:
+    return fields(function)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearHash(HashFunction):
     """sign((x - mean) matrix): what LSH, ITQ and every other linear learner ends as."""
@@ -101,9 +102,7 @@ class LinearHash(HashFunction):
     name: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
-        for part in (self.mean, self.matrix):
-            if part.dtype != np.float32 or not np.isfinite(part).all():
-                raise InputError("a linear hash function is made of finite float32 numbers.")
+        self._check_numbers()
         if self.matrix.ndim != 2 or self.mean.shape != self.matrix.shape[:1] or not self.matrix.size:
             raise InputError(f"mean {self.mean.shape} and matrix {self.matrix.shape} do not fit each other.")
 
@@ -114,15 +113,6 @@ class LinearHash(HashFunction):
     @property
     def dimension(self) -> int:
         return int(self.matrix.shape[0])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return mean and matrix."""
-        return {"mean": self.mean, "matrix": self.matrix}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the function with this mean and matrix."""
-        return cls(arrays["mean"], arrays["matrix"])
 
     def _scores(self, X: Floats) -> Floats:
         return np.asarray((X - self.mean) @ self.matrix)

@@ -1,22 +1,18 @@
 """A searchable gallery in a folder: an index made of pictures, and none of the pictures.
 
 One file, ``gallery.npz``, holds what a search needs: which features the pictures become, the hash function or codebook,
-the index by numbers that mean nothing (`Origin`), and the privacy statement. So saving is one atomic step: a reader
-sees the gallery before it or after it, and a crash leaves one of the two. In local mode everything but ``private/`` may
-be given away. In central and open mode the codes carry no noise: the file can be read by its owner alone, and the
-function that central mode may publish is written once more by itself, to ``function.npz``.
-
-Galleries of version 0.1 (four files, of which ``gallery.json`` names the others) are read, and become one file when
-they are built again.
+the index by numbers that mean nothing, and the privacy statement. So saving is one atomic step: a reader sees the
+gallery before it or after it, and a crash leaves one of the two. In local mode everything but ``private/`` may be given
+away. In central and open mode the codes carry no noise: the file can be read by its owner alone, and the function that
+central mode may publish is written once more by itself, to ``function.npz``. Galleries of version 0.1 (four files, of
+which ``gallery.json`` names the others) are read, and become one file when they are built again.
 
 Features are of a kind that learns nothing from pictures (thumbnails, a ready-made embedding), so none leaves that way.
 
-Who is who in a gallery: the owner's table from numbers that mean nothing to pictures that do.
-
-An index that is given away must not name its pictures: a path such as "smith/holiday/7.png" tells what no noise can
-hide. So every picture gets a random number, drawn once from the operating system, and the index is in the order of
-these numbers. The table that leads back, and which pictures are public or held out, stays with the owner. A picture
-keeps its number and its part when the collection grows; what is new is indexed.
+*Numbers* (`Origin`). A path such as "smith/holiday/7.png" tells what no noise can hide. So every picture gets a random
+number, drawn once from the operating system, and the index is in the order of these numbers. The table that leads back,
+and which pictures are public or held out, stays with the owner. A picture keeps its number and its part when the
+collection grows; what is new is indexed.
 """
 
 import json

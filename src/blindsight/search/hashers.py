@@ -1,46 +1,31 @@
-"""Iterative quantisation: principal components, rotated until they lose least when only their signs are kept.
+"""Hash functions learned without labels: ITQ, random hyperplanes (LSH) and spectral hashing (SH).
 
-Guarantee: every iteration lowers ||B - V R||, or leaves it; `losses_` shows it.
-
-Y. Gong, S. Lazebnik, A. Gordo, F. Perronnin, "Iterative Quantization: A Procrustean Approach to Learning Binary Codes
-for Large-Scale Image Retrieval", IEEE TPAMI 35(12), 2013. Centred features X, their leading directions W, V = X W; from
-a random rotation R, in turn
+*ITQ*: principal components, rotated until they lose least when only their signs are kept; every iteration lowers
+||B - V R||, or leaves it (`losses_`). Y. Gong, S. Lazebnik, A. Gordo, F. Perronnin, "Iterative Quantization: A
+Procrustean Approach to Learning Binary Codes for Large-Scale Image Retrieval", IEEE TPAMI 35(12), 2013. Centred
+features X, their leading directions W, V = X W; from a random rotation R, in turn
 
     B = sign(V R)                                              (`itq_rotation`)
     R = argmin ||B - V R|| over rotations = S T', where V' B = S D T'    (`procrustes`)
 
 The order of the factors matters: with a transpose too many, as in some published code (faiss's `ITQTransform` among
-it), the loss rises and falls and the codes find less. Wang, Lu & Zhang, "Searching Privately by Imperceptible Lying",
-ACM Multimedia 2020, Algorithm 3, write R = N N', a slip for the same product.
+it), the loss rises and falls and the codes find less.
 
-Random hyperplanes: codes whose Hamming distance tells the angle between features, learned from next to nothing.
+*LSH*: two rows at angle t, seen from the origin of the hyperplanes, differ in each bit with probability t / pi,
+independently of all other bits (M. Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002).
 
-Guarantee: two rows at angle t, seen from the origin of the hyperplanes, differ in each bit with probability t / pi,
-independently of all other bits (M. Charikar, "Similarity estimation techniques from rounding algorithms", STOC 2002):
-the LSH of the hashing papers. Any number of bits is allowed, also more than there are features: each bit measures the
-angle once more.
-
-Spectral hashing: bits that split each principal direction into equal slices, the coarsest slices first.
-
-Y. Weiss, A. Torralba, R. Fergus, "Spectral Hashing", NIPS 2008. If features were uniform on a box along their principal
-directions, the best codes would be thresholded eigenfunctions of the box's Laplacian; on a side [a, b] those are
+*SH*: Y. Weiss, A. Torralba, R. Fergus, "Spectral Hashing", NIPS 2008. If features were uniform on a box along their
+principal directions, the best codes would be thresholded eigenfunctions of the box's Laplacian; on a side [a, b]
 
     phi_k(x) = sin(pi/2 + k pi / (b - a) (x - a)),   eigenvalue 1 - exp(-eps^2/2 (k pi / (b - a))^2),   k = 1, 2, ...
 
-The `bits` with the smallest eigenvalues are kept: those with the smallest k / (b - a), whatever eps is. Any number of
-bits is allowed: long directions are sliced ever finer. The eigenfunctions of several directions at once are products of
-these and thus determined by them; like the paper, the code leaves them out. Features are hardly ever uniform: ITQ finds
-more with the same bits.
-
-| paper | here |
-| --- | --- |
-| k pi / (b - a), on the principal direction it slices | a column of `SpectralHash.matrix` |
-| k pi a / (b - a) | `SpectralHash.phase`; sin(pi/2 + t) is written cos(t) |
+The `bits` with the smallest eigenvalues are kept: those with the smallest k / (b - a), whatever eps is. Like the paper,
+the code leaves products of several directions out. In `SpectralHash` a column of `matrix` is k pi / (b - a) on the
+direction it slices, `phase` is k pi a / (b - a), and sin(pi/2 + t) is written cos(t).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,9 +182,7 @@ class SpectralHash(HashFunction):
     name: ClassVar[str] = "spectral"
 
     def __post_init__(self) -> None:
-        for part in (self.mean, self.matrix, self.phase):
-            if part.dtype != np.float32 or not np.isfinite(part).all():
-                raise InputError("a spectral hash function is made of finite float32 numbers.")
+        self._check_numbers()
         mean, matrix, phase = self.mean.shape, self.matrix.shape, self.phase.shape
         if self.matrix.ndim != 2 or not self.matrix.size or mean != matrix[:1] or phase != matrix[1:]:
             raise InputError(f"mean {mean}, matrix {matrix} and phase {phase} do not fit each other.")
@@ -211,15 +194,6 @@ class SpectralHash(HashFunction):
     @property
     def dimension(self) -> int:
         return int(self.matrix.shape[0])
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return mean, matrix and phase."""
-        return {"mean": self.mean, "matrix": self.matrix, "phase": self.phase}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the function with this mean, matrix and phase."""
-        return cls(arrays["mean"], arrays["matrix"], arrays["phase"])
 
     def _scores(self, X: Floats) -> Floats:
         return np.asarray(np.cos((X - self.mean) @ self.matrix - self.phase))

@@ -1,33 +1,27 @@
-"""PHashing as published: learn any hash function, then flip the bits of the codes. What that hides, and what not.
+"""PHashing and PITQ as published, and what they hide: less than they say, or nothing.
 
-*What is proven.* With a function learned from the same records: nothing per record. The function is released without
-noise, and exchanging one record moves the codes of others too. With a function that was learned elsewhere, from public
-data (`public_function=True`): a record loses bits * |ln((1 - beta) / beta)|, which at the paper's epsilon = 1 and 48
-bits is 26.0. A single bit of a code loses |ln((1 - beta) / beta)|, 0.54 at epsilon = 1.
+Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020.
 
-*The paper.* Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020, Algorithm 2: H(Y, S) is
-`learner` (S, the similarity of records, is 1 where their labels are equal), h is `function_`, U' is `codes_`, and beta
-is e^-epsilon. Queries are not flipped. Theorem 6 claims epsilon-privacy. It rests on Theorem 4, which is about one bit
-(see `flipping`) and false even for a bit if epsilon < 0.4812; and on post-processing, which does not cover h. Below
-ln 2 = 0.693 more than half of the bits are flipped, so that a search finds what is *least* like the query.
+*PHashing* (Algorithm 2): learn any hash function, then flip the bits of the codes. H(Y, S) is `learner` (S, the
+similarity of records, is 1 where their labels are equal), h is `function_`, U' is `codes_`, beta is e^-epsilon; queries
+are not flipped. *Proven* with a function learned from the same records: nothing per record, for the function is
+released without noise, and exchanging one record moves the codes of others too. With a function learned from public
+data (`public_function=True`) a record loses bits * |ln((1 - beta) / beta)|, at the paper's epsilon = 1 and 48 bits
+26.0. Theorem 6 rests on Theorem 4, which is about one bit (see `flipping`) and false even for a bit if epsilon <
+0.4812; and on post-processing, which does not cover h. Below ln 2 more than half of the bits are flipped, so that a
+search finds what is *least* like the query.
 
-PITQ as published: iterative quantisation with flipped bits inside every iteration. It is not private.
+*PITQ* (Algorithm 3): iterative quantisation with flipped bits inside every iteration. Y, W, R, U, E are `X` (centred
+here), the `principal_directions`, the rotation, the codes and `iterations`; beta = e^(-epsilon / E). *No finite epsilon
+holds*: the released codes are the true ones, the flips only disturb how R is found. With mean mu and W public, the
+record 2 mu - y has, for every R, the complementary code of y, because sign(-(y - mu) W R) = -sign((y - mu) W R): what
+is released of the two never coincides. Theorem 8's composition is about the flipped codes of the iterations, which
+nobody gets. At epsilon 1 and 50 iterations beta is 0.98, which turns nearly all codes around: the rotation is found for
+-U, and the result is that of ITQ up to signs. That, not privacy at no cost, is why the paper's Table 2 equals ITQ.
 
-*What is proven: nothing; more than that, no finite epsilon holds.* The released codes are the records' true codes:
-the flips only disturb how the rotation R is found. Take mean mu and directions W as public. The record 2 mu - y has,
-for every R, exactly the complementary code of y, because sign(-(y - mu) W R) = -sign((y - mu) W R). So whatever R was
-found, what is released of y and of 2 mu - y never coincides: disjoint supports, epsilon = infinity. Theorem 8's
-composition argument is about the flipped codes of the iterations, which nobody gets.
-
-*The paper.* Wang, Lu and Zhang, "Searching privately by imperceptible lying", MM 2020, Algorithm 3: Y, W, R, U, E are
-`X` (centred here), the `principal_directions`, the rotation, the codes and `iterations`; beta = e^(-epsilon / E). At
-epsilon 1 and 50 iterations beta is 0.98, which turns nearly all codes around: the rotation is found for -U, and the
-result is that of ITQ up to signs. That, not privacy at no cost, is why the paper's Table 2 equals ITQ.
-
-*Step 5* prints "U'(YW) = N Omega N', R = N N'". A matrix that is not symmetric has two different orthogonal factors,
-and N N' with one of them would be the identity. ``step="published"`` reads it as the product of the two factors in the
-printed order: U'V = S Omega T', R = S T'. The minimum of ||U - V R|| is the transpose of that, R = T S':
-``step="procrustes"``. With the former the loss goes up and down, and the codes find somewhat less.
+*Step 5* prints "U'(YW) = N Omega N', R = N N'". A matrix that is not symmetric has two different orthogonal factors.
+``step="published"`` reads it as their product in the printed order: U'V = S Omega T', R = S T'. The minimum of
+||U - V R|| is the transpose of that: ``step="procrustes"``. With the former the codes find somewhat less.
 """
 
 import hashlib

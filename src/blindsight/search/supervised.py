@@ -1,40 +1,22 @@
-"""Hash functions over a Gaussian kernel, and KSH, which learns one bit after the other from pairs of labelled rows.
+"""Hash functions over a Gaussian kernel, learned from labels: KSH by pairs of rows, SDH by a classifier of codes.
 
-KSH (Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012) wants the inner products of the codes
-of l labelled rows to be r for pairs of one class and -r for the others, r being the number of bits: it minimises
-|| sum_k h_k h_k^T - r S ||^2 greedily. With R_k = r S - sum_(t<k) h_t h_t^T, what bits before k left undone, bit k
-maximises h^T R_k h over h = sgn(K a). It starts at the spectral relaxation, the leading eigenvector once sgn is left
-out, and is refined by gradient steps on the sigmoid-smoothed objective; the better of the two is kept, so refinement
-never loses. Liu et al. climb by Nesterov's method; here L-BFGS does, in coordinates where the kernel features are
-orthonormal (the same objective, better conditioned, and a deficient rank does no harm).
+*KSH* (Liu, Wang, Ji, Jiang and Chang, "Supervised Hashing with Kernels", CVPR 2012) wants the inner products of the
+codes of l labelled rows to be r for pairs of one class and -r for the others, r being the number of bits: it minimises
+|| sum_k h_k h_k^T - r S ||^2 greedily. With R_k = r S - sum_(t<k) h_t h_t^T, bit k maximises h^T R_k h over
+h = sgn(K a), from the spectral relaxation on by gradient steps on the sigmoid-smoothed objective; the better of the two
+is kept. Liu et al. climb by Nesterov's method; here L-BFGS does, in coordinates where the kernel features are
+orthonormal. S = 2 Y Y^T - 1 1^T with the classes Y as indicators, so R is never laid out, and thousands of rows can
+take part. Symbols: a_k is a column of `KernelHash.matrix`, mu_j is `mean`, l `pairs_rows`, m `anchors`.
 
-S is +1 and -1, so S = 2 Y Y^T - 1 1^T with the classes Y as indicators: R is never laid out, and a product with it
-costs l (classes + bits) instead of l^2. So thousands of rows can take part.
-
-    paper    here
-    a_k      a column of `KernelHash.matrix`
-    mu_j     `KernelHash.mean`, the mean of kernel feature j
-    l        `pairs_rows`
-    m        `anchors`
-
-SDH: codes from which a linear classifier reads the labels, learned as bits all along instead of rounded at the end.
-
-Shen, Shen, Liu and Shen, "Supervised Discrete Hashing", CVPR 2015, minimise over codes B, classifier W and projection P
+*SDH* (Shen, Shen, Liu and Shen, "Supervised Discrete Hashing", CVPR 2015) minimises over codes B, classifier W and
+projection P
 
     || Y - B W ||^2 + lam || W ||^2 + nu || B - phi(X) P ||^2,    B in {-1, +1}
 
-where Y holds the classes as indicators and phi are Gaussian kernel features of some anchor rows. Three steps take
-turns: W is a ridge regression, P a least-squares fit, and B is improved bit by bit, each column in closed form with all
-others fixed (discrete cyclic coordinate descent) until none changes. No step raises the objective. The function is
-sign(phi(x) P): a `KernelHash`.
-
-    paper            here
-    B, L x n         `codes`, n x bits
-    W, L x classes   `classifier`, bits x classes
-    F(x) = P^T phi   `fitted`, n x bits
-    G-step           `ridge`
-    F-step           `_projection`
-    B-step (DCC)     `discrete_descent`
+where phi are kernel features of some anchor rows. W is a ridge regression (G-step, `ridge`), P a least-squares fit
+(F-step, `_projection`), and B is improved bit by bit, each column in closed form with all others fixed (B-step,
+`discrete_descent`). No step raises the objective. Symbols: B (L x n there) is `codes`, n x bits; W `classifier`; F(x)
+`fitted`.
 """
 
 from collections.abc import Mapping
@@ -69,9 +51,7 @@ class KernelHash(HashFunction):
     name: ClassVar[str] = "kernel"
 
     def __post_init__(self) -> None:
-        for part in (self.anchors, self.mean, self.matrix):
-            if part.dtype != np.float32 or not np.isfinite(part).all():
-                raise InputError("a kernel hash function is made of finite float32 numbers.")
+        self._check_numbers()
         if not 0 < self.bandwidth < np.inf:
             raise InputError(f"the bandwidth of a kernel must be positive; got {self.bandwidth}.")
         shapes = self.anchors.shape, self.mean.shape, self.matrix.shape
@@ -87,13 +67,10 @@ class KernelHash(HashFunction):
         return int(self.anchors.shape[1])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return anchors, bandwidth, mean and matrix."""
-        bandwidth = np.array(self.bandwidth, dtype=np.float64)
-        return {"anchors": self.anchors, "bandwidth": bandwidth, "mean": self.mean, "matrix": self.matrix}
+        return {**super().arrays(), "bandwidth": np.array(self.bandwidth, dtype=np.float64)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the function made of these arrays."""
         return cls(arrays["anchors"], float(arrays["bandwidth"]), arrays["mean"], arrays["matrix"])
 
     def _scores(self, X: Floats) -> Floats:
