@@ -3,8 +3,10 @@
 `METHODS` are in four groups. *Nothing hidden*: features, codes by ITQ, LSH and SH, and codes of public classes by KSH
 and SDH, or by networks (DPSH, DSH, HashNet, ADSH), which take part if they are named. *The paper*: PHashing and PITQ
 as published, whose epsilon is far from that of a record. *A record is protected wherever its code goes* (local):
-flipped bits, the Hamming ball, and symbols of a codebook, all made by functions that were learned from public pictures.
-*The collection is protected, its codes stay at home* (central): only a differentially private hash function is shown.
+flipped bits, the Hamming ball, and symbols of a codebook, all made by functions that were learned from public pictures
+(or shipped, if named: for embedding features).
+*The collection is protected, its codes stay at home* (central): only a differentially private hash function is shown,
+learned from the private pictures alone or from a public start.
 
 `SearchStudy` divides a collection into public pictures, private ones that are indexed, and queries. A query looks for
 pictures of its class or, in a collection without classes, of its person. No picture is in two parts, and nobody on a
@@ -14,6 +16,7 @@ public picture is on a private one, unless persons are only another name for cla
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -28,9 +31,10 @@ from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import AnyPath
 from blindsight.progress import Progress, silent
 from blindsight.search.central import CentralHasher
+from blindsight.search.codebook import shipped_codebook
 from blindsight.search.evaluation import CodeSearcher, FeatureSearcher, Ranking, Searcher, SymbolSearcher
 from blindsight.search.flipping import HammingBall, flip, paper_beta, record_beta, record_loss
-from blindsight.search.function import Floats, HashLearner
+from blindsight.search.function import Floats, HashLearner, LinearHash
 from blindsight.search.hashers import ITQ, LSH, SH
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.published import PITQ, PHashing
@@ -120,6 +124,7 @@ def divide(dataset: Dataset, *, queries: int = 500, public: float = 0.5, random_
 Group = Literal["nobody", "the paper", "local", "central"]
 
 _NETWORKS = ("DPSH", "DSH", "HashNet", "ADSH")
+_IF_NAMED = (*_NETWORKS, "shipped codebook")
 _LABELLED = ("KSH", "SDH", "labelled codebook")
 _SHOWN = 6  # queries
 _STRIP = 5  # answers to each of them
@@ -260,9 +265,9 @@ def contest(
 
 
 def _suited(study: SearchStudy) -> list[str]:
-    """Return all methods but networks; those that learn public labels if there are not too many or too few kinds."""
+    """Return all that need not be named; those that learn public labels only if kinds are neither too many nor few."""
     labelled = 2 <= len(np.unique(study.public.labels)) <= len(study.public) // 2
-    return [name for name in METHODS if name not in _NETWORKS and (labelled or name not in _LABELLED)]
+    return [name for name in METHODS if name not in _IF_NAMED and (labelled or name not in _LABELLED)]
 
 
 def _play(name: str, epsilon: float | None, entry: _Entry) -> ContestRow:
@@ -347,11 +352,29 @@ def _local_with_labels(entry: _Entry) -> Answer:
     return _local(entry, entry.study.public.labels)
 
 
-def _central(entry: _Entry) -> Answer:
-    features = entry.study.indexed.features
-    hasher = CentralHasher(entry.epsilon, entry.delta, clip=1.0, bits=entry.bits, random_state=entry.random_state).fit(
-        features
-    )
+def _shipped(entry: _Entry) -> Answer:
+    codebook, found = shipped_codebook(), entry.study.indexed.features.shape[1]
+    if found != codebook.dimension:
+        raise InputError(f"the shipped codebook is for embedding features, {codebook.dimension} of them; got {found}.")
+    hasher = LocalHasher(entry.epsilon).take(codebook)
+    return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
+
+
+def _central(entry: _Entry, *, started: bool = False) -> Answer:
+    """Central mode; the usual length of public rows is where private ones are clipped."""
+    features, public = entry.study.indexed.features, entry.study.public.features
+    bits = min(entry.bits, len(public) - 1) if started else entry.bits
+    start = ITQ(bits, random_state=entry.random_state).fit(public).function_ if started else None
+    assert start is None or isinstance(start, LinearHash)
+    hasher = CentralHasher(
+        entry.epsilon,
+        entry.delta,
+        clip=float(np.median(np.linalg.norm(public, axis=1))) or 1.0,
+        bits=bits,
+        start=start,
+        start_rows=public if started else None,
+        random_state=entry.random_state,
+    ).fit(features)
     return CodeSearcher(hasher.function_, hasher.transform(features)), hasher.statement_
 
 
@@ -389,6 +412,8 @@ METHODS: dict[str, tuple[Group, Method]] = {
     "Hamming ball": ("local", _hamming_ball),
     "codebook": ("local", _local),
     "labelled codebook": ("local", _local_with_labels),
+    "shipped codebook": ("local", _shipped),
     "central": ("central", _central),
+    "central, public start": ("central", partial(_central, started=True)),
 }
 """Every method of the contest: its group, and how it searches."""
