@@ -15,6 +15,7 @@ from blindsight.audit.ofindex import plan_index
 from blindsight.audit.storedreleases import anchors_finding, truth_finding
 from blindsight.data import extract
 from blindsight.rng import seeded_bytes
+from blindsight.search import gallery as gallery_module
 from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.encrypted_query import QueryBudget, told_bits
 from blindsight.search.gallery import Gallery, Source, feature_pipeline
@@ -93,6 +94,20 @@ def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatc
     assert public.verdict == "refuted"
 
 
+@pytest.mark.parametrize(
+    ("mode", "leak"), [("open", "codes can be read"), ("central", "codes can be read"), ("central", "it learns again")]
+)
+def test_what_others_can_read_of_exact_codes_is_found_out(indexes, monkeypatch, mode, leak):
+    if leak == "codes can be read":
+        write = gallery_module.write_arrays
+        monkeypatch.setattr(gallery_module, "write_arrays", lambda *given, private: write(*given))
+    else:
+        monkeypatch.setattr("blindsight.search.building._gallery_before", lambda wish, folder: None)
+    (check,) = (one for one in plan_index(indexes / mode, random_state=0).checks if one.name == "public bytes")
+    (finding,) = check.run(0.25).findings
+    assert finding.verdict == "refuted"
+
+
 def test_index_of_true_symbols_is_found_out(indexes, tmp_path):
     folder = shutil.copytree(indexes / "local", tmp_path / "index")
     gallery = Gallery.load(folder)
@@ -117,7 +132,8 @@ def test_central_index(indexes):
     (sums,) = by_claim(audit, "central mode, all noisy sums")
     # Gaussian noise loses epsilon in rare events only, so bounds stay far below; .3 above 1 less than once in 10^20.
     assert 0.05 < sums.measured.low < 1.3
-    assert by_claim(audit, "draws nothing anew")[0].verdict == "not refuted"
+    for claim in ("draws nothing anew", "through the noisy hash function alone"):
+        assert by_claim(audit, claim)[0].verdict == "not refuted"
     # Sixteen bits of directions that carry the noise of epsilon 1 may name no picture at all: both are honest verdicts.
     assert {row.verdict for row in by_claim(audit, "which entry")} <= {"as stated", "at chance"}
     members = by_claim(audit, "epsilon = 1, delta = 1e-06 per record")
@@ -138,6 +154,7 @@ def test_a_mechanism_too_slow_for_its_time_is_a_note_with_the_runs_it_takes(inde
 
 def test_open_index_gives_pictures_away(indexes):
     audit = audited(indexes / "open")
+    assert by_claim(audit, "only the owner can read it")[0].verdict == "not refuted"
     (linked,) = by_claim(audit, "which entry")
     assert linked.verdict == "leaks"
     assert linked.measured.low > 0.3

@@ -254,7 +254,7 @@ def test_public_bytes_depend_on_a_picture_through_its_release_alone(scans):
     """Among the neighbours is a copy of another picture, which must not show in epsilon or in how many there are."""
     hasher, images = Gallery.load(scans / "index").hasher, load("digits").images[:12]
     wish = Wish("local", 4.0, 1e-6, 1, "thumbnail")
-    agree = list(neighbouring_bytes(images, hasher, wish, seeds=2))
+    agree = list(neighbouring_bytes(images, wish, hasher, seeds=2))
     assert agree == [True] * 12
 
 

@@ -2,11 +2,12 @@
 
 | mode | epsilon | permanence | the hash function | codes |
 | --- | --- | --- | --- | --- |
-| local | fresh draws; the stored releases; every public byte | building again | public, holds no record | releases |
+| local | fresh draws; the stored releases | building again | public, holds no record | releases |
 | central | fresh fits of the mechanism | building again | who was in the collection | exact, for the owner alone |
 | open | none is claimed | - | who was in the collection | exact, for whoever has them |
 
-Where the owner of a central or open index allows encrypted queries, they are spent on reading the codes.
+In every mode neighbouring folders are built and every byte that others can read is compared (`storedreleases`). Where
+the owner of a central or open index allows encrypted queries, they are spent on reading the codes.
 
 Whatever looks at pictures needs the owner's table and the pictures themselves, and says so where they are not there.
 """
@@ -74,11 +75,12 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
     again = Check("building again", 0, index.permanence, fixed=reading)
     linked = Check("finding a picture taken again", 0.2, index.linkage, fixed=reading)
     members = Check("membership in the hash function", 2e-3 * pictures, index.members, fixed=reading)
-    public = Check("public bytes", 0, index.dependence, fixed=0.5 if index.gallery.features == "thumbnail" else 8.0)
+    builds = (0.5 if index.gallery.features == "thumbnail" else 8.0) + 3.0 * (index.gallery.mode == "central")
+    public = Check("public bytes", 0, index.dependence, fixed=builds)
     checks: dict[str, tuple[Check, ...]] = {
         "local": (epsilon, public, Check("stored releases", 0, index.truths, fixed=reading), again, linked),
-        "central": (epsilon, again, linked, members),
-        "open": (linked, members),
+        "central": (epsilon, public, again, linked, members),
+        "open": (public, linked, members),
     }
     chosen = checks[index.gallery.mode]
     if (allowed := QueryBudget(folder).most) and index.gallery.mode != "local":
@@ -175,16 +177,26 @@ class IndexAudit:
         return Evidence((_permanence_finding(first, second),))
 
     def dependence(self, effort: float) -> Evidence:
-        """Build neighbouring folders by the codebook of this index, with the same coins, and compare what is public."""
-        hasher, epsilon = self.gallery.hasher, self.gallery.settings["epsilon"]
-        assert isinstance(hasher, LocalHasher)
+        """Build neighbouring folders as this index was, with the same coins, and compare what is public."""
+        gallery, settings = self.gallery, self.gallery.settings
         if self.dataset.images is None:
             raise InputError(f"{self.dataset.name} has no pictures, only features: no folder can be built of them.")
         some = self.dataset.images[self.origin.rows(self.dataset, "indexed")[1][:_NEIGHBOURHOOD]]
-        per_person = self.gallery.settings.get("per_person")
-        wish = Wish("local", epsilon, 0.0, 1, features=self.gallery.features, per_person=per_person)
-        pairs = list(neighbouring_bytes(some, hasher, wish, seeds=min(3, max(1, round(3 * effort)))))
-        return Evidence((public_bytes_finding(pairs, STATEMENT),))
+        if len(some) < 2:
+            raise InputError(f"fewer than 2 pictures of the index are in {self.dataset.name}. Build it again.")
+        bits = settings["bits"] or 1
+        wish = Wish(
+            gallery.mode,
+            settings["epsilon"],
+            settings["delta"] or 0.0,
+            bits if gallery.mode == "central" else min(bits, _NEIGHBOURHOOD // 2),  # ITQ has a direction for each
+            features=gallery.features,
+            per_person=settings.get("per_person"),
+        )
+        codebook = gallery.hasher if isinstance(gallery.hasher, LocalHasher) else None
+        seeds = 1 if gallery.mode == "central" else min(3, max(1, round(3 * effort)))  # its noise takes long to draw
+        pairs = list(neighbouring_bytes(some, wish, codebook, seeds=seeds))
+        return Evidence((public_bytes_finding(pairs, STATEMENT, gallery.mode),))
 
     def linkage(self, effort: float) -> Evidence:
         """Look for pictures in the index by taking them again, a little differently."""

@@ -5,10 +5,13 @@ index are compared with the true symbols, which only the owner of the pictures c
 with a known probability, independently, so their number is binomial. KSH and SDH carry training rows as anchors.
 
 And a sound release may be published with something that is none. Two folders that differ in one picture are built, and
-built again after that picture was edited, with the same coins: all public bytes must agree but for its releases.
+built again after that picture was edited, with the same coins: all public bytes must agree but for what the mechanism
+released. That is the picture's symbol in local mode; in central mode it is the numbers of the hash function, which no
+edit may change. Of files that only the owner can read (all of them, in open mode) the length must agree.
 """
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 from tempfile import TemporaryDirectory
@@ -20,10 +23,11 @@ from PIL import Image
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.finding import Finding
 from blindsight.audit.rates import rate
+from blindsight.files import write_arrays
 from blindsight.rng import seeded_bytes
 from blindsight.search.building import Wish, build_gallery, read_origin
-from blindsight.search.function import Floats
-from blindsight.search.gallery import PRIVATE, Gallery, Source
+from blindsight.search.function import Floats, load_function
+from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Source
 from blindsight.search.localmode import LocalHasher
 from blindsight.search.postings import SymbolIndex
 from blindsight.search.supervised import KernelHash, squared_distances
@@ -51,7 +55,13 @@ def truth_finding(hasher: LocalHasher, truth: NDArray[np.int64], released: NDArr
     )
 
 
-def neighbouring_bytes(images: NDArray[np.uint8], codebook: LocalHasher, wish: Wish, *, seeds: int) -> Iterator[bool]:
+Seen = dict[str, tuple[int, int, bytes]]
+"""What others see of a folder: mode, length and, where they can read it, content of every file but the owner's own."""
+
+
+def neighbouring_bytes(
+    images: NDArray[np.uint8], wish: Wish, codebook: LocalHasher | None = None, *, seeds: int
+) -> Iterator[bool]:
     """Build folders of these pictures that differ in the first; yield whether their public bytes agree, twice a pair.
 
     Its neighbours are a copy of the second picture, one all black, and one of noise; each is edited, slightly or
@@ -64,7 +74,7 @@ def neighbouring_bytes(images: NDArray[np.uint8], codebook: LocalHasher, wish: W
     with TemporaryDirectory(prefix="blindsight-audit-") as scratch:
         for seed in range(seeds):
             built = [
-                _histories(Path(scratch) / f"{seed}-{number}", images, history, codebook, wish, seed)
+                _histories(Path(scratch) / f"{seed}-{number}", images, history, wish, codebook, seed)
                 for number, history in enumerate(histories)
             ]
             yield from (one == other for versions in built[1:] for one, other in zip(built[0], versions, strict=True))
@@ -74,40 +84,54 @@ def _histories(
     folder: Path,
     images: NDArray[np.uint8],
     history: tuple[NDArray[np.uint8], ...],
-    codebook: LocalHasher,
     wish: Wish,
+    codebook: LocalHasher | None,
     seed: int,
-) -> list[dict[str, tuple[int, bytes]]]:
-    """Return modes and contents of the public files of each version, with the first picture's release set to 0."""
+) -> list[Seen]:
+    """Return what is seen of each version, without what the mechanism released of the first picture."""
     pictures, index, coins = folder / "pictures", folder / "index", seeded_bytes(seed)
     pictures.mkdir(parents=True)
     for row, image in enumerate(images):
         Image.fromarray(image).save(pictures / f"{row:03}.png")
-    versions: list[dict[str, tuple[int, bytes]]] = []
+    versions: list[Seen] = []
+    functions: list[bytes] = []
     for image in history:
         Image.fromarray(image).save(pictures / "000.png")
         source, kept = Source("folder", str(pictures)), folder.parent / "cache"  # features are the same for every seed
         build_gallery(source, wish, index, public=codebook, cache=kept, secret=coins)
         seen = folder / f"seen {len(versions)}"
         copytree(index, seen, ignore=ignore_patterns(PRIVATE))
-        origin, gallery = read_origin(index), Gallery.load(seen)
-        assert isinstance(gallery.index, SymbolIndex)
-        place = gallery.index.ids == origin.numbers[origin.names == "000.png"]
-        gallery.index.update(gallery.index.ids[place], np.zeros(int(place.sum()), dtype=np.int64))
-        gallery.save(seen)
+        if codebook is not None:
+            origin, gallery = read_origin(index), Gallery.load(seen)
+            assert isinstance(gallery.index, SymbolIndex)
+            place = gallery.index.ids == origin.numbers[origin.names == "000.png"]
+            gallery.index.update(gallery.index.ids[place], np.zeros(int(place.sum()), dtype=np.int64))
+            gallery.save(seen)
+        elif (path := seen / FUNCTION).exists():
+            functions.append(path.read_bytes())
+            function = load_function(path)
+            nothing = {name: np.zeros_like(numbers) for name, numbers in function.arrays().items()}
+            edited = "" if functions[-1] == functions[0] else sha256(functions[-1]).hexdigest()
+            write_arrays(path, "what is left", {"function": function.name, "edited": edited}, nothing)
         files = sorted(path for path in seen.rglob("*") if path.is_file())
-        versions.append({str(path.relative_to(seen)): (path.stat().st_mode, path.read_bytes()) for path in files})
+        versions.append({str(path.relative_to(seen)): _seen(path) for path in files})
     return versions
 
 
-def public_bytes_finding(agree: list[bool], source: str) -> Finding:
-    """Say whether anything public but a picture's own release depended on what it shows."""
+def _seen(path: Path) -> tuple[int, int, bytes]:
+    mode, content = path.stat().st_mode, path.read_bytes()
+    return mode, len(content), content if mode & 0o077 else b""
+
+
+def public_bytes_finding(agree: list[bool], source: str, mode: Mode) -> Finding:
+    """Say whether anything public but what the mechanism releases depended on what a picture shows."""
     different = len(agree) - sum(agree)
+    through = {"local": "through its noisy release alone", "central": "through the noisy hash function alone"}
     return Finding(
-        claim="what is published depends on a picture through its noisy release alone",
+        claim=f"what is published depends on a picture {through.get(mode, 'in no way: only the owner can read it')}",
         source=source,
-        proven="epsilon of one release: nothing else that is public looks at pictures",
-        measure="share of neighbouring folders whose public files differ in more than that release",
+        proven="nothing that others can read looks at pictures, but for what the mechanism releases",
+        measure="share of neighbouring folders whose public files differ in more than that",
         measured=rate(different, len(agree)),
         verdict="refuted" if different else "not refuted",
         attack="folders that differ in one picture are built and edited with the same coins, and compared byte by byte",

@@ -173,7 +173,10 @@ def _fresh_numbers(count: int, secret: ByteSource) -> NDArray[np.int64]:
 
 Mode = Literal["local", "central", "open"]
 _KIND_GALLERY = "blindsight/gallery.2"
-_FILE, _FUNCTION = "gallery.npz", "function.npz"
+_FILE = "gallery.npz"
+FUNCTION = "function.npz"
+"""What central mode publishes."""
+
 _OLD_ABOUT, _OLD_PARTS = "gallery.json", ("hasher.npz", "index.bin", "statement.json")  # of version 0.1
 
 
@@ -231,8 +234,8 @@ class Gallery:
         with folder_lock(folder):
             write_arrays(folder / _FILE, _KIND_GALLERY, *self._parts(), private=self.mode != "local")
             if isinstance(self.hasher, HashFunction) and self.mode == "central":
-                save_function(self.hasher, folder / _FUNCTION)
-            stale = [*_OLD_PARTS, _OLD_ABOUT, *(() if self.mode == "central" else (_FUNCTION,))]
+                save_function(self.hasher, folder / FUNCTION)
+            stale = [*_OLD_PARTS, _OLD_ABOUT, *(() if self.mode == "central" else (FUNCTION,))]
             with storage_errors("write into", folder):
                 for path in (*(folder / name for name in stale), *folder.glob(".*.part")):
                     path.unlink(missing_ok=True)
