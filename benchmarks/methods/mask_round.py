@@ -11,9 +11,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypedDict
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,10 @@ class MaskRound:
 
 
 class MaskAnswer(TypedDict):
-    """The average of the members' updates, and the CPU seconds of a round after the first."""
+    """The average of the members' updates, the CPU seconds of a first round with its set-up, and of one after it."""
 
     average: NDArray[np.float64]
+    first: float
     seconds: float
 
 
@@ -51,6 +52,8 @@ class SerialGrid:
         logging.getLogger("flwr").setLevel(logging.ERROR)
         self._nodes, self._replies, self._count = nodes, dict[str, Any](), 0
         self._contexts = {node: Context(0, node, configs.get(node, {}), RecordDict(), {}) for node in nodes}
+
+    run = SimpleNamespace(run_id=0)
 
     def get_node_ids(self) -> list[int]:
         return list(self._nodes)
@@ -102,15 +105,16 @@ def _seconds(strategy: Any, grid: Any, weights: int, rounds: int) -> MaskAnswer:
     """Play rounds by a strategy of Flower's; the first, with its set-up, is not counted."""
     from flwr.app import Array, ArrayRecord, ConfigRecord
 
-    arrays, begun, first = ArrayRecord({"w": Array(np.zeros(weights, np.float32))}), 0.0, np.zeros(0)
+    arrays, average = ArrayRecord({"w": Array(np.zeros(weights, np.float32))}), np.zeros(0)
+    begun = first = time.process_time()
     for number in range(1, rounds + 2):
         if number == 2:
             begun = time.process_time()
         messages = strategy.configure_train(number, arrays, ConfigRecord(), grid)
         arrays, _ = strategy.aggregate_train(number, grid.send_and_receive(messages))
         if number == 1:
-            first = arrays["w"].numpy().astype(np.float64)
-    return {"average": first, "seconds": (time.process_time() - begun) / rounds}
+            average = arrays["w"].numpy().astype(np.float64)
+    return {"average": average, "first": begun - first, "seconds": (time.process_time() - begun) / rounds}
 
 
 def fedavg(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
@@ -122,40 +126,20 @@ def fedavg(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
 
 
 def blindsight(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
-    """`EncryptedFedAvg` under masks, with identities, a key generator that vouches for keys, and state on disk."""
-    from blindsight.federated.flower import EncryptedFedAvg, encrypted_updates
-    from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore
-    from blindsight.federated.membership import Members
-    from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
+    """`Encrypted` under masks, with identities, a key generator that vouches for keys, and state on disk."""
+    from flwr.serverapp.strategy import FedAvg
 
-    with tempfile.TemporaryDirectory() as place:
-        folder, names = Path(place), [f"member{i}" for i in range(given.members)]
-        stores = {}
-        for name in (*names, AGGREGATOR, KEY_GENERATOR):
-            home = folder / name.replace(" ", "-")
-            home.mkdir(mode=0o700)
-            Identity.create(home / IDENTITY_FILE, name)
-            stores[name] = KeyStore(home)
-        prints = {name: store.identity.public.fingerprint for name, store in stores.items()}
-        members = folder / "members.toml"
-        members.write_text(Members(prints).to_toml())
-        nodes = {i + 1: _app(given.update(i), [encrypted_updates]) for i in range(given.members)}
-        configs: dict[int, dict[str, Any]] = {
-            i + 1: {"home": str(stores[name].path), "key-generator": prints[KEY_GENERATOR]}
-            for i, name in enumerate(names)
-        }
-        nodes[100] = _app(np.zeros(0, np.float32), [encrypted_updates])
-        configs[100] = {"role": "key-generator", "home": str(stores[KEY_GENERATOR].path), "members": str(members)}
-        grid: Any = SerialGrid(nodes, configs)
-        strategy = EncryptedFedAvg(
-            home=stores[AGGREGATOR].path,
-            members=members,
-            users=given.members,
-            scheme="masks",
-            most_examples=0,
-            largest=2.0,
+    from blindsight.federated.flower import Encrypted, encrypted_updates, simulated_nodes
+
+    mods = [simulated_nodes, encrypted_updates]
+    nodes = {node: _app(given.update(node - 1), mods) for node in range(1, given.members + 1)}
+    nodes[given.members + 1] = _app(np.zeros(0, np.float32), mods)  # the key generator, which never trains
+    configs = {node: {"partition-id": node - 1, "num-partitions": len(nodes)} for node in nodes}
+    with tempfile.TemporaryDirectory() as place, patch.object(tempfile, "tempdir", place):
+        strategy = Encrypted(
+            FedAvg(fraction_evaluate=0.0), simulated=True, users=given.members, most_examples=0, largest=2.0
         )
-        return _seconds(strategy, grid, given.weights, rounds)
+        return _seconds(strategy, SerialGrid(nodes, configs), given.weights, rounds)
 
 
 def secagg_plus(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
@@ -213,4 +197,4 @@ def secagg_plus(given: MaskRound, *, seed: int, rounds: int) -> MaskAnswer:
                 raise RuntimeError("SecAgg+ came to no sum.")
     seconds = (time.process_time() - begun) / rounds
     (average,) = parameters_to_ndarrays(found[-1])
-    return {"average": average.astype(np.float64), "seconds": seconds}
+    return {"average": average.astype(np.float64), "first": seconds, "seconds": seconds}

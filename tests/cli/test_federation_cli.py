@@ -50,6 +50,8 @@ def test_the_members_file_is_printed_as_it_is_or_written(tmp_path, federation):
     assert Members.read(out).fingerprints == prints
     assert federation("members", *words, "--out", out).out == f"3 members, 2 of them owners: {out}\n"
     assert federation("members", *words, "--json").document["path"] is None
+    assert "ann" in federation("members", words[0], "--out", out, code=2).err  # fewer than the file has
+    assert Members.read(out).fingerprints == prints
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from blindsight.federated import runs
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.runs import forget_run, kept_runs
 from blindsight.federated.server import find_run, label_run
-from blindsight.federated.sharing.joining import OwnTerms, SharingHandler, SharingTask
+from blindsight.federated.sharing import OwnTerms, SharingHandler, SharingTask
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer

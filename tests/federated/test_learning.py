@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ from blindsight.federated.server import SumServer, begin_run
 from blindsight.federated.task import (
     Task,
     TaskOptions,
+    Training,
     UpdateConfig,
     _TaskMessage,
     classifier_task,
     cluster_task,
     learn,
-    mean_change,
+    mean_update,
     propose_update,
     run_task,
 )
@@ -27,6 +29,7 @@ from blindsight.files import pack_arrays
 from blindsight.learn import FederatedClassifier, FederatedKMeans
 from blindsight.learn.rounds import Memory
 from blindsight.rng import science
+from blindsight.sums import Terms
 from blindsight.sums.terms import AGGREGATOR
 from tests.federated.parties import MEMBERS, PATIENCE, Parties
 
@@ -348,46 +351,74 @@ def test_a_task_of_classification_needs_labels():
 NOTHING = Memory(None, None)
 
 
+def terms_of(size, config, members=5):
+    names = tuple(f"member {number}" for number in range(members))
+    return Terms(scheme="plain", run="a", members=names, dimension=size + config.extra, fraction_bits=24)
+
+
+def proposed(change, examples, config, memory=NOTHING, metrics=()):
+    return propose_update(
+        Training(np.asarray(change), examples, metrics), memory, config, terms_of(len(change), config), 1
+    )
+
+
+def summed(vectors, config, terms):
+    total = np.sum([terms.integers(vector) for vector in vectors], axis=0)
+    return mean_update(
+        SimpleNamespace(contributors=terms.members[: len(vectors)], total=total, values=terms.values(total)),
+        config,
+        terms,
+    )
+
+
 @given(st.floats(0, 0.99), st.integers(1, 500), st.integers(0, 10**9), st.text(max_size=64))
 def test_a_config_survives_the_wire(sparsity, block, most_examples, weighted_by):
-    config = UpdateConfig(sparsity, block, most_examples, weighted_by)
+    config = UpdateConfig(sparsity, block, most_examples, weighted_by, (weighted_by + "a", weighted_by + "b"))
     assert UpdateConfig.from_bytes(config.to_bytes()) == config
 
 
-def test_sums_give_the_mean_weighted_by_examples():
+def test_sums_give_means_weighted_by_examples_and_count_what_was_cut_and_clipped():
     rng = np.random.default_rng(0)
-    changes, examples = rng.normal(size=(5, 7)), np.array([1, 20, 50, 100, 7])
-    config = UpdateConfig(sparsity=0.0, most_examples=100)
-    sent = [propose_update(*pair, NOTHING, config).sent for pair in zip(changes, examples, strict=True)]
-    assert mean_change(np.sum(sent, axis=0), 5) == pytest.approx(np.average(changes, axis=0, weights=examples))
+    changes, examples = rng.normal(size=(5, 7)), np.array([1, 20, 50, 100, 700])
+    changes[3, :2] = 1000.0
+    losses = rng.uniform(size=5)
+    config = UpdateConfig(sparsity=0.0, most_examples=100, metrics=("loss",))
+    terms = terms_of(7, config)
+    sent, limit = [], terms.max_integer / 2**24
+    for change, number, loss in zip(changes, examples, losses, strict=True):
+        proposal, clipped = proposed(change, number, config, metrics=(loss,))
+        assert clipped == 2 * (number == 100)
+        sent.append(np.clip(proposal.sent, -limit, limit))
+    mean, weights = summed(sent, config, terms), np.minimum(examples, 100)
+    assert mean.change[2:] == pytest.approx(np.average(changes, axis=0, weights=weights)[2:], abs=1e-6)
+    assert mean.metrics["loss"] == pytest.approx(np.average(losses, weights=weights), abs=1e-6)
+    assert (mean.cut, mean.clipped) == (1, 2)
+    assert mean.examples == pytest.approx(weights.sum(), abs=1e-3)
 
 
-def test_examples_beyond_the_most_do_not_count_and_without_a_most_all_weigh_the_same():
-    change = np.ones(3)
-    assert propose_update(change, 10**6, NOTHING, UpdateConfig(0.0, 1, 100)).sent.tolist() == [1.0] * 4
-    assert propose_update(change, 10**6, NOTHING, UpdateConfig(0.0, 1, 0)).sent.tolist() == [1.0] * 4
+def test_without_a_most_all_weigh_the_same():
+    sent = proposed(np.ones(3), 10**6, UpdateConfig(0.0, 1, 0))[0].sent
+    assert sent.tolist() == [1.0] * 4 + [2.0**-24] * 2
 
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.floats(0.3, 0.95), st.integers(1, 6))
 def test_all_that_was_sent_and_what_is_held_is_all_that_was_learned(seed, block, sparsity, rounds):
     rng = np.random.default_rng(seed)
-    config, memory, sent = UpdateConfig(sparsity, block, 100), NOTHING, np.zeros(31)
+    config, memory, sent = UpdateConfig(sparsity, block, 100), NOTHING, np.zeros(33)
     changes, examples = rng.normal(size=(rounds, 30)), rng.integers(1, 100, size=rounds)
     for change, number in zip(changes, examples, strict=True):
-        proposal = propose_update(change, number, memory, config)
-        assert proposal.sent[0] == pytest.approx(number / 100)
-        blocks = np.add.reduceat(proposal.sent != 0, np.arange(0, 31, block)) > 0
-        assert 2 <= blocks.sum() <= 1 + max(1, (1 - sparsity) * len(blocks))  # the weight's, and others
-        assert np.count_nonzero(proposal.sent) <= config.room(31)
+        proposal, _ = proposed(change, number, config, memory)
+        assert proposal.sent[30] == pytest.approx(number / 100)
+        assert np.count_nonzero(proposal.sent) <= np.count_nonzero(config.chosen(np.ones(33)))
         sent, memory = sent + proposal.sent, proposal.memory
-    assert sent[1:] + memory.held[1:] == pytest.approx((examples / 100) @ changes)
+    assert sent[:30] + memory.held[:30] == pytest.approx((examples / 100) @ changes)
 
 
 def test_configs_changes_and_weights_that_cannot_be_are_refused():
-    assert propose_update(np.ones(3), 1, NOTHING, UpdateConfig(0.0)).memory.held is None  # without sparsity
-    assert mean_change(np.array([3.0, 1.5]), 3) == pytest.approx([0.5])
-    for change in ({"sparsity": 1.0}, {"sparsity": -0.1}, {"block": 0}, {"most_examples": -1}):
+    config = UpdateConfig(0.0)
+    assert proposed(np.ones(3), 1, config)[0].memory.held is None  # without sparsity
+    for change in ({"sparsity": 1.0}, {"sparsity": -0.1}, {"block": 0}, {"most_examples": -1}, {"metrics": ("a", "a")}):
         with pytest.raises(InputError):
             UpdateConfig(**change)
     impossible = UpdateConfig()
@@ -397,10 +428,10 @@ def test_configs_changes_and_weights_that_cannot_be_are_refused():
             UpdateConfig.from_bytes(blob)
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(MessageError, match="finite"):
-            propose_update(np.array([0.0, bad]), 1, NOTHING, UpdateConfig(0.0))
-    for total in (0.0, -0.5, 3.0001, 1e6, np.nan):
+            proposed(np.array([0.0, bad]), 1, config)
+    for total in (0.0, -0.5, 3.0001, 5.0):
         with pytest.raises(PrivacyError, match="no mean"):
-            mean_change(np.array([total, 1.0, 2.0]), 3)
+            summed([np.array([0.0, total, 0.0, 0.0]), *np.zeros((2, 4))], config, terms_of(1, config))
 
 
 @pytest.mark.parametrize("kind", ["classifier", "clusters"])

@@ -3,7 +3,7 @@
 Which of the two a node is, and what it insists on, its node-config says (`blindsight.federated.flower.mod`). A member's
 `data` is a file of its own (`data`). In selective sharing the server reads uploads, so a member takes part only if its
 `schemes` name "sharing"; its node-config then also says what it shares: `share`, `least-batch`, `noise`, `epsilon`,
-`delta`, `clip` (`blindsight.federated.sharing.joining.OwnTerms`).
+`delta`, `clip` (`blindsight.federated.sharing.OwnTerms`).
 """
 
 from typing import Any
@@ -14,8 +14,7 @@ from flwr.clientapp import ClientApp
 from blindsight.errors import MessageError
 from blindsight.federated.flower.mod import answer
 from blindsight.federated.node import MemberHandler
-from blindsight.federated.sharing.joining import JOIN, SharingHandler
-from blindsight.federated.sharing.messages import EXCHANGE
+from blindsight.federated.sharing import EXCHANGE, JOIN, SharingHandler
 from blindsight.federated.task import learn
 
 from .data import read_features, read_pair

@@ -1,13 +1,12 @@
 """Encrypted learning on the server: wait for members, set up or resume the run, play its rounds, keep the model."""
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict
-from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
-from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from blindsight.errors import InputError
@@ -31,6 +30,8 @@ from blindsight.rng import science
 from .data import read_features, read_pair
 from .settings import Settings
 
+_LOG = logging.getLogger("flwr")
+
 
 def learn_encrypted(grid: Grid, settings: Settings) -> None:
     """Play the run of this label, from its beginning or from where it stopped."""
@@ -41,7 +42,7 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
     if run is None:
         run = _open(store, transport, served, settings)
     else:
-        log(INFO, "The run %r goes on in round %d.", settings.text("label"), run.progress.round)
+        _LOG.info("The run %r goes on in round %d.", settings.text("label"), run.progress.round)
         _check_terms(run, served, settings)
     seed = int(science(settings.whole("seed")).integers(2**63))  # as learning in one process draws it
     meter, traffic = MeteredTransport(transport), dict[int, dict[str, Traffic]]()
@@ -54,7 +55,7 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
     state = run_task(served, server, rounds=rounds, seed=seed, on_report=on_report)
     strangers = list(transport.directory.refused.values())
     for sentence in strangers:
-        log(WARNING, "A node is not let in: %s", sentence)
+        _LOG.warning("A node is not let in: %s", sentence)
     if settings.text("out"):
         report = _report(run, state, traffic) | {"not let in": strangers}
         _write(settings.path("out"), served, state, report)
@@ -94,10 +95,10 @@ def _open(store: KeyStore, transport: GridTransport, served: ServedTask, setting
         wanted=settings.whole("users"),
         seconds=settings.number("wait-seconds"),
         keyed=settings.text("scheme") != "plain",
-        warn=lambda sentence: log(WARNING, "%s", sentence),
+        warn=lambda sentence: _LOG.warning("%s", sentence),
     )
     label_run(store, settings.text("label"), run, seed=settings.whole("seed"))
-    log(INFO, "%s learn together under %s.", ", ".join(run.terms.members), run.terms.scheme)
+    _LOG.info("%s learn together under %s.", ", ".join(run.terms.members), run.terms.scheme)
     return run
 
 
@@ -110,9 +111,9 @@ def _check_terms(run: RunStore, served: ServedTask, settings: Settings) -> None:
 
 def _tell(report: RoundReport) -> None:
     score = "" if report.score is None else f"score {report.score:.3f}, "
-    log(INFO, "Round %d: %ssum of %s, %.1f s", report.round, score, ", ".join(report.contributors), report.seconds)
+    _LOG.info("Round %d: %ssum of %s, %.1f s", report.round, score, ", ".join(report.contributors), report.seconds)
     for name, sentence in report.refused.items():
-        log(WARNING, "Round %d: %s is not in the sum: %s", report.round, name, sentence)
+        _LOG.warning("Round %d: %s is not in the sum: %s", report.round, name, sentence)
 
 
 def _report(run: RunStore, state: TaskState, traffic: Mapping[int, Mapping[str, Traffic]]) -> dict[str, Any]:

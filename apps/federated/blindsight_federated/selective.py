@@ -1,23 +1,28 @@
 """Selective sharing on the server: the parameter server of the run, in turns or without."""
 
 import json
+import logging
 import secrets
 from contextlib import closing
-from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.common.logger import log
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.transport import GridTransport
+from blindsight.federated.parameter_server import (
+    SharingServer,
+    Taken,
+    Turn,
+    play_asynchronous,
+    play_synchronous,
+    sharing_statement_of,
+)
 from blindsight.federated.server import wait_for_members
-from blindsight.federated.sharing import SharingServer, Taken, Turn, play_asynchronous, play_synchronous
-from blindsight.federated.sharing.disclosure import statement_of
-from blindsight.federated.sharing.joining import JOIN, SharingTask
+from blindsight.federated.sharing import JOIN, SharingTask
 from blindsight.files import atomic_writer
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.server import ParameterServer
@@ -28,6 +33,8 @@ from blindsight.learn.timeline.play import train_initial
 
 from .data import read_pair
 from .settings import Settings
+
+_LOG = logging.getLogger("flwr")
 
 ORDERS = ("synchronous", "asynchronous")
 _FIRST_EPOCHS = 20
@@ -83,7 +90,7 @@ def _server(folder: Path, transport: GridTransport, settings: Settings) -> tuple
     trainer = SoftmaxTrainer(**shape, epochs=epochs, batch=batch)
     if (folder / "snapshot.npz").exists():
         server = ParameterServer.resume(folder)
-        log(INFO, "The run %r goes on after %d uploads.", settings.text("label"), server.version)
+        _LOG.info("The run %r goes on after %d uploads.", settings.text("label"), server.version)
         return server, SharingTask(server.terms, **shape, epochs=epochs)
     users = wait_for_members(
         transport,
@@ -114,7 +121,7 @@ def _join(transport: GridTransport, task: SharingTask, settings: Settings) -> No
     joined = []
     for ticket, reply in transport.collect(tickets, seconds=settings.number("step-seconds")):
         if reply.error:
-            log(WARNING, "%s does not take part: %s", tickets[ticket], reply.error)
+            _LOG.warning("%s does not take part: %s", tickets[ticket], reply.error)
         else:
             joined.append(tickets[ticket])
     if len(joined) < settings.whole("minimum-users"):
@@ -167,7 +174,7 @@ class _Watch:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_writer(folder / "parameters.npy") as stream:
             np.save(stream, self._server.parameters, allow_pickle=False)
-        statement = statement_of(self._server.terms, self.uploads).to_dict()
+        statement = sharing_statement_of(self._server.terms, self.uploads).to_dict()
         report = {
             "first score": self._first,
             "score": self._score(),
@@ -184,9 +191,9 @@ class _Watch:
         with atomic_writer(self._path, private=True) as stream:
             stream.write(json.dumps(self._events).encode())
         told = "" if score is None else f"score {score:.3f}, "
-        log(INFO, "%s %d: %suploads of %s", what, number, told, ", ".join(uploaded) or "nobody")
+        _LOG.info("%s %d: %suploads of %s", what, number, told, ", ".join(uploaded) or "nobody")
         for name, sentence in refused.items():
-            log(WARNING, "%s %d: %s: %s", what, number, name, sentence)
+            _LOG.warning("%s %d: %s: %s", what, number, name, sentence)
 
     def _score(self) -> float | None:
         if self._validation is None:

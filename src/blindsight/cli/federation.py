@@ -56,6 +56,8 @@ def list_members(
 
     listed = Members(_fingerprints(members))
     if out is not None:
+        if out.exists() and (lost := Members.read(out).fingerprints.keys() - listed.fingerprints.keys()):
+            raise InputError(f"{out} also names {', '.join(sorted(lost))}. Name everybody, or write to another file.")
         with atomic_writer(out) as stream:
             stream.write(listed.to_toml().encode("utf-8"))
     elif not Settings.json:

@@ -8,6 +8,6 @@
 | `server` | how a run begins, its rounds over `sums.Engine`, what the server keeps; what a run protects |
 | `task` | what is learned: classifiers, clusters, or any model's updates |
 | `runs`, `certificates` | for the owner of a party: its runs, and TLS |
-| `sharing` | selective sharing: participants and the parameter server |
+| `sharing`, `parameter_server` | selective sharing: participants, and the server that they upload to |
 | `flower` | Flower as the carrier; the only part that needs it |
 """

@@ -24,7 +24,7 @@ sum a round (`sums.roles`).
 | advertise, share, consistency, unmask | run, signed call; with the first one, the parts of a set-up | signed reply |
 | contribute | run, signed call, what is learned from | signed reply |
 | register (key generator) | `Registration` | sealed `Setups`, or a `RunRefusal` |
-| open (key generator) | run, sealed request | sealed answer |
+| open (key generator) | run, sealed request | sealed answer; signed, that it has no such run |
 """
 
 import hashlib
@@ -51,7 +51,7 @@ from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.storage import read_state, write_state
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 
-ENROLMENT, SETUP, REGISTRATION = "enrolment", "set-up", "registration"
+ENROLMENT, SETUP, REGISTRATION, FORGOTTEN = "enrolment", "set-up", "registration", "forgotten"
 SHARING = "sharing"
 """The name, among a member's schemes, that lets it take part in selective sharing: the server reads its uploads."""
 
@@ -374,6 +374,8 @@ class GeneratorHandler:
             case "register", (registration,):
                 return [self._register(decode(registration, Registration))]
             case "open", (run, request):
+                if not self._path(_text(run)).exists():
+                    return [self.store.identity.sign(run, purpose=FORGOTTEN)]
                 return [self.generator(_text(run)).answer(request)]
         raise MessageError(f"a key generator does not know what to do with {kind!r} of {len(parts)} parts.")
 

@@ -14,7 +14,7 @@ from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import SHARING, joined_terms
 from blindsight.federated.server import RunStore, forget_labels, kept_terms
-from blindsight.federated.sharing.joining import SharingTask
+from blindsight.federated.sharing import SharingTask
 from blindsight.files import storage_errors, sync_folder
 from blindsight.learn.selective.storage import ServerStore
 from blindsight.learn.selective.terms import SelectiveTerms

@@ -26,9 +26,10 @@ import numpy as np
 
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError
-from blindsight.federated.identity import KeyStore, PublicIdentity, Text
+from blindsight.federated.identity import KeyStore, PublicIdentity, Text, verify_signed
 from blindsight.federated.node import (
     ENROLMENT,
+    FORGOTTEN,
     REGISTRATION,
     SETUP,
     STEPS,
@@ -425,15 +426,19 @@ def _generators_responses(transport: Transport, registration: bytes, patience: P
 # Rounds
 
 
+class LostRunError(RefusedError):
+    """The key generator says that it has no such run: none of its rounds will ever be opened again."""
+
+
 class _RunTransport:
     """Carries the messages of one run: whoever gets one is told which run it belongs to.
 
     `setups` are those that members get along with the call of a step; who answers it is `ready`.
     """
 
-    def __init__(self, transport: Transport, run: str, ready: set[str]) -> None:
-        self._transport, self._run, self._ready = transport, run.encode(), ready
-        self.setups: dict[str, tuple[bytes, ...]] = {}
+    def __init__(self, transport: Transport, run: RunStore, ready: set[str]) -> None:
+        self._transport, self._run, self._generator = transport, run.terms.run.encode(), run.generator
+        self._ready, self.setups = ready, dict[str, tuple[bytes, ...]]()
         self._carried: dict[str, str] = {}
 
     def present(self) -> Mapping[str, int]:
@@ -448,10 +453,24 @@ class _RunTransport:
 
     def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
         for ticket, response in self._transport.collect(tickets, seconds=seconds):
+            if self._forgotten(response):
+                raise LostRunError(
+                    "the key generator has nothing of this run: its disk was lost, or it was told to forget. What was "
+                    "learned so far stays; begin another run."
+                )
             if (name := self._carried.pop(ticket, "")) and not response.error:
                 self._ready.add(name)
                 self.setups.pop(name, None)
             yield ticket, response
+
+    def _forgotten(self, response: Response) -> bool:
+        """Tell whether the key generator signed that it has no such run."""
+        if self._generator is None or len(response.parts) != 1:
+            return False
+        try:
+            return verify_signed(response.parts[0], self._generator, purpose=FORGOTTEN) == self._run
+        except MessageError:
+            return False
 
 
 class SumServer:
@@ -466,7 +485,7 @@ class SumServer:
         self.run, self.terms = run, run.terms
         self._transport, self._patience, self._seed, self._config = transport, patience, seed, config
         self._ready: set[str] = set()
-        self._carrier = _RunTransport(transport, self.terms.run, self._ready)
+        self._carrier = _RunTransport(transport, run, self._ready)
         self._engine = Engine(Aggregator.load(run.aggregator_path), self._carrier, patience, ready=self._prepared)
         self._unready: dict[str, str] = {}
         self._told: set[str] = set()

@@ -10,11 +10,12 @@ bounds what the clusters of all owners together hold.
 The state is on the server's disk after every round: the model, and what is known of each round. What members have not
 sent yet is on theirs.
 
-*Updates of any model* (`UpdateConfig`, for apps that bring a model of their own): the first number of a vector is the
-member's weight w, the others are w times its change of the model. Their sums give the weighted mean, and nobody sees a
-member's weight. With `sparsity` only the largest blocks are sent, besides the first with the weight, and the rest is
-remembered and sent later (`learn.sparsity`). Without, a member remembers nothing: what misses a sum is learned from the
-next model, as in plain federated averaging.
+*Updates of any model* (`UpdateConfig`, for apps that bring a model of their own): a vector is w times the member's
+change of the model, for its weight w, and after that w itself, whether its examples were cut, how many values were
+clipped, and w times each metric that is asked for. Sums give weighted means and totals; nobody sees a member's own.
+With `sparsity` only the largest blocks are sent, besides the last, and the rest is remembered and sent later
+(`learn.sparsity`). Without, a member remembers nothing: what misses a sum is learned from the next model, as in plain
+federated averaging.
 """
 
 import hashlib
@@ -401,12 +402,16 @@ def _load(path: Path, served: ServedTask) -> TaskState:
 
 # Updates of any model
 
+MOST_EXAMPLES = 1 << 24
+"""The number of examples at which an owner's weight is full, where nobody names another."""
 
-class _UpdateMessage(Message, name="federated/update-config.1"):
+
+class _UpdateMessage(Message, name="federated/update-config.2"):
     sparsity: float
     block: int
     most_examples: int
     weighted_by: Annotated[str, Limit(256)]
+    metrics: tuple[str, ...]
     noise: Annotated[str, Limit(4096)]
     delta: float
     scheduled: bool
@@ -417,15 +422,16 @@ class UpdateConfig:
     """How owners make their vectors: the share of numbers they do *not* send, in blocks of how many.
 
     An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same. Apps
-    report that number as `weighted_by`. If rounds are `scheduled` (`sums.Terms.support`), the weight is the last number
-    instead of the first, and what had no turn is carried on in part. With `noise` an owner cuts its change, adds its
-    share of noise and keeps nothing back; `delta` is what its epsilon is stated for.
+    report that number as `weighted_by`, and the `metrics` whose weighted means the server wants. If rounds are
+    `scheduled` (`sums.Terms.support`), what had no turn is carried on in part. With `noise` an owner cuts its change,
+    adds its share of noise, sends nothing else and keeps nothing back; `delta` is what its epsilon is stated for.
     """
 
     sparsity: float = 0.9
     block: int = 1
     most_examples: int = 0
     weighted_by: str = "num-examples"
+    metrics: tuple[str, ...] = ()
     noise: NoisePlan | None = None
     delta: float = 0.0
     scheduled: bool = False
@@ -436,8 +442,15 @@ class UpdateConfig:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
         if self.block < 1 or self.most_examples < 0:
             raise InputError(f"a block has at least 1 number, and examples are counted; got {self}.")
-        if self.noise is not None and (self.sparsity or self.most_examples):
-            raise InputError("with noise owners send everything and weigh the same; give sparsity=0, most_examples=0.")
+        if len(set(self.metrics)) != len(self.metrics) or self.weighted_by in self.metrics:
+            raise InputError(f"metrics are named once each, without {self.weighted_by!r}; got {self.metrics}.")
+        if self.noise is not None and (self.sparsity or self.most_examples or self.metrics):
+            raise InputError("with noise owners send their whole change and nothing else, and all weigh the same.")
+
+    @property
+    def extra(self) -> int:
+        """How many numbers follow the change: weight, cut examples, clipped values and the metrics; none with noise."""
+        return 0 if self.noise is not None else 3 + len(self.metrics)
 
     def check(self, terms: Terms, round: int) -> None:
         """Refuse to learn in a round whose sum would not carry the noise that the config promises."""
@@ -453,74 +466,106 @@ class UpdateConfig:
         if not 1 <= round <= plan.rounds:
             raise PrivacyError(f"the noise is enough for {plan.rounds} rounds; got round {round}.")
 
-    def room(self, dimension: int) -> int:
-        """Return how many of so many numbers an owner sends.
+    def chosen(self, wanted: Floats) -> NDArray[np.bool_]:
+        """Mark what is sent: the blocks that hold more than changes, and the largest of the others.
 
-        >>> UpdateConfig(sparsity=0.9, block=10).room(200)
-        20
+        >>> UpdateConfig(sparsity=0.5).chosen(np.array([1.0, 9.0, 2.0, 8.0, 0.5, 0.5, 0.5])).tolist()
+        [False, True, False, True, True, True, True]
         """
-        return int(np.count_nonzero(_chosen(np.ones(dimension), self)))
+        if not self.sparsity:
+            return np.ones(wanted.shape, dtype=np.bool_)
+        others = (wanted.size - self.extra) // self.block * self.block
+        always = np.ones(wanted.size - others, dtype=np.bool_)
+        return np.concatenate([top_blocks(wanted[:others], self.block, 1 - self.sparsity), always])
 
     def to_bytes(self) -> bytes:
         noise = "" if self.noise is None else json.dumps(self.noise.to_dict(), sort_keys=True)
-        weighing = self.most_examples, self.weighted_by
-        return encode(_UpdateMessage(self.sparsity, self.block, *weighing, noise, self.delta, self.scheduled))
+        told = self.most_examples, self.weighted_by, self.metrics
+        return encode(_UpdateMessage(self.sparsity, self.block, *told, noise, self.delta, self.scheduled))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         message = decode(data, _UpdateMessage, max_bytes=1 << 14)
         try:
             noise = NoisePlan.from_dict(json.loads(message.noise)) if message.noise else None
-            weighing = message.most_examples, message.weighted_by
-            return cls(message.sparsity, message.block, *weighing, noise, message.delta, message.scheduled)
+            told = message.most_examples, message.weighted_by, message.metrics
+            return cls(message.sparsity, message.block, *told, noise, message.delta, message.scheduled)
         except (ValueError, AttributeError) as error:
             raise MessageError(f"the config of the run is impossible: {error}") from None
 
 
-def propose_update(change: Floats, examples: float, memory: Memory, config: UpdateConfig) -> Proposal:
-    """Return what an owner sends of its change, and what it will remember once that has arrived.
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a member's app learned: how it changed the model, from how many examples, and the metrics of the config."""
 
-    >>> config = UpdateConfig(sparsity=0.5, block=1, most_examples=100)
-    >>> proposal = propose_update(np.array([0.5, 8.0, 1.0]), 25, Memory(None, None), config)
-    >>> proposal.sent, proposal.memory.held
-    (array([0.25, 0.  , 2.  , 0.  ]), array([0.   , 0.125, 0.   , 0.25 ]))
+    change: Floats
+    examples: float = 1.0
+    metrics: tuple[float, ...] = ()
+
+
+def propose_update(
+    trained: Training, memory: Memory, config: UpdateConfig, terms: Terms, round: int
+) -> tuple[Proposal, int]:
+    """Return what an owner sends, with what it will remember once that has arrived, and how many values are clipped.
+
+    The counts of cut examples and of clipped values are whole steps of the fixed point, and one more than counted: a
+    sparse sum withholds what too few members have changed.
     """
     if config.noise is not None:
-        (cut,) = clipped(change[None, :], config.noise.clip)
-        noisy = config.noise.contribution([np.concatenate([[0.0], cut])])
-        return Proposal(noisy.astype(np.float64), Memory(None, None))
-    if not np.isfinite(change).all():
+        (cut,) = clipped(trained.change[None, :], config.noise.clip)
+        noisy = config.noise.contribution([cut])
+        return Proposal(noisy.astype(np.float64), Memory(None, None)), 0
+    if not np.isfinite(trained.change).all() or not np.isfinite(trained.metrics).all():
         raise MessageError("what was learned is not finite. Look for a learning rate that is too high.")
-    weight = min(1.0, examples / config.most_examples) if config.most_examples else 1.0
-    if config.scheduled:
-        carried = 0.0 if memory.held is None else FEEDBACK * memory.held[:-1]
-        return Proposal(np.append(weight * change + carried, weight), Memory(np.zeros(change.size + 1), None))
-    wanted = np.concatenate([[weight], weight * change])
+    step, size = 2.0**-terms.fraction_bits, trained.change.size
+    weight = min(1.0, trained.examples / config.most_examples) if config.most_examples else 1.0
+    cut_short = bool(config.most_examples) and trained.examples > config.most_examples
+    counts = [weight, step * (1 + cut_short), step]
+    wanted = np.concatenate([weight * trained.change, counts, weight * np.array(trained.metrics)])
     if memory.held is not None:
-        wanted[1:] += memory.held[1:]
-    chosen = _chosen(wanted, config)
-    held = np.where(chosen, 0.0, wanted) if config.sparsity else None
-    return Proposal(np.where(chosen, wanted, 0.0), Memory(held, None))
+        wanted[:size] += (FEEDBACK if config.scheduled else 1.0) * memory.held[:size]
+    chosen = config.chosen(wanted)
+    sent = np.where(chosen, wanted, 0.0)
+    beyond = np.abs(terms.support(round).gather(sent)) > terms.max_integer * step
+    count = int(np.count_nonzero(beyond))
+    sent[size + 2] += step * min(count, terms.max_integer - 1)
+    held = None
+    if config.scheduled:
+        held = np.zeros(wanted.size)
+    elif config.sparsity:
+        held = np.where(chosen, 0.0, wanted)
+    return Proposal(sent, Memory(held, None)), count
 
 
-def mean_change(values: Floats, contributors: int) -> Floats:
-    """Return the weighted mean of the owners' changes from the sum of so many owners' vectors.
+@dataclass(frozen=True, eq=False)
+class MeanUpdate:
+    """The weighted means of what owners learned, and over all of them together: examples, what was cut and clipped.
+
+    `cut` owners have more examples than count in this run; `clipped` values were beyond the range of the fixed point.
+    """
+
+    change: Floats
+    examples: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    cut: int = 0
+    clipped: int = 0
+
+
+def mean_update(result: RoundResult, config: UpdateConfig, terms: Terms) -> MeanUpdate:
+    """Return what the sum of a round tells.
 
     Weights are above 0 and at most 1. If their sum shows that one was not, the mean would be its owner's to choose.
     """
-    if not 0 < values[0] <= contributors:
+    contributors = len(result.contributors)
+    if config.noise is not None:
+        return MeanUpdate(config.noise.values(result.total) / contributors, float(contributors))
+    change, extra = result.values[: -config.extra], result.values[-config.extra :]
+    weight = float(extra[0])
+    if not 0 < weight <= contributors:
         raise PrivacyError(
-            f"the weights of {contributors} owners add up to {values[0]:g}; it must be above 0 and at most "
+            f"the weights of {contributors} owners add up to {weight:g}; it must be above 0 and at most "
             f"{contributors}: there is no mean, and somebody may have sent a forged weight."
         )
-    mean: Floats = values[1:] / values[0]
-    return mean
-
-
-def _chosen(wanted: Floats, config: UpdateConfig) -> NDArray[np.bool_]:
-    """Mark what is sent: the block with the weight, and the largest of the others."""
-    if not config.sparsity:
-        return np.ones(wanted.shape, dtype=np.bool_)
-    first, others = wanted[: config.block], wanted[config.block :]
-    chosen = top_blocks(others, config.block, 1 - config.sparsity)
-    return np.concatenate([np.ones(first.shape, dtype=np.bool_), chosen])
+    cut, clipped_values = (round(float(count) * 2.0**terms.fraction_bits) - contributors for count in extra[1:3])
+    metrics = dict(zip(config.metrics, (extra[3:] / weight).tolist(), strict=True))
+    return MeanUpdate(change / weight, weight * (config.most_examples or 1), metrics, cut, clipped_values)

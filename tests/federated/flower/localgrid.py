@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -42,7 +43,7 @@ class LocalGrid(Grid):
 
     @property
     def run(self):
-        raise NotImplementedError
+        return SimpleNamespace(run_id=1)
 
     def create_message(self, *args, **kwargs):
         raise NotImplementedError

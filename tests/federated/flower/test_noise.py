@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from blindsight.errors import InputError
-from blindsight.federated.flower.records import unpack
+from blindsight.errors import InputError, PrivacyError
+from blindsight.federated.flower.transport import unpack
 from tests.federated.flower.federation import Federation, model, moving, numpy_of
 
 NOISE = {"epsilon": 8.0, "delta": 1e-5, "clip": 1.0, "rounds": 2, "drop_outs": 0, "colluders": 0}
@@ -24,7 +24,7 @@ def test_the_model_moves_by_the_noisy_mean(tmp_path, scheme):
     made = federation(tmp_path)
     strategy = made.strategy(scheme=scheme, **NOISE)
     moved = learned(strategy, made.grid)
-    plan = strategy._noise(4, SIZE + 1)
+    plan = strategy._noise(4, SIZE)
     error = moved - 0.01
     # The mean of four carries a quarter of the sum's deviation; 50 draws exceed 8 deviations once in 10^13.
     assert 0 < np.abs(error).max() < 8 * plan.deviation / 4
@@ -66,7 +66,8 @@ def test_a_sum_of_fewer_than_are_counted_on_is_not_opened(tmp_path):
 
     made.node("dan").tamper = lost
     strategy = made.strategy(scheme="plain", fraction_evaluate=0.0, **NOISE)
-    strategy.start(made.grid, model(w=np.zeros(SIZE, np.float32)), num_rounds=1)
+    with pytest.raises(PrivacyError, match="no model"):
+        strategy.start(made.grid, model(w=np.zeros(SIZE, np.float32)), num_rounds=1)
     assert not strategy.reports[0].contributors
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError, MessageError
-from blindsight.federated.flower.records import (
+from blindsight.federated.flower.transport import (
     HEAD,
     MOST_PARTS,
     PARTS,
@@ -100,19 +100,19 @@ def example():
     )
 
 
-def test_floats_become_one_vector_and_come_back_with_their_types():
+def test_numbers_become_one_vector_and_come_back_with_their_types():
     arrays = example()
     vector = flatten(arrays)
-    assert vector.tolist() == [0, 1, 2, 3, 4, 5, 0.5, 0, 0]
+    assert vector.tolist() == [0, 1, 2, 3, 4, 5, 7, 0.5, 0, 0]
     back = numpy_of(unflatten(vector + 1, arrays))
     for name, value in numpy_of(arrays).items():
-        assert back[name].dtype == value.dtype
-        assert np.array_equal(back[name], value if name == "count" else value + 1)
+        assert back[name].dtype == (np.float64 if name == "count" else value.dtype)  # as Flower averages integers
+        assert np.array_equal(back[name], value + 1)
 
 
 def test_a_vector_of_another_length_is_refused():
-    with pytest.raises(InputError, match="hold 9 numbers; got 10"):
-        unflatten(np.zeros(10), example())
+    with pytest.raises(InputError, match="hold 10 numbers; got 11"):
+        unflatten(np.zeros(11), example())
 
 
 def test_arrays_are_put_in_the_order_of_the_model_at_any_precision():
@@ -123,9 +123,8 @@ def test_arrays_are_put_in_the_order_of_the_model_at_any_precision():
 @pytest.mark.parametrize(
     ("arrays", "sentence"),
     [
-        ({"a": np.zeros((2, 4))}, r"'a' is floating point of shape \(2, 3\).*shape \(2, 4\) here"),
-        ({"a": np.zeros((2, 3), np.int64)}, "int64 of shape"),
-        ({}, "'a' is floating point of shape .* not there here"),
+        ({"a": np.zeros((2, 4))}, r"'a' is of shape \(2, 3\).*shape \(2, 4\) here"),
+        ({}, "'a' is of shape .* not there here"),
         ({"a": np.zeros((2, 3)), "z": np.zeros(1)}, "'z' is not there in the model of the run"),
     ],
 )

@@ -7,8 +7,7 @@ from flwr.app import Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
 from blindsight.federated.flower import transport
-from blindsight.federated.flower.records import pack
-from blindsight.federated.flower.transport import GridTransport, MeteredTransport, Traffic, read_response
+from blindsight.federated.flower.transport import GridTransport, MeteredTransport, Traffic, pack, read_response
 from blindsight.sums.terms import KEY_GENERATOR
 from blindsight.sums.transport import LocalTransport, Response
 from tests.federated.flower.federation import GENERATOR, Federation

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from blindsight.federated.sharing import SharingServer, step
+from blindsight.federated.parameter_server import SharingServer
+from blindsight.federated.sharing import step
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer

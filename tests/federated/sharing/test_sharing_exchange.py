@@ -7,8 +7,8 @@ import pytest
 
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.sharing import SharingServer, step
-from blindsight.federated.sharing.messages import Instruction, Report
+from blindsight.federated.parameter_server import SharingServer
+from blindsight.federated.sharing import Instruction, Report, step
 from blindsight.learn.selective import ParameterServer, Sharing
 from blindsight.learn.selective.messages import Request, Upload
 

@@ -8,10 +8,8 @@ from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import MemberHandler
-from blindsight.federated.sharing import SharingServer
-from blindsight.federated.sharing.disclosure import statement_of
-from blindsight.federated.sharing.joining import OwnTerms, SharingHandler, SharingTask
-from blindsight.federated.sharing.messages import Instruction, Report
+from blindsight.federated.parameter_server import SharingServer, sharing_statement_of
+from blindsight.federated.sharing import Instruction, OwnTerms, Report, SharingHandler, SharingTask
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective import ParameterServer, SelectiveTerms
 from blindsight.learn.selective.messages import Answer
@@ -175,7 +173,7 @@ def test_a_run_has_one_task_and_a_home_that_can_be_read(home):
 
 
 def test_the_server_states_that_it_reads_uploads_and_knows_of_no_noise():
-    statement = statement_of(Run("run", max_values=7).task.terms, uploads=5)
+    statement = sharing_statement_of(Run("run", max_values=7).task.terms, uploads=5)
     assert (statement.guarantee, statement.status) == ("none", "unproven")
     assert "up to 7 of 21 values" in statement.mechanism
     assert "not known to the server" in statement.mechanism

@@ -5,7 +5,7 @@ import pytest
 
 from blindsight.dp import Ledger
 from blindsight.errors import InputError, ServiceError
-from blindsight.federated.sharing import play_asynchronous, play_synchronous
+from blindsight.federated.parameter_server import play_asynchronous, play_synchronous
 from blindsight.learn.selective import Sharing, asynchronous
 from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.rng import seeded_bytes

@@ -5,13 +5,16 @@
     app = ClientApp(mods=[encrypted_updates])
 
 *The guarantee.* A training that the server asks for without encryption is refused, and so is one with another model or
-config than the aggregator signed. One that it asks for through `EncryptedFedAvg` runs the app as it is, takes the
-difference between the arrays that came and those that the app returns, and contributes it to a sum (`sums`). How many
-examples an owner has travels inside that sum, as a weight; all other metrics of the training stay here, and so does
-what an app that fails has to say. What was not sent, for want of room, stays on this node's disk and is sent later. Of
-what goes wrong on this node the server is told no more than the kind of error; sentences about its own messages, and
-about what this node refuses, it is told (`answer`). What the app replies to evaluations passes unchanged: the server
-sees its metrics.
+config than the aggregator signed. One that it asks for through `Encrypted` runs the app as it is, takes the difference
+between the arrays that came and those that the app returns, and contributes it to a sum (`sums`). How many examples an
+owner has travels inside that sum, as a weight, and so do the metrics that the run config names; all others stay here,
+and so does what an app that fails has to say. What was not sent, for want of room, stays on this node's disk and is
+sent later. Of what goes wrong on this node the server is told no more than the kind of error; sentences about its own
+messages, and about what this node refuses, it is told (`answer`). What the app replies to evaluations passes unchanged:
+the server sees its metrics.
+
+An app of Flower's older interface (a ``client_fn`` that returns a NumPyClient) is asked in that interface: its fit and
+evaluate get parameters and config, and what they return is read as a reply of the present one.
 
 On the key generator's node the app is never called. Other mods of an app (one that clips and adds noise, say) come
 after this one in the list, so that they see what the app returns.
@@ -31,22 +34,18 @@ The node-config says who this node is:
 """
 
 import hmac
+import logging
 import math
 from collections.abc import Callable, Mapping
-from logging import ERROR, WARNING
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Error, Message, MessageType, RecordDict
-from flwr.clientapp.typing import ClientAppCallable
-from flwr.common.constant import ErrorCode
-from flwr.common.logger import log
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
 
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.records import (
+from blindsight.federated.flower.transport import (
     HEAD,
     PARTS,
-    Floats,
     aligned,
     content_digest,
     flatten,
@@ -57,22 +56,26 @@ from blindsight.federated.flower.records import (
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.membership import GENERATOR_ROLE, MEMBER_ROLE, Members
 from blindsight.federated.node import SHARING, GeneratorHandler, MemberHandler
-from blindsight.federated.task import UpdateConfig, propose_update
+from blindsight.federated.task import Training, UpdateConfig, propose_update
 from blindsight.files import as_path, exclusive_lock
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import HIDING_SCHEMES, SCHEMES
 
+ClientAppCallable = Callable[[Message, Context], Message]
 Do = Callable[[MemberHandler, tuple[bytes, ...]], list[bytes]]
 """What a member does with the parts of a message of some kind, and returns."""
 
 ROLES = (MEMBER_ROLE, GENERATOR_ROLE)
+
+_LOG = logging.getLogger("flwr")
+_REFUSED = 6  # Flower's code of an error for what a mod does not let through
 
 
 def encrypted_updates(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Answer Blindsight's messages, and let the app train only where its update leaves encrypted."""
     if not is_ours(message.content):
         if message.metadata.message_type.partition(".")[0] != MessageType.EVALUATE:
-            return _refused(message, "this node learns only where updates are encrypted. Use EncryptedFedAvg.")
+            return _refused(message, "this node learns only where updates are encrypted. Use Encrypted.")
         if context.node_config.get("role") == GENERATOR_ROLE:
             return _refused(message, "this node is the key generator: it has no data.")
         return _evaluated(message, context, call_next)
@@ -102,26 +105,26 @@ def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> 
             else:
                 reply = pack(kind, handler.handle(kind, parts))
     except (MessageError, PrivacyError) as error:
-        log(WARNING, "%s is refused: %s", kind or "a message", error)
+        _LOG.warning("%s is refused: %s", kind or "a message", error)
         reply = pack(kind, (), error=str(error))
     except Exception as error:
         expected = isinstance(error, BlindsightError)
-        log(ERROR, "%s failed: %s", kind or "a message", error, exc_info=None if expected else error)
+        _LOG.error("%s failed: %s", kind or "a message", error, exc_info=None if expected else error)
         reply = pack(kind, (), error=f"it failed on its side ({type(error).__name__}); the node's log says more.")
     return Message(reply, reply_to=message)
 
 
 def _refused(message: Message, sentence: str) -> Message:
-    log(WARNING, sentence)
-    return Message(Error(ErrorCode.MOD_FAILED_PRECONDITION, sentence), reply_to=message)
+    _LOG.warning(sentence)
+    return Message(Error(_REFUSED, sentence), reply_to=message)
 
 
 def _evaluated(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """Let the app evaluate; what it says when it fails stays here, too."""
     try:
-        return call_next(message, context)
+        return _asked(message, context, call_next, "evaluate")
     except Exception as error:
-        log(ERROR, "the app failed in evaluation", exc_info=error)
+        _LOG.error("the app failed in evaluation", exc_info=error)
         return _refused(message, f"its app failed in evaluation with a {type(error).__name__}; its log says more.")
 
 
@@ -142,42 +145,45 @@ def _trained(
 
     def propose(config: bytes, round: int, memory: Memory, seed: int) -> Proposal:
         update = UpdateConfig.from_bytes(config)
-        update.check(handler.member(parts[0].decode()).terms, round)
+        terms = handler.member(parts[0].decode()).terms
+        update.check(terms, round)
         try:
-            change, examples = _learned(message, context, call_next, update)
+            trained = _learned(message, context, call_next, update)
         except MessageError as error:
             if update.noise is None:
                 raise
             # Whether training fails may depend on a single picture: under noise nobody is told.
-            log(ERROR, "this round counts as no change: %s", error)
-            change, examples = np.zeros(update.noise.dimension - 1), 1.0
-        return propose_update(change, examples, memory, update)
+            _LOG.error("this round counts as no change: %s", error)
+            trained = Training(np.zeros(update.noise.dimension))
+        proposal, clipped = propose_update(trained, memory, update, terms, round)
+        if clipped:
+            _LOG.warning("%d values of this node are beyond the range of the run and are clipped", clipped)
+        return proposal
 
     return handler.contribute(parts, propose)
 
 
-def _learned(
-    message: Message, context: Context, call_next: ClientAppCallable, config: UpdateConfig
-) -> tuple[Floats, float]:
-    """Return what the app changed in the arrays it was given, and on how many examples."""
+def _learned(message: Message, context: Context, call_next: ClientAppCallable, config: UpdateConfig) -> Training:
+    """Return what the app changed in the arrays it was given, on how many examples, and what it measured."""
     message.content = RecordDict({key: record for key, record in message.content.items() if key not in (HEAD, PARTS)})
     given = ArrayRecord(dict(_model(message.content, "the ServerApp")))  # the app may write into the record it gets
     reply = _app_reply(message, context, call_next)
     returned = aligned(_model(reply, "the ClientApp"), given)
-    return flatten(returned) - flatten(given), _examples(reply, config)
+    metrics = tuple(_metric(reply, name) for name in config.metrics)
+    return Training(flatten(returned) - flatten(given), _examples(reply, config), metrics)
 
 
 def _app_reply(message: Message, context: Context, call_next: ClientAppCallable) -> RecordDict:
     """Let the app train; what it says when it fails may tell of its data, so it goes to this node's log alone."""
     try:
-        reply = call_next(message, context)
+        reply = _asked(message, context, call_next, "fit")
     except Exception as error:
-        log(ERROR, "the app failed in training", exc_info=error)
+        _LOG.error("the app failed in training", exc_info=error)
         raise MessageError(
             f"its app failed in training with a {type(error).__name__}; the node's log says more."
         ) from None
     if reply.has_error():
-        log(ERROR, "the app failed in training: %s", reply.error.reason)
+        _LOG.error("the app failed in training: %s", reply.error.reason)
         raise MessageError(f"its app failed with code {reply.error.code}; the node's log says more.")
     return reply.content
 
@@ -189,17 +195,69 @@ def _model(content: RecordDict, who: str) -> ArrayRecord:
     return records[0]
 
 
+def _metric(content: RecordDict, key: str) -> float:
+    """Return a number that the app reports."""
+    reported = [metrics[key] for metrics in content.metric_records.values() if key in metrics]
+    if len(reported) != 1 or not isinstance(number := reported[0], int | float):
+        raise MessageError(f"the ClientApp must report {key!r}, a number, in its metrics once: the run asks for it.")
+    return float(number)
+
+
 def _examples(content: RecordDict, config: UpdateConfig) -> float:
     """Return the weight that the app gives to its update, one if all owners weigh the same."""
     if not config.most_examples:
         return 1.0
-    key, records = config.weighted_by, content.metric_records.values()
-    reported = [metrics[key] for metrics in records if key in metrics]
-    if len(reported) != 1 or not isinstance(number := reported[0], int | float) or not 0 < number < math.inf:
-        raise MessageError(f"the ClientApp must report {key!r}, above 0, in its metrics: updates are weighed by it.")
+    number = _metric(content, config.weighted_by)
+    if not 0 < number < math.inf:
+        raise MessageError(f"{config.weighted_by!r} must be above 0: updates are weighed by it; got {number}.")
     if number > config.most_examples:
-        log(WARNING, "this node's %s count as %d, the most of this run", key, config.most_examples)
-    return float(number)
+        _LOG.warning("this node's %s count as %d, the most of this run", config.weighted_by, config.most_examples)
+    return number
+
+
+# Apps of Flower's older interface: Flower turns records of certain names into the arguments of fit and evaluate
+
+
+def _asked(message: Message, context: Context, call_next: ClientAppCallable, what: str) -> Message:
+    """Let the app answer; one that looks for the records of the older interface gets those."""
+    given = RecordDict(dict(message.content.items()))
+    try:
+        return call_next(message, context)
+    except KeyError as error:
+        if not any(str(argument).startswith(f"{what}ins.") for argument in error.args):
+            raise
+    (arrays,) = given.array_records.values()
+    config = next(iter(given.config_records.values()), ConfigRecord())
+    message.content = RecordDict({f"{what}ins.parameters": _unnamed(arrays), f"{what}ins.config": config})
+    reply = call_next(message, context)
+    if not reply.has_error():
+        reply.content = _present(reply.content, f"{what}res", list(arrays))
+    return reply
+
+
+def _unnamed(arrays: ArrayRecord) -> ArrayRecord:
+    return ArrayRecord([value.numpy() for value in arrays.values()])
+
+
+def _present(content: RecordDict, kind: str, names: list[str]) -> RecordDict:
+    """Return what fit or evaluate returned as a reply of the present interface."""
+    if content.config_records[f"{kind}.status"]["code"] != 0:
+        raise MessageError(f"its client gives no {kind}: it has no such method, or says that it failed.")
+    metrics: dict[str, Any] = {
+        name: value
+        for name, value in content.config_records[f"{kind}.metrics"].items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    metrics["num-examples"] = content.metric_records[f"{kind}.num_examples"]["num_examples"]
+    if f"{kind}.loss" in content.metric_records:
+        metrics["loss"] = content.metric_records[f"{kind}.loss"]["loss"]
+    records: dict[str, Any] = {"metrics": MetricRecord(metrics)}
+    if f"{kind}.parameters" in content.array_records:
+        arrays = [Array(value.numpy()) for value in content.array_records[f"{kind}.parameters"].values()]
+        if len(arrays) != len(names):
+            raise MessageError(f"the model has {len(names)} arrays; fit returned {len(arrays)}.")
+        records["arrays"] = ArrayRecord(dict(zip(names, arrays, strict=True)))
+    return RecordDict(records)
 
 
 def handler_of(config: Mapping[str, Any]) -> MemberHandler | GeneratorHandler:

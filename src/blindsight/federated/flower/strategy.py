@@ -1,57 +1,92 @@
-"""Federated averaging in which the server sees sums and no owner's update: a strategy for any Flower ServerApp.
+"""Any strategy of Flower's that needs the weighted mean alone, over sums in which the server sees no owner's update.
 
 ::
 
-    strategy = EncryptedFedAvg(home="server-home", members="members.toml", users=5)   # was: FedAvg()
+    strategy = Encrypted(FedAdam(), home="server-home", members="members.toml", users=5)   # was: FedAdam()
     strategy.start(grid=grid, initial_arrays=arrays, num_rounds=3)
 
-with the mod `encrypted_updates` in the ClientApp, and one SuperNode that is the key generator (`mod`). The averages are
-those of FedAvg up to the fixed point; with a sparse scheme, members send their largest changes first and the rest
+with the mod `encrypted_updates` in the ClientApp, and one SuperNode that is the key generator (`mod`). The wrapped
+strategy configures training and evaluation as always, gets one reply a round, which is the weighted mean of all, and
+does with it what it does: FedAvg, FedProx, FedAvgM, FedAdam, FedYogi, FedAdagrad and your own. One that compares single
+updates (Krum, FedMedian, ...) is refused. With a sparse scheme, members send their largest changes first and the rest
 later. A round lasts until all members that were there have replied, or the ``timeout`` of `start` has passed; one with
-too few contributions leaves the model as it is. Who contributed, and why others did not, is in `reports`; what is
-protected, and from whom, in `statement`.
+too few contributions leaves the model as it is, and if no round at all gave a sum, `start` raises. Who contributed, why
+others did not and what was cut is in `reports`; what is protected, and from whom, in `statement`.
 
 *One sum a round.* Members learn from the model and config that the aggregator signed, once, and a round is opened at
 most once (`sums.roles`): whatever the network between loses or forges, there are never two sums of one round.
+
+*What the server reads of a round*: the weighted mean of the models, the number of examples of all contributors
+together, how many values were clipped and how many owners had more examples than count, in all, and the weighted means
+of the `metrics` that it named. All of it is added up under the same encryption. Under noise it reads the noisy sum.
 """
 
-import secrets
-from collections.abc import Collection, Iterable
+import inspect
+import logging
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from logging import INFO, WARNING
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.common.logger import log
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp import strategy as flower
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from blindsight.crypto.encoding import SlotPacking
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.records import Floats, content_digest, flatten, unflatten
-from blindsight.federated.flower.transport import GridTransport, envelope, read_response
+from blindsight.federated.flower.simulation import make_parties
+from blindsight.federated.flower.transport import (
+    GridTransport,
+    content_digest,
+    envelope,
+    flatten,
+    read_response,
+    unflatten,
+)
 from blindsight.federated.membership import Members, server_store
 from blindsight.federated.node import config_digest
-from blindsight.federated.server import SumServer, gather_run, statement_of
-from blindsight.federated.task import UpdateConfig, mean_change
+from blindsight.federated.server import LostRunError, SumServer, begin_run, gather_run, statement_of
+from blindsight.federated.task import MOST_EXAMPLES, MeanUpdate, UpdateConfig, mean_update
 from blindsight.files import AnyPath
 from blindsight.learn.private import Privacy
-from blindsight.learn.rounds import SLOT_BITS, fraction_bits
+from blindsight.learn.rounds import SLOT_BITS
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Patience, RoundResult, Terms
+from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Patience, Terms
 from blindsight.sums.noise import NoisePlan, noised
 from blindsight.sums.session import default_absences, default_per_position
 from blindsight.sums.statements import consistency
+from blindsight.sums.terms import KEYED_SCHEMES
 
-_ELSEWHERE = {
-    "fraction_train": "use `sample`",
-    "min_train_nodes": "use `minimum`",
-    "min_available_nodes": "use `users`",
-    "train_metrics_aggr_fn": "metrics of a training do not leave its node",
+LEAST_OWNERS = 3
+
+_LOG = logging.getLogger("flwr")
+_WIDE_BITS, _WIDE_KEYED_BITS = 64, 56
+_FINEST, _WIDE_FINEST = 24, 50  # fraction bits: for an owner with one of 2^24 examples, 2^-50 is 2^-26 of a weight
+_SINGLE = (  # strategies that compare or weigh single updates, by the names that Flower exports
+    "Bulyan",
+    "DifferentialPrivacyClientSideAdaptiveClipping",
+    "DifferentialPrivacyClientSideFixedClipping",
+    "DifferentialPrivacyServerSideAdaptiveClipping",
+    "DifferentialPrivacyServerSideFixedClipping",
+    "FedMedian",
+    "FedTrimmedAvg",
+    "FedXgbBagging",
+    "FedXgbCyclic",
+    "Krum",
+    "MultiKrum",
+    "QFedAvg",
+)
+_OLD = {"fraction_fit": "fraction_train", "min_fit_clients": "min_train_nodes", "initial_parameters": "start"} | {
+    "min_available_clients": "min_available_nodes",
+    "min_evaluate_clients": "min_evaluate_nodes",
+    "fit_metrics_aggregation_fn": "train_metrics_aggr_fn",
+    "evaluate_metrics_aggregation_fn": "evaluate_metrics_aggr_fn",
+    "on_fit_config_fn": "train_config of start",
+    "evaluate_fn": "evaluate_fn of start",
 }
-
-
 _WHY = {
     "masks": "no key opens an update, and every number that is opened is a sum over all contributors",
     "bfv": "a member answers once in a round; a key generator opens the sum",
@@ -63,22 +98,34 @@ _WHY = {
 
 @dataclass(frozen=True)
 class SumReport:
-    """Who is in the sum of a round, why others are not, and why there is no sum, if there is none."""
+    """Who is in the sum of a round, why others are not, and why there is no sum, if there is none.
+
+    Of all contributors together: the number of `examples`, how many of their values were beyond the range of the run
+    and were `clipped`, and how many of them had more examples than count (`cut`).
+    """
 
     round: int
     contributors: tuple[str, ...]
     refused: dict[str, str] = field(default_factory=dict)
     failure: str = ""
+    examples: float = 0.0
+    clipped: int = 0
+    cut: int = 0
 
 
-class EncryptedFedAvg(FedAvg):
-    """FedAvg over encrypted sums.
+class Encrypted(Strategy):
+    """A strategy over encrypted sums.
 
     Parameters
     ----------
+    strategy : the strategy that gets the weighted mean; its fraction_train says how many of the members are asked in a
+        round (who, follows from the terms of the run and the number of the round, not from the server).
     home : the server's key store, with its identity (``blindsight federation identity --name aggregator``).
     members : the members file, or its content.
-    users : how many members to wait for before the first round.
+    users : how many members to wait for before the first round; by default the strategy's min_available_nodes, and
+        three at least. Members that come later are taken in between rounds (with noise, sparsity or a share: not).
+    metrics : metrics of the training whose weighted means the strategy's train_metrics_aggr_fn gets; no others leave a
+        node.
     scheme : "masks" (default), "bfv", "dphe", "block-dphe" or, for comparison, "plain". Masks cost least at every size
         of a model and have no key that opens an update; they take five messages a round from each member, bfv one.
     sparsity : the share of numbers that members do *not* send in a round: 0.9 by default for dphe and block-dphe, 0 for
@@ -88,38 +135,42 @@ class EncryptedFedAvg(FedAvg):
     minimum : how many members a sum needs, at least 3.
     minimum_per_position : of dphe and block-dphe: a block that fewer members changed is withheld and sent later; two by
         default, three from five members on, and 1 in the paper.
-    sample : how many of the members are asked in a round (0: all); who, follows from the terms of the run and the
-        number of the round, not from the server.
+    sample : how many of the members are asked in a round, where fraction_train is not to say so (0: all).
     absences : how many of the members that were asked may be missing from the sums of the run, all rounds together,
         before the others stop (0: ten times the members, -1: any number).
-    largest : the largest change of a weight that is expected; what is beyond is cut off and comes later.
-    most_examples : the number of examples at which an owner's weight is full: updates are weighed by num-examples, as
-        FedAvg does, up to this many; 0 weighs all the same. Far above what owners have, it costs precision.
+    most_examples : the number of examples at which an owner's weight is full. By default 2^24, in numbers of 64 bits
+        (56 where there is a key): means are FedAvg's within 1e-6 for 1 to 16 million examples an owner. With a number
+        of your own, numbers have 32 bits, at half the bytes; far above what owners have, it costs precision. 0 weighs
+        all the same, in 32 bits. Owners that have more are counted in the report (`cut`).
+    largest : the largest change of a weight that an owner of full weight may send; what is beyond is clipped, and
+        counted in the report. 8 by default, and in wide numbers as much as fits: 8192 over the number of members.
     epsilon, delta, clip, rounds : make all that the server and everybody sees of so many rounds (epsilon,
         delta)-differentially private for an owner with all its data: every change is cut to a Euclidean length of
         `clip` and gets a share of noise (`sums.noise`), and all owners weigh the same. For dense schemes.
     drop_outs, colluders : for how many owners that miss a round, or tell the server their shares, that is to hold; by
         default as many as masks withstand. Sums of fewer owners are not opened.
     wait, patience : seconds to wait for members before the first round, and for steps of a round (`sums.Patience`).
-    others : those of FedAvg for evaluation, and the keys of its records.
+    simulated : instead of `home` and `members`: make keys for the virtual nodes of a simulation (`simulation`).
     """
 
     def __init__(
         self,
+        strategy: Strategy,
         *,
-        home: AnyPath,
-        members: AnyPath | Members,
-        users: int,
+        home: AnyPath | None = None,
+        members: AnyPath | Members | None = None,
+        users: int | None = None,
+        metrics: Collection[str] = (),
         scheme: str = "masks",
         sparsity: float | None = None,
         share: float = 1.0,
-        minimum: int = 3,
+        minimum: int = LEAST_OWNERS,
         minimum_per_position: int | None = None,
-        sample: int = 0,
+        sample: int | None = None,
         absences: int = 0,
         key_bits: int = 3072,
-        largest: float = 8.0,
-        most_examples: int = 10_000,
+        largest: float | None = None,
+        most_examples: int | None = None,
         insecure: bool = False,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -129,73 +180,131 @@ class EncryptedFedAvg(FedAvg):
         colluders: int | None = None,
         wait: float = 600.0,
         patience: Patience | None = None,
-        **others: Any,
+        simulated: bool = False,
     ) -> None:
-        for name in others.keys() & _ELSEWHERE.keys():
-            raise InputError(f"EncryptedFedAvg has no {name}: {_ELSEWHERE[name]}.")
-        super().__init__(min_train_nodes=minimum, min_available_nodes=users, **others)
+        _check_strategy(strategy, metrics)
+        users = max(LEAST_OWNERS, getattr(strategy, "min_available_nodes", 0)) if users is None else users
         if scheme not in SCHEMES:
             raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
-        if not 3 <= minimum <= users:
+        if not LEAST_OWNERS <= minimum <= users:
             raise InputError(f"minimum must be in 3 ... {users}, the number of members; got {minimum}.")
         sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
-        self.minimum_per_position, self.sample, self.absences = minimum_per_position, sample, absences
-        counting, block = int(minimum_per_position != 1), 1
-        if scheme == "block-dphe":
-            block = SlotPacking.for_key(key_bits, slot_bits=SLOT_BITS).slots - counting
         if share != 1 and (scheme in SPARSE_SCHEMES or sparsity or epsilon is not None):
             raise InputError("a share of the numbers goes with masks, bfv or plain, sparsity=0 and no epsilon.")
-        self.share = share
         self.privacy = _privacy(epsilon, delta, clip, rounds, drop_outs, colluders)
-        self.rounds = rounds
         if self.privacy is not None:
-            if scheme in SPARSE_SCHEMES or sparsity:
-                raise InputError("noise protects whole updates. Use masks, bfv or plain, with sparsity=0.")
+            if scheme in SPARSE_SCHEMES or sparsity or metrics:
+                raise InputError("noise protects whole updates. Use masks, bfv or plain, sparsity=0 and no metrics.")
             most_examples = 0
-        self.config = UpdateConfig(sparsity, block, most_examples, self.weighted_by_key, scheduled=share < 1)
-        self.members = members if isinstance(members, Members) else Members.read(members)
-        self.store = server_store(home, self.members)
-        self.users, self.scheme, self.minimum, self.key_bits = users, scheme, minimum, key_bits
-        self.largest, self.insecure = largest, insecure
+        self.strategy, self.scheme, self.share, self.rounds = strategy, scheme, share, rounds
+        self.users, self.minimum, self.sample, self.absences = users, minimum, sample, absences
+        self.minimum_per_position, self.key_bits, self.insecure = minimum_per_position, key_bits, insecure
         self.wait, self.patience = wait, patience or Patience()
+        wide = most_examples is None
+        self.slot_bits = SLOT_BITS if not wide else _WIDE_KEYED_BITS if scheme in KEYED_SCHEMES else _WIDE_BITS
+        self.finest, self.largest = (_WIDE_FINEST if wide else _FINEST), largest or (1.0 if wide else 8.0)
+        block = 1
+        if scheme == "block-dphe":
+            counting = int(minimum_per_position != 1)
+            block = SlotPacking.for_key(key_bits, slot_bits=self.slot_bits).slots - counting
+        self.config = UpdateConfig(
+            sparsity,
+            block,
+            MOST_EXAMPLES if most_examples is None else most_examples,
+            getattr(strategy, "weighted_by_key", "num-examples"),
+            tuple(metrics),
+            scheduled=share < 1,
+        )
+        self.simulated = simulated
+        if not simulated:
+            if home is None or members is None:
+                raise InputError("name the server's `home` and the `members` file; or simulated=True for a simulation.")
+            self.members = members if isinstance(members, Members) else Members.read(members)
+            self.store = server_store(home, self.members)
         self.reports: list[SumReport] = []
+        self._inner = {name: getattr(strategy, name) for name in _HOOKS}
         self._begun: tuple[SumServer, GridTransport] | None = None
+        self._lost = False  # the key generator no longer knows the run
         self._arrays = ArrayRecord()
         self._asked: dict[int, str] = {}
-        self._failure = ""  # why the round could not begin
+        self._failure: str | None = None  # why the round could not begin; None: nothing is trained in it
+        self._declined: set[str] = set()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse what would be one strategy in name and another in what it does."""
+        super().__init_subclass__(**options)
+        for base in cls.__mro__[1:]:
+            if issubclass(base, Strategy) and base is not Strategy and not issubclass(base, Encrypted):
+                raise InputError(f"{cls.__name__} inherits {base.__name__}, whose rule would not apply. Wrap it: "
+                                 f"Encrypted({base.__name__}(...)).")  # fmt: skip
+
+    def start(self, grid: Grid, *arguments: Any, **named: Any) -> Result:
+        """Let the wrapped strategy play its rounds, over encrypted sums; the arguments are those of its own `start`."""
+        before = len(self.reports)
+        with self._hooked():
+            result = self.strategy.start(grid, *arguments, **named)
+        played = self.reports[before:]
+        if played and not any(report.contributors for report in played):
+            raise PrivacyError(f"none of {len(played)} rounds gave a sum, so there is no model. {_told(played[-1])}")
+        return result
+
+    @contextmanager
+    def _hooked(self) -> Iterator[None]:
+        """Have the wrapped strategy call this one where it asks and hears members."""
+        for name in _HOOKS:
+            setattr(self.strategy, name, getattr(self, name))
+        try:
+            yield
+        finally:
+            for name in _HOOKS:
+                delattr(self.strategy, name)
 
     def summary(self) -> None:
         """Log what is protected and how."""
-        log(INFO, "\t├──> Sums under %s: %s", self.scheme, _WHY[self.scheme])
-        log(INFO, "\t├──> of at least %d members; %d are waited for", self.minimum, self.users)
+        _LOG.info("\t├──> Sums under %s: %s", self.scheme, _WHY[self.scheme])
+        _LOG.info("\t├──> of at least %d members; %d are waited for", self.minimum, self.users)
         if self.scheme == "masks":
             names = tuple(f"member {number}" for number in range(self.users))
-            log(INFO, "\t├──> Masks: %s", consistency(self._terms("summary", names, 2)))
-        super().summary()
+            _LOG.info("\t├──> Masks: %s", consistency(self._terms("summary", names, 2 + self.config.extra)))
+        if type(self.strategy).aggregate_train.__module__.partition(".")[0] != "flwr":
+            _LOG.warning("\t├──> %s gets one reply: the weighted mean of all.", type(self.strategy).__name__)
+        self._inner["summary"]()
 
     @property
     def statement(self) -> PrivacyStatement:
         """What the rounds of this run that have begun protect, from whom, and what they do not."""
         server, _ = self._run()
         said = statement_of(server.terms, server.run.progress.round)
+        more = list(said.not_protected)
         if self.privacy is not None and (noise := self._config(server.terms).noise) is not None:
             said = noised(said, noise, delta=self.privacy.delta, scheme=self.scheme)
-        if self.fraction_evaluate == 0.0:
-            return said
-        evaluated = "what members report of evaluations: the server reads each one's metrics"
-        return replace(said, not_protected=(*said.not_protected, evaluated))
+            more = list(said.not_protected)
+        else:
+            named = "".join(f", the weighted mean of {name!r}" for name in self.config.metrics)
+            more.append(
+                "totals over the contributors of a round, which the server reads: their examples, their clipped "
+                f"values, how many have more examples than count{named}"
+            )
+        if getattr(self.strategy, "fraction_evaluate", 1.0) != 0.0:
+            more.append("what members report of evaluations: the server reads each one's metrics")
+        return replace(said, not_protected=tuple(more))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Call upon all members that are there; before a first round, set everybody up."""
-        if self._begun is None or server_round <= self._begun[0].run.progress.round:
-            self._begun = self._set_up(grid, arrays)
+        """Call upon the members that are there; before a first round, and for those who came later, set them up."""
+        self._asked, self._failure = {}, None
+        if self._begun is None or self._lost or server_round <= self._begun[0].run.progress.round:
+            self._begun, self._lost = self._set_up(grid, arrays), False
+        else:
+            self._take_in(arrays)
         server, transport = self._begun
-        self._arrays, self._asked, self._failure = arrays, {}, ""
-        config["server-round"] = server_round
-        content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
-        signed = content_digest(RecordDict({self.arrayrecord_key: arrays})), content_digest(content)
+        content = self._content(server_round, arrays, config, len(server.terms.members))
+        if content is None:
+            return []
+        (self._arrays,) = content.array_records.values()
+        signed = content_digest(RecordDict(dict(content.array_records.items()))), content_digest(content)
+        self._failure = ""
         try:
             calls = server.begin(server_round, signed)
         except (MessageError, PrivacyError) as error:
@@ -208,46 +317,83 @@ class EncryptedFedAvg(FedAvg):
             message.content.update(content)
             messages.append(message)
             self._asked[node] = name
-        log(INFO, "configure_train: %d of %d members are there", len(messages), len(server.terms.members))
+        _LOG.info("configure_train: %d of %d members are asked", len(messages), len(server.terms.members))
         return messages
+
+    def _content(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, members: int) -> RecordDict | None:
+        """Return what the strategy sends to its nodes, the same to all; None if it asks for no training."""
+        needed = [getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_train_nodes")]
+        stage = _Stage(range(1, max(members, *needed) + 1))
+        messages = list(self._inner["configure_train"](server_round, arrays, config, stage))
+        if not messages:
+            return None
+        first = messages[0].content
+        for message in messages[1:]:
+            same = all(message.content.get(key) is record for key, record in first.items())
+            if not same and content_digest(message.content) != content_digest(first):
+                raise InputError(
+                    f"{type(self.strategy).__name__} sends nodes different models or configs; updates add up under "
+                    "encryption only if all learn from the same. Use another strategy."
+                )
+        if len(first.array_records) != 1:
+            raise InputError(f"a strategy sends one ArrayRecord, the model; got {len(first.array_records)}.")
+        return RecordDict(dict(first.items()))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Add up what came and move the model by the mean; a round with too few members leaves it as it is."""
+        """Give the strategy the mean of what came; a round with too few members leaves the model as it is."""
+        if self._failure is None:
+            return None, None
         server, _ = self._run()
-        heard = set()
+        heard = dict[str, Message]()
         for message in replies:
             response, name = read_response(message), self._asked.get(message.metadata.src_node_id)
             if response is not None and name is not None:
                 server.take(name, response)
-                heard.add(name)
+                heard[name] = message
         try:
             if self._failure:
                 raise MessageError(self._failure)
             result = server.finish()
-            moved = flatten(self._arrays) + self._mean(server.terms, result)
+            mean = mean_update(result, self._config(server.terms), server.terms)
         except (MessageError, PrivacyError) as error:
+            self._lost = isinstance(error, LostRunError)
             self._report(SumReport(server_round, (), self._missing(server, heard), str(error)))
             return None, None
         missing = self._missing(server, heard)
         refused = {name: sentence for name, sentence in missing.items() if name not in result.contributors}
-        self._report(SumReport(server_round, result.contributors, refused))
-        return unflatten(moved, self._arrays), MetricRecord({"contributors": len(result.contributors)})
+        self._report(SumReport(server_round, result.contributors, refused, "", mean.examples, mean.clipped, mean.cut))
+        moved, metrics = self._inner["aggregate_train"](server_round, [self._reply(mean)])
+        if metrics is not None:
+            metrics["contributors"] = len(result.contributors)
+        return moved, metrics
+
+    def _reply(self, mean: MeanUpdate) -> Message:
+        """Return what a single node would have replied that holds the examples of all and learned their mean."""
+        arrays = unflatten(flatten(self._arrays) + mean.change, self._arrays)
+        metrics = MetricRecord({self.config.weighted_by: mean.examples, **mean.metrics})
+        key = getattr(self.strategy, "arrayrecord_key", "arrays")
+        return Message(RecordDict({key: arrays, "metrics": metrics}), dst_node_id=0, message_type=MessageType.TRAIN)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask a fraction of the members that are there: the key generator has no data."""
-        if self.fraction_evaluate == 0.0:
+        """Let the strategy choose among the members that are there: the key generator has no data."""
+        if getattr(self.strategy, "fraction_evaluate", 1.0) == 0.0:
             return []
         server, transport = self._run()
         present = transport.present()
         nodes = [present[name] for name in server.terms.members if name in present]
-        sample = min(len(nodes), max(int(len(nodes) * self.fraction_evaluate), self.min_evaluate_nodes))
-        config["server-round"] = server_round
-        record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
-        return self._construct_messages(record, secrets.SystemRandom().sample(nodes, sample), MessageType.EVALUATE)
+        needed = max(getattr(self.strategy, name, 0) for name in ("min_available_nodes", "min_evaluate_nodes"))
+        away = range(-1, -1 - max(0, needed - len(nodes)), -1)  # Flower waits for nodes, and these may never come
+        messages = self._inner["configure_evaluate"](server_round, arrays, config, _Stage([*nodes, *away]))
+        return [message for message in messages if message.metadata.dst_node_id in nodes]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Let the strategy aggregate what members report."""
+        found: MetricRecord | None = self._inner["aggregate_evaluate"](server_round, replies)
+        return found
 
     def _run(self) -> tuple[SumServer, GridTransport]:
         if self._begun is None:
@@ -262,33 +408,70 @@ class EncryptedFedAvg(FedAvg):
     def _report(self, report: SumReport) -> None:
         self.reports.append(report)
         for name, sentence in sorted(report.refused.items()):
-            log(WARNING, "\t> %s is not in the sum: %s", name, sentence)
+            _LOG.warning("\t> %s is not in the sum: %s", name, sentence)
         if report.failure:
-            log(WARNING, "aggregate_train: round %d gives no sum: %s", report.round, report.failure)
-        else:
-            log(INFO, "aggregate_train: the sum of %s", ", ".join(report.contributors))
+            _LOG.warning("aggregate_train: round %d gives no sum: %s", report.round, report.failure)
+            return
+        _LOG.info("aggregate_train: the sum of %s", ", ".join(report.contributors))
+        if report.clipped:
+            _LOG.warning("\t> %d values of all owners together were out of range and were clipped: the mean is not "
+                         "FedAvg's. Give a `largest` above %g.", report.clipped, self._reach())  # fmt: skip
+        if report.cut:
+            _LOG.warning("\t> %d owners have more than %d examples, and count as that many. Give another "
+                         "`most_examples`.", report.cut, self.config.most_examples)  # fmt: skip
+
+    def _reach(self) -> float:
+        """Return the largest value that a member of the present run can send."""
+        terms = self._run()[0].terms
+        return float(terms.values(np.array(terms.max_integer)))
+
+    # How a run begins
 
     def _set_up(self, grid: Grid, arrays: ArrayRecord) -> tuple[SumServer, GridTransport]:
         """Wait for members, and let the key generator open a run of sums for this model."""
-        dimension = flatten(arrays).size + 1  # the first is the weight
-        if dimension == 1:
-            raise InputError("there is nothing to learn: the model has no floating-point numbers.")
+        if self.simulated:
+            self.store, self.members = make_parties(grid, members=self.users, seconds=self.wait)
+            self.users = len(self.members.owners)
         transport = GridTransport(grid, self.members, hello_seconds=self.patience.step)
-
-        def terms(run: str, members: tuple[str, ...]) -> Terms:
-            return self._terms(run, members, dimension)
-
         run = gather_run(
             self.store,
             transport,
-            terms,
+            self._make_terms(arrays),
             self.patience,
             wanted=self.users,
             seconds=self.wait,
             keyed=self.scheme != "plain",
-            warn=lambda sentence: log(WARNING, "\t> %s", sentence),
+            warn=lambda sentence: _LOG.warning("\t> %s", sentence),
         )
+        self._declined = set(transport.identities()) - set(run.terms.members)
         return SumServer(run, transport, self.patience, config=self._config(run.terms).to_bytes()), transport
+
+    def _take_in(self, arrays: ArrayRecord) -> None:
+        """Begin another run with everybody who is there, if somebody is who was not before."""
+        server, transport = self._run()
+        late = [
+            name
+            for name in transport.present()
+            if name in self.members.owners and name not in server.terms.members and name not in self._declined
+        ]
+        if not late or self.config.sparsity or self.share != 1 or self.privacy is not None:
+            return  # what members hold back, and what they have spent, belongs to their run
+        try:
+            run, refused = begin_run(
+                self.store, transport, transport.identities(), self._make_terms(arrays), self.patience
+            )
+        except (InputError, MessageError, PrivacyError) as error:
+            _LOG.warning("\t> %s cannot be taken in: %s", ", ".join(late), error)
+            return
+        self._declined |= set(refused)
+        _LOG.info("configure_train: %s joined; the run goes on with %d members", late, len(run.terms.members))
+        self._begun = SumServer(run, transport, self.patience, config=self._config(run.terms).to_bytes()), transport
+
+    def _make_terms(self, arrays: ArrayRecord) -> Callable[[str, tuple[str, ...]], Terms]:
+        size = flatten(arrays).size
+        if not size:
+            raise InputError("there is nothing to learn: the model has no numbers.")
+        return lambda run, members: self._terms(run, members, size + self.config.extra * (self.privacy is None))
 
     def _noise(self, members: int, dimension: int) -> NoisePlan | None:
         """Return the noise of a run of so many members, if there is to be any."""
@@ -300,49 +483,107 @@ class EncryptedFedAvg(FedAvg):
 
     def _config(self, terms: Terms) -> UpdateConfig:
         """Return what the members of a run on these terms are told."""
+        return self._told(len(terms.members), terms.dimension)
+
+    def _told(self, members: int, dimension: int) -> UpdateConfig:
         if self.privacy is None:
             return self.config
-        noise = self._noise(len(terms.members), terms.dimension)
-        return replace(self.config, noise=noise, delta=self.privacy.delta)
+        return replace(self.config, noise=self._noise(members, dimension), delta=self.privacy.delta)
 
-    def _mean(self, terms: Terms, result: RoundResult) -> Floats:
-        """Return the mean of the changes in a sum."""
-        if (noise := self._config(terms).noise) is None:
-            values = np.roll(result.values, 1) if self.config.scheduled else result.values  # there the weight is last
-            return mean_change(values, len(result.contributors))
-        mean: Floats = noise.values(result.total)[1:] / len(result.contributors)
-        return mean
+    def _sample(self, members: int) -> int:
+        """Return how many members are asked in a round: as many as the strategy samples, by a rule that all know."""
+        if self.sample is not None:
+            return self.sample
+        fraction = getattr(self.strategy, "fraction_train", 1.0)
+        asked = max(int(members * fraction), getattr(self.strategy, "min_train_nodes", 0), self.minimum)
+        return 0 if asked >= members else asked
 
     def _terms(self, run: str, members: tuple[str, ...], dimension: int) -> Terms:
-        noise = self._noise(len(members), dimension)
-        config = self.config
-        if noise is not None and self.privacy is not None:
-            config = replace(config, noise=noise, delta=self.privacy.delta)
+        config = self._told(len(members), dimension)
         sparse: dict[str, Any] = {}
         if self.scheme in SPARSE_SCHEMES:
             sparse = {
-                "capacity": self.config.room(dimension),
+                "capacity": int(np.count_nonzero(config.chosen(np.ones(dimension)))),
                 "key_bits": self.key_bits,
                 "insecure": self.insecure,
                 "minimum_per_position": self.minimum_per_position or default_per_position(len(members)),
             }
+        always = self.config.extra
+        minimum, noise = self.minimum, config.noise
+        # Weights are at most 1; noise is added in whole steps.
+        room = SlotPacking(self.slot_bits, 1).max_value(len(members)) / max(self.largest, 1.0)
         return Terms(
             scheme=self.scheme,
             run=run,
             members=members,
-            dimension=dimension if self.share == 1 else Terms.share_size(dimension, self.share, always=1),
+            dimension=dimension if self.share == 1 else Terms.share_size(dimension, self.share, always=always),
             whole=0 if self.share == 1 else dimension,
             share=self.share,
-            always=int(self.share < 1),
-            # Weights are at most 1; noise is added in whole steps.
-            fraction_bits=fraction_bits(len(members), max(self.largest, 1.0)) if noise is None else 0,
-            slot_bits=SLOT_BITS,
-            minimum=self.minimum if noise is None else max(self.minimum, len(members) - noise.drop_outs),
-            sample=self.sample,
+            always=always if self.share < 1 else 0,
+            fraction_bits=min(self.finest, math.floor(math.log2(room))) if noise is None else 0,
+            slot_bits=self.slot_bits,
+            minimum=minimum if noise is None else max(minimum, len(members) - noise.drop_outs),
+            sample=self._sample(len(members)),
             absences=self.absences or default_absences(len(members)),
             config=config_digest(config.to_bytes()),
             **sparse,
         )
+
+
+_HOOKS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
+
+
+class EncryptedFedAvg(Encrypted):
+    """FedAvg over encrypted sums: ``Encrypted(FedAvg(...), ...)`` with the arguments of both."""
+
+    def __init__(self, **options: Any) -> None:
+        for name in options.keys() & _OLD.keys():
+            raise InputError(f"{name!r} is of Flower's older strategies; here it is {_OLD[name]}.")
+        averaging = {name: options.pop(name) for name in inspect.signature(FedAvg).parameters if name in options}
+        super().__init__(FedAvg(**averaging), **options)
+
+
+class _Stage(Grid):
+    """The nodes among which a wrapped strategy chooses; it sends nothing itself."""
+
+    def __init__(self, nodes: Iterable[int]) -> None:
+        self._nodes = list(nodes)
+
+    def get_node_ids(self) -> list[int]:
+        return self._nodes
+
+    def _refuse(self, *arguments: Any, **named: Any) -> Any:
+        raise InputError("a strategy over encrypted sums configures messages and sends none itself.")
+
+    set_run = create_message = push_messages = pull_messages = send_and_receive = _refuse
+    run = property(_refuse)
+
+
+def _check_strategy(strategy: Strategy, metrics: Collection[str]) -> None:
+    """Refuse a strategy that the weighted mean is not enough for."""
+    if not isinstance(strategy, Strategy):
+        raise InputError(
+            f"Encrypted wraps a strategy of flwr.serverapp.strategy; got a {type(strategy).__module__}."
+            f"{type(strategy).__name__}. Use the one of that name there (fraction_fit is fraction_train)."
+        )
+    if isinstance(strategy, Encrypted):
+        raise InputError("this strategy is encrypted already.")
+    for name in _SINGLE:
+        if (kind := getattr(flower, name, None)) is not None and isinstance(strategy, kind):
+            raise InputError(
+                f"{name} needs every owner's own update, and encryption leaves the server the mean alone. Use FedAvg, "
+                "FedProx, FedAvgM, FedAdam, FedYogi or FedAdagrad (for noise: epsilon, delta, clip and rounds)."
+            )
+    function = getattr(strategy, "train_metrics_aggr_fn", None)
+    if not metrics and function is not None and function.__module__.partition(".")[0] != "flwr":
+        raise InputError(
+            "train_metrics_aggr_fn gets the metrics that you name, and no others leave a node: metrics=('loss', ...)."
+        )
+
+
+def _told(report: SumReport) -> str:
+    reasons = "".join(f" {name}: {sentence}" for name, sentence in sorted(report.refused.items()))
+    return f"The last: {report.failure}{reasons}"
 
 
 def _privacy(

@@ -1,39 +1,189 @@
-"""Flower's Grid as a transport: names instead of node numbers, responses as they come, nodes that come and go.
+"""Flower's Grid as a transport, Blindsight's messages inside Flower's, and models as vectors of numbers.
 
-Every node proves who it is before anything else is sent to it (`membership`). Nobody waits for a node that keeps silent
-about that, except at the beginning, when nobody else is known; it is asked again later, after ever longer pauses.
-Replies are pulled a few at a time, so that the server holds few contributions at once. `MeteredTransport` counts what
-each kind of message took.
+*The transport*: names instead of node numbers, responses as they come, nodes that come and go. Every node proves who
+it is before anything else is sent to it (`membership`). Nobody waits for a node that keeps silent about that, except at
+the beginning, when nobody else is known; it is asked again later, after ever longer pauses. Replies are pulled a few at
+a time, so that the server holds few contributions at once. `MeteredTransport` counts what each kind of message took.
 
 All messages are of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
-its type, and every app that learns has one to train.
+its type, and every app that learns has one to train. What they are stands in a record of ours.
+
+*Messages.* Parts of bytes travel as arrays of uint8, what they are as a small record. Flower moves arrays in pieces;
+bytes in a ConfigRecord it encodes and hashes as one block, which takes ten times as long for 100 MB. The arrays are of
+a serialisation type of their own, plain bytes: nothing is copied to pack them, and nothing that came from elsewhere is
+parsed to unpack them. Text that came from elsewhere ends up in logs: of it, 500 printable characters are kept.
+
+*Models.* As a vector, a model is all of its numbers. What comes back of integers (a counter of batches, say) is
+floating point, as Flower's own strategies make them.
 """
 
+import hashlib
+import struct
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from flwr.app import Message, MessageType
-from flwr.common.constant import ErrorCode
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
-from blindsight.federated.flower.records import pack, printable, response_in
+from blindsight.errors import InputError, MessageError
 from blindsight.federated.identity import PublicIdentity
 from blindsight.federated.membership import Directory, Members, hello
 from blindsight.sums.transport import Response, Transport
 
+Floats = NDArray[np.float64]
+
+HEAD, PARTS = "blindsight", "blindsight-parts"
+MOST_PARTS, MOST_CHARACTERS = 64, 500
+_BYTES = "blindsight.bytes"
 _POLL_SECONDS = 0.25
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # seconds before a node that was refused is asked again
 _AT_ONCE = 4  # replies in memory
-_GONE = frozenset(
-    {
-        ErrorCode.NODE_UNAVAILABLE,
-        ErrorCode.MESSAGE_UNAVAILABLE,
-        ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
-        ErrorCode.CLIENT_APP_CRASHED,
-    }
-)
+_GONE = frozenset({3, 4, 5, 8})  # codes of Flower's errors: message, reply or node unavailable, the app crashed
+
+
+# Messages
+
+
+def pack(kind: str, parts: Sequence[bytes], *, error: str = "") -> RecordDict:
+    """Return Flower's records for a message of this kind."""
+    arrays = {_key(number): Array("uint8", (len(part),), _BYTES, part) for number, part in enumerate(parts)}
+    head = ConfigRecord({"kind": kind, "parts": len(parts), "error": error})
+    return RecordDict({HEAD: head, PARTS: ArrayRecord(arrays)})
+
+
+def is_ours(content: RecordDict) -> bool:
+    """Tell whether a message of Flower carries one of Blindsight's."""
+    return HEAD in content
+
+
+def unpack(content: RecordDict) -> tuple[str, tuple[bytes, ...], str]:
+    """Return kind, parts and error of a message; `MessageError` on anything that `pack` did not make."""
+    head, arrays = content.get(HEAD), content.get(PARTS)
+    if not isinstance(head, ConfigRecord) or not isinstance(arrays, ArrayRecord):
+        raise MessageError("this is not one of Blindsight's messages.")
+    kind, count, error = head.get("kind"), head.get("parts"), head.get("error")
+    if not isinstance(kind, str) or not isinstance(count, int) or not isinstance(error, str):
+        raise MessageError("the head of a message is damaged.")
+    if not 0 <= count <= MOST_PARTS or len(arrays) != count:
+        raise MessageError(f"a message announces {count} parts and has {len(arrays)}.")
+    return printable(kind), tuple(_part(arrays, number) for number in range(count)), printable(error)
+
+
+def content_digest(content: RecordDict) -> bytes:
+    """Return the SHA-256 of all that a message tells the app: every record but Blindsight's own.
+
+    Of a model it covers the order, names, types, shapes and bytes of the arrays, of a config all entries and their
+    types, in whatever order; every piece is written with its length.
+    """
+    digest = hashlib.sha256(b"blindsight content 1")
+    for name in sorted(content.keys() - {HEAD, PARTS}):
+        record = content[name]
+        items = record.items() if isinstance(record, ArrayRecord) else sorted(record.items())
+        for piece in (name, type(record).__name__, len(record), *(part for item in items for part in _pieces(item))):
+            text = piece if isinstance(piece, bytes) else str(piece).encode()
+            digest.update(len(text).to_bytes(8, "big"))
+            digest.update(text)
+    return digest.digest()
+
+
+def _pieces(value: Any) -> Iterator[Any]:
+    """Yield what makes a value of a record what it is, with types and lengths; what comes last may be any bytes."""
+    if isinstance(value, tuple | list):
+        yield from ("list", len(value))
+        for part in value:
+            yield from _pieces(part)
+    elif isinstance(value, Array):
+        yield from ("array", value.dtype, len(value.shape), *value.shape, value.stype, value.data)
+    elif isinstance(value, float):
+        yield from ("float", struct.pack(">d", value))
+    else:
+        yield from (type(value).__name__, value)
+
+
+def printable(text: str) -> str:
+    """Return the beginning of a text on one line, with a space for what cannot be printed.
+
+    >>> printable("gone\\n\\x1b[2J")
+    'gone  [2J'
+    """
+    return "".join(character if character.isprintable() else " " for character in text[:MOST_CHARACTERS])
+
+
+def response_in(content: RecordDict) -> Response:
+    """Return what a node replied."""
+    try:
+        _, parts, error = unpack(content)
+    except MessageError as problem:
+        return Response(error=str(problem))
+    return Response(error=error) if error else Response(parts)
+
+
+def _key(number: int) -> str:
+    return f"{number:02d}"
+
+
+def _part(arrays: ArrayRecord, number: int) -> bytes:
+    array = arrays.get(_key(number))
+    if array is None or array.dtype != "uint8" or array.stype != _BYTES or array.shape != (len(array.data),):
+        raise MessageError(f"part {number} of a message is no row of bytes.")
+    return array.data
+
+
+# Models as vectors
+
+
+def flatten(arrays: ArrayRecord) -> Floats:
+    """Return all numbers of a record in the order of its arrays."""
+    parts = [_numbers(name, value).astype(np.float64).ravel() for name, value in arrays.items()]
+    vector: Floats = np.concatenate(parts) if parts else np.zeros(0)
+    return vector
+
+
+def unflatten(vector: Floats, like: ArrayRecord) -> ArrayRecord:
+    """Return arrays of the names and shapes of `like`; what is no floating-point number there is one here."""
+    made, start = {}, 0
+    for name, value in like.items():
+        part = value.numpy()
+        dtype = part.dtype if part.dtype.kind == "f" else np.dtype(np.float64)
+        made[name] = Array(vector[start : start + part.size].reshape(part.shape).astype(dtype))
+        start += part.size
+    if start != vector.size:
+        raise InputError(f"the arrays hold {start} numbers; got {vector.size}.")
+    return ArrayRecord(made)
+
+
+def aligned(arrays: ArrayRecord, like: ArrayRecord) -> ArrayRecord:
+    """Return arrays in the order of the model that was sent; refuse others than that model has.
+
+    Any type of numbers will do: they are sent at the fixed point of the run anyway.
+    """
+    wanted, found = ({name: tuple(value.shape) for name, value in record.items()} for record in (like, arrays))
+    for name in [*wanted, *found]:
+        if wanted.get(name) != found.get(name):
+            raise MessageError(
+                f"the array {name!r} is {_told(wanted.get(name))} in the model of the run and "
+                f"{_told(found.get(name))} here. Use the same model and data of the same dimensions everywhere."
+            )
+    return ArrayRecord({name: arrays[name] for name in like})
+
+
+def _numbers(name: str, value: Array) -> NDArray[Any]:
+    part = value.numpy()
+    if part.dtype.kind not in "fiub":
+        raise MessageError(f"the array {name!r} must hold real numbers; got {part.dtype}.")
+    return part
+
+
+def _told(shape: tuple[int, ...] | None) -> str:
+    return "not there" if shape is None else f"of shape {shape}"
+
+
+# The grid
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How a participant elsewhere joins selective sharing: what is learned comes from the server, how it shares is its own.
+"""A participant of selective sharing that is elsewhere (`learn.selective`): how it joins, shares, and what it is told.
 
 *The guarantee.* Nobody takes part who did not say so: the server reads uploads, so a member must name "sharing" among
 its schemes, and how much it shares. With noise "record" all runs of a key store together cost each of its photos at
@@ -8,27 +8,36 @@ training was cut short after it was paid for: that wastes the budget, and never 
 
 The server's `SharingTask` holds the terms and how to train: data and never code. What a participant shares of what it
 learned, under which noise and within which budget, it decides itself (`OwnTerms`).
+
+An exchange begins with the server (`parameter_server`); its two messages carry those of `learn.selective.messages`::
+
+    server -> participant    Instruction   what became of your last upload; the answer to your last request
+    participant -> server    Report        my next upload, if I have one; my next request; how I am
+
+`step` does what `learn.selective.play` does in process: learn what became of the last upload, download, train if there
+is enough to train on, upload. Either message may be lost, late or doubled: nothing is done twice, and while an upload
+is of unknown fate, the same bytes are sent again. If the participant has a file, this also holds across restarts.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
+from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import SHARING, MemberHandler
-from blindsight.federated.sharing.messages import Instruction
-from blindsight.federated.sharing.participantside import step
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
 from blindsight.learn.model import Standardiser
 from blindsight.learn.selective.accounting import neighbouring, protected_unit
+from blindsight.learn.selective.messages import Answer, Digest, Name, Receipt
 from blindsight.learn.selective.noise import RecordGaussian, calibrate_record
 from blindsight.learn.selective.numbers import check_whole
 from blindsight.learn.selective.participant import Participant
@@ -38,10 +47,52 @@ from blindsight.learn.selective.trainer import check_labels
 from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.validation import check_features
 
+EXCHANGE = "sharing/exchange"
+"""What a transport calls an exchange: one part goes, an `Instruction`, and one comes back, a `Report`."""
+
 JOIN = "sharing/join"
 """What a transport calls joining: one part goes, a `SharingTask`, and nothing comes back."""
 
 NOISES = ("none", "record")
+
+REQUEST_BYTES = 1024
+"""More than any request takes."""
+
+NewPhotos = Callable[[], tuple[ArrayLike, ArrayLike] | None]
+"""Returns photos and their classes that were never returned before, or None.
+
+After a restart `Participant.gathered` tells how many a participant has taken from a collection.
+"""
+
+
+class Instruction(Message, name="sharing/instruction.1"):
+    """What the server tells a participant; empty parts say nothing.
+
+    `receipt` is for an upload that was added, `refused` the digest of one that was not. `answer` is for the request of
+    a participant that had the parameters of version `asked`; without one, its request is not known yet.
+    """
+
+    terms: Digest
+    participant: Name
+    receipt: bytes
+    refused: Digest
+    asked: int
+    answer: bytes
+
+
+class Report(Message, name="sharing/report.1"):
+    """What a participant tells the server.
+
+    `taken` says whether it had the newest parameters when it decided to send an upload, or none.
+    """
+
+    terms: Digest
+    participant: Name
+    upload: bytes
+    request: Annotated[bytes, Limit(REQUEST_BYTES)]
+    taken: bool
+    waiting: int
+    spent: bool
 
 
 class _TaskMessage(Message, name="sharing/task.1"):
@@ -235,3 +286,62 @@ class SharingHandler:
 def _read(path: Path) -> bytes:
     with storage_errors("read", path):
         return path.read_bytes()
+
+
+def step(participant: Participant, instruction: bytes, new_photos: NewPhotos) -> bytes:
+    """Do what an instruction leads to and return the report; what is not for this participant raises."""
+    message = decode(instruction, Instruction)
+    if message.terms != participant.terms.digest or message.participant != participant.name:
+        raise MessageError(
+            f"the instruction is not for {participant.name!r} in this run. All must agree on its terms, and each needs "
+            "a name of its own."
+        )
+    _learn_fate(participant, message)
+    taken = _take(participant, message)
+    if taken and not participant.under_way:
+        _train(participant, new_photos)
+    return encode(
+        Report(
+            participant.terms.digest,
+            participant.name,
+            participant.under_way,
+            participant.request(),
+            taken,
+            participant.waiting,
+            participant.spent,
+        )
+    )
+
+
+def _learn_fate(participant: Participant, message: Instruction) -> None:
+    """Settle or withdraw the upload under way if the instruction speaks of it."""
+    if not participant.under_way:
+        return
+    digest = hashlib.sha256(participant.under_way).digest()
+    if message.receipt and decode(message.receipt, Receipt).upload == digest:
+        participant.settle(message.receipt)
+    elif message.refused == digest:
+        participant.withdraw()
+
+
+def _take(participant: Participant, message: Instruction) -> bool:
+    """Download, if the answer is to the last request and comes before anything was trained on top of it."""
+    if not message.answer or message.asked != participant.version:
+        return False
+    if participant.under_way:
+        added = decode(message.answer, Answer).upload
+        if added != hashlib.sha256(participant.under_way).digest():
+            return False
+    participant.take(message.answer)
+    return True
+
+
+def _train(participant: Participant, new_photos: NewPhotos) -> None:
+    """Train if there are photos and budget enough; the upload is under way then."""
+    if participant.waiting < participant.terms.batch and not participant.spent:
+        photos = new_photos()
+        if photos is not None:
+            participant.gather(*photos)
+    if participant.ready:
+        with suppress(BudgetExceededError):  # the report tells
+            participant.train()

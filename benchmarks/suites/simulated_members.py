@@ -1,0 +1,70 @@
+"""Up to a thousand virtual members through the real protocol over Flower's messages: masks beside plain FedAvg."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
+from benchmarks.methods.mask_round import MaskRound
+from benchmarks.results import Result
+from benchmarks.suites.masks_round import score
+from benchmarks.table import Row, Section
+
+WEIGHTS = 10_000
+MEMBERS = (10, 100, 1000)
+NAMES = {"masks": "masks", "FedAvg": "FedAvg in the clear"}
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Pose one task per number of members; a quick run has ten at most."""
+    return [
+        Task(f"{members}", f"{WEIGHTS:,} random weights of {members:,} members.", partial(_pose, members))
+        for members in MEMBERS
+        if not settings.quick or members <= 10
+    ]
+
+
+def _pose(members: int, seed: int) -> Problem:
+    given = MaskRound(members, WEIGHTS, seed)
+    return Problem(given, lambda answer: score(given, answer) | {"first": answer["first"]})
+
+
+def sections(results: Sequence[Result]) -> list[Section]:
+    """Show CPU seconds of the first round and of a later one, and those of a member."""
+
+    def rows(key: str, share: bool) -> tuple[Row, ...]:
+        return tuple(
+            Row(
+                f"{members:,} members, {NAMES[method]}",
+                tuple(
+                    result.score[key] / (members if share else 1)
+                    for result in results
+                    if (result.dataset, result.method) == (str(members), method)
+                ),
+            )
+            for members in MEMBERS
+            for method in NAMES
+        )
+
+    return [
+        Section("CPU seconds of a first round, with everybody's set-up", rows("first", share=False), digits=2),
+        Section("CPU seconds of a later round, all members and the server", rows("seconds", share=False), digits=2),
+        Section("The same for each member", rows("seconds", share=True), digits=4),
+    ]
+
+
+BENCHMARK = Benchmark(
+    name="simulated-members",
+    title="A thousand virtual members over Flower's messages",
+    tasks=tasks,
+    methods=(
+        Method("masks", "benchmarks.methods.mask_round:blindsight", {"rounds": 1}),
+        Method("FedAvg", "benchmarks.methods.mask_round:fedavg", {"rounds": 1}),
+    ),
+    sections=sections,
+    notes=(
+        "Every member has an identity, signs, seals and keeps its state on disk; all messages are serialised as on a "
+        "network. From 100 members on masks are shared within groups of at least 50. One process, so no time is spent "
+        "on waiting, polling or starting processes.",
+    ),
+    runs=1,
+)
