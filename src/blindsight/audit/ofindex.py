@@ -75,7 +75,7 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
     again = Check("building again", 0, index.permanence, fixed=reading)
     linked = Check("finding a picture taken again", 0.2, index.linkage, fixed=reading)
     members = Check("membership in the hash function", 2e-3 * pictures, index.members, fixed=reading)
-    builds = (0.5 if index.gallery.features == "thumbnail" else 8.0) + 3.0 * (index.gallery.mode == "central")
+    builds = (0.5 if index.gallery.features == "thumbnail" else 8.0) + 1.5 * (index.gallery.mode == "central")
     public = Check("public bytes", 0, index.dependence, fixed=builds)
     checks: dict[str, tuple[Check, ...]] = {
         "local": (epsilon, public, Check("stored releases", 0, index.truths, fixed=reading), again, linked),
