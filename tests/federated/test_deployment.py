@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from apps.federated.deployment import processes
-from apps.federated.deployment.commands import configuration
 from apps.federated.deployment.loopback import Loopback, NodeSpec
 from apps.federated.deployment.processes import Service, check_port, free_ports
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
 from blindsight.federated.certificates import make_certificates, make_node_key
+from blindsight.federated.commands import configuration
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0  # seconds, for what takes one on a machine that does nothing else

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from apps.federated import demo, example
-from apps.federated.deployment.commands import QUIET
+from blindsight.federated.commands import QUIET
 from blindsight.federated.flower.mod import handler_of
 from blindsight.federated.membership import Members
 from blindsight.federated.node import GeneratorHandler, MemberHandler

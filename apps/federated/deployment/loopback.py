@@ -25,14 +25,14 @@ from typing import Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from apps.federated.deployment import commands
-from apps.federated.deployment.commands import ConfigValue as ConfigValue  # part of NodeSpec, offered with it
-from apps.federated.deployment.console import Operator
 from apps.federated.deployment.processes import Service, check_port, free_ports
 from apps.federated.deployment.signoff import sign_off
 from blindsight.errors import InputError, ServiceError, StorageError, UnknownNameError
 from blindsight.extras import require
+from blindsight.federated import commands
 from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
+from blindsight.federated.commands import ConfigValue as ConfigValue  # part of NodeSpec, offered with it
+from blindsight.federated.commands import Operator
 from blindsight.files import atomic_writer, check_writable
 from blindsight.rng import system_bytes
 

@@ -5,18 +5,127 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.markup import escape
-from typer import Argument, Option
+from typer import Argument, Option, confirm
 
 from blindsight.cli import options
 from blindsight.cli.options import Commands, Settings, show, table
-from blindsight.errors import InputError
+from blindsight.errors import InputError, PrivacyError
 from blindsight.files import atomic_writer
 
 if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
     from blindsight.federated.runs import KeptRun
 
+OperatorOption = Annotated[Path, Option(help="The operator's folder, which nobody else may read.")]
+
 app = Commands(help="Keys, fingerprints, certificates and kept runs for learning across machines.")
+
+
+@app.command("invite")
+def invite(
+    name: Annotated[str, Argument(help='An owner\'s name, or "key generator".')],
+    home: OperatorOption,
+    address: Annotated[str, Option(help="With the first invitation: where nodes reach the SuperLink, HOST:PORT.")] = "",
+    flower_app: Annotated[Path | None, Option("--app", help="With the first: the folder of the Flower app.")] = None,
+    out: Annotated[Path | None, Option(help="The file to write; NAME.invitation by default.")] = None,
+) -> None:
+    """Write the one file that a party needs to join; give it to that party alone."""
+    from blindsight.federated.commands import app_digest
+    from blindsight.federated.invite import WHY_THREE, Federation
+
+    if not (home / "federation.json").exists():
+        if not address or flower_app is None:
+            raise InputError(f"{home} is no federation's folder yet: the first invitation needs --address and --app.")
+        Federation.begin(home, address, app_digest(flower_app))
+    path = out or Path(f"{name.replace(' ', '-')}.invitation")
+    with Federation.editing(home) as federation:
+        invitation = federation.invite(name)
+    with atomic_writer(path, private=True) as stream:
+        stream.write(invitation.to_toml().encode())
+    show(
+        {"name": name, "path": str(path), "address": invitation.address, "app": invitation.app},
+        f"Three owners are the least, and a key generator that is none of them. {WHY_THREE}",
+        f"{escape(str(path))} lets {escape(name)} join once: blindsight federation join {escape(path.name)} --home ...",
+    )
+
+
+@app.command("serve")
+def serve_federation(
+    home: OperatorOption,
+    host: Annotated[str, Option(help="The address to listen on; its control interface is for this machine alone.")] = (
+        "0.0.0.0"  # noqa: S104
+    ),
+) -> None:
+    """Run the SuperLink, with its door for invited parties, and the aggregator's executor, until it is stopped."""
+    from blindsight.federated.commands import serve
+
+    serve(home.expanduser().resolve(), host=host, tell=lambda sentence: sys.stderr.write(f"{sentence}\n"))
+
+
+@app.command("join")
+def join(
+    file: Annotated[Path, Argument(help="The invitation.")],
+    home: options.HomeOption,
+    data: Annotated[Path | None, Option(help="An owner's features and labels, an .npz.")] = None,
+    code: Annotated[str, Option(help="The code that the others have told you; without it you are asked.")] = "",
+    wait: Annotated[float, Option(help="Seconds to wait for the others.", min=0)] = 3600.0,
+    port: Annotated[int, Option(help="A port of this machine for the node's own processes.")] = 9094,
+    start: Annotated[bool, Option(help="Start the node; else only join.")] = True,
+) -> None:
+    """Make keys, join with an invitation, compare one code with the others, and run this party's node."""
+    from blindsight.federated.commands import joined, start_node
+    from blindsight.federated.invite import Invitation
+
+    invitation, home = Invitation.read(file), home.expanduser().resolve()
+    admission = joined(invitation, home, seconds=wait, tell=lambda words: sys.stderr.write(f"{words}\n"))
+    names = ", ".join(admission.members.fingerprints)
+    show(
+        {"name": invitation.name, "code": admission.code, "members": dict(admission.members.fingerprints)},
+        f"{escape(names)}: {admission.code}",
+        "Everybody must see this code. Compare it by telephone or in person, not through the operator's machines.",
+    )
+    if code:
+        if code.strip().upper() != admission.code:
+            raise PrivacyError(f"the others see {code}; here it is {admission.code}. Somebody may be in between.")
+    elif not confirm("Do the others see the same code?"):
+        raise PrivacyError("the code was not confirmed: nothing is started.")
+    admission.accept(home, invitation)
+    if start:
+        start_node(invitation, admission, home, data=data and data.expanduser().resolve(), port=port)
+
+
+@app.command("status")
+def federation_status(home: OperatorOption) -> None:
+    """Show who was invited, who has joined, and the code that everybody must see."""
+    from blindsight.federated.invite import Federation
+
+    federation = Federation.load(home)
+    members, joined = federation.members.fingerprints, federation.joined
+    rows = [
+        (name, "has joined" if name in joined else "is awaited", str(joined.get(name, {}).get("node", "")),
+         members.get(name, ""))
+        for name in sorted({*federation.codes, *joined})
+    ]  # fmt: skip
+    document = {"address": federation.address, "app": federation.app, "code": federation.code,
+                "members": dict(members), "awaited": list(federation.awaited)}  # fmt: skip
+    columns = ("party", "stands", "node", "fingerprint")
+    show(document, table(f"Federation at {escape(federation.address)}", columns, rows), f"Code: {federation.code}")
+
+
+@app.command("remove")
+def remove_party(
+    name: Annotated[str, Argument(help="The party that is to leave, or whose keys are lost.")], home: OperatorOption
+) -> None:
+    """Strike a party from the list; its node is no longer admitted. Invite it again for new keys."""
+    from blindsight.federated.commands import operator_of
+    from blindsight.federated.invite import Federation
+
+    with Federation.editing(home) as federation:
+        node = federation.remove(name)
+    if node is not None:
+        operator_of(federation).unregister(node)
+    show({"removed": name, "code": federation.code}, f"{escape(name)} is removed. New code: {federation.code}",
+         "The key generator must join again with its invitation, to take the new list.")  # fmt: skip
 
 
 @app.command("identity")

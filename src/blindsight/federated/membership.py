@@ -83,7 +83,7 @@ class Members:
 
     def to_toml(self) -> str:
         """Return the text of a members file."""
-        return "[members]\n" + "".join(f"{_quoted(name)} = {_quoted(of)}\n" for name, of in self.fingerprints.items())
+        return "[members]\n" + "".join(f"{quoted(name)} = {quoted(of)}\n" for name, of in self.fingerprints.items())
 
 
 def check_fingerprint(fingerprint: str) -> None:
@@ -103,7 +103,7 @@ def _table(document: dict[str, Any]) -> dict[str, str]:
     return members
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a TOML string; the text is printable, so two characters need care."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

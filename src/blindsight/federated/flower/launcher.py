@@ -42,9 +42,10 @@ from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
 from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.federated.commands import APP_VARIABLE, FEDERATION_VARIABLE
+from blindsight.federated.invite import DOOR, LARGEST_REQUEST, admitted
 from blindsight.rng import system_bytes
 
-APP_VARIABLE = "BLINDSIGHT_APP"
 BUSY_SECONDS, IDLE_SECONDS, REPLY_SECONDS = 0.25, 1.0, 0.02
 """How often a SuperNode asks for messages in a run and between runs, and its own app for its reply."""
 
@@ -179,7 +180,7 @@ class OnlyFromHere:
     through /v1/fleet/ alone, because what it passes on comes from here.
     """
 
-    OPEN = ("/v1/fleet/", "/v1/runtime/", "/health")
+    OPEN = ("/v1/fleet/", "/v1/runtime/", "/health", DOOR)
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -201,6 +202,24 @@ def _is_loopback(host: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
+def add_door(app: Any, home: Path) -> None:
+    """Let invited parties join at the SuperLink (`federated.invite`)."""
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    async def door(request: Request) -> Response:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_REQUEST:
+                break
+        status, answer = await run_in_threadpool(admitted, home, body)
+        return Response(answer, status, media_type="application/json" if status == 200 else "text/plain")
+
+    app.add_route(DOOR, door, methods=["POST"])
+
+
 def superlink(arguments: Sequence[str]) -> None:
     """Run Flower's SuperLink, whose control interface answers to programs on this machine alone."""
     from starlette.middleware import Middleware
@@ -208,6 +227,14 @@ def superlink(arguments: Sequence[str]) -> None:
     hooks = _seam("flwr.superlink.extensions", "get_middleware")
     others = hooks.get_middleware
     hooks.get_middleware = lambda: (Middleware(OnlyFromHere), *others())  # type: ignore[attr-defined]
+    if folder := os.environ.get(FEDERATION_VARIABLE, ""):
+        configure = _seam(hooks.__name__, "configure_app").configure_app
+
+        def configure_app(app: Any) -> None:
+            configure(app)
+            add_door(app, Path(folder))
+
+        hooks.configure_app = configure_app  # type: ignore[attr-defined]
     _run("flwr.superlink.cli.flower_superlink", "flower_superlink", arguments)
 
 

@@ -1,0 +1,293 @@
+"""Joining a federation: one invitation for each party, one short code for all to compare.
+
+The operator writes an `Invitation` for every owner and for the key generator: the address and the authority of the
+SuperLink, the digest of the app that will run, who is known so far, and a code that admits one party once. The party
+makes its keys, sends their public halves with a proof that it has the invitation, and gets the list of all parties.
+
+*The guarantee.* `short_code` is a hash of everybody's name and keys, the authority and the app. Parties who see the
+same code have the same list: a server that shows one party other keys than another, its own in place of the key
+generator's for instance, gives them different codes. So the code is compared in a way that the server does not carry,
+a call or a meeting, once for all instead of a fingerprint for each. It has 100 bits, and every guess costs an
+evaluation of scrypt (Percival 2009; N = 2^14, r = 8): two lists with one code take 2^50 of them. The invitation's own
+code keeps strangers out; whoever steals the file and comes first joins in its owner's name, and the code shows it.
+
+*Three owners at least.* Of two, each would subtract its own update from the sum and hold the other's.
+"""
+
+import hashlib
+import hmac
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError, UnknownNameError
+from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
+from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, PublicIdentity, check_name
+from blindsight.federated.membership import Members, quoted
+from blindsight.files import AnyPath, as_path, atomic_writer, exclusive_lock, storage_errors
+from blindsight.learn.owners import LEAST_OWNERS
+from blindsight.rng import ByteSource, system_bytes
+from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
+
+DOOR = "/blindsight/join"
+"""Where a party that has an invitation joins: a path of the SuperLink."""
+
+LARGEST_REQUEST = 1 << 14
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no letter looks like another
+_LETTERS, _GROUP = 20, 4
+
+
+def letters(number: bytes) -> str:
+    """Return the first 100 bits of a number in groups of four letters, to be read aloud.
+
+    >>> letters(bytes(13))
+    '0000-0000-0000-0000-0000'
+    """
+    value = int.from_bytes(number[:13], "big") >> 4
+    text = "".join(_ALPHABET[value >> 5 * place & 31] for place in reversed(range(_LETTERS)))
+    return "-".join(text[start : start + _GROUP] for start in range(0, _LETTERS, _GROUP))
+
+
+def short_code(members: Members, authority: str, app: str) -> str:
+    """Return what all parties of a federation compare: the same letters mean the same list, authority and app."""
+    listed = json.dumps([sorted(members.fingerprints.items()), authority, app])
+    salt = b"blindsight federation 1"
+    return letters(hashlib.scrypt(listed.encode(), salt=salt, n=1 << 14, r=8, p=1, maxmem=1 << 26, dklen=13))
+
+
+def _proof(code: str, name: str, identity: str, node_key: str) -> str:
+    return hmac.digest(code.encode(), json.dumps(["join", name, identity, node_key]).encode(), "sha256").hex()
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What the operator gives one party; `code` admits it once, so the file is for that party alone."""
+
+    name: str
+    address: str
+    authority: str
+    app: str
+    code: str = field(repr=False)
+    members: Mapping[str, str] = field(default_factory=dict)
+
+    def to_toml(self) -> str:
+        """Return the text of the file."""
+        fields = ("name", "address", "app", "code", "authority")
+        lines = [f"{key} = {json.dumps(getattr(self, key), ensure_ascii=False)}" for key in fields]
+        known = [f"{quoted(name)} = {quoted(fingerprint)}" for name, fingerprint in self.members.items()]
+        return "\n".join([*lines, "", "[members]", *known, ""])
+
+    @classmethod
+    def read(cls, path: AnyPath) -> "Invitation":
+        """Read the file; whoever it is from, the short code is still to be compared."""
+        path = as_path(path)
+        with storage_errors("read", path):
+            text = path.read_text("utf-8")
+        try:
+            found = cls(**tomllib.loads(text))
+            if not all(isinstance(getattr(found, key), str) for key in ("name", "address", "app", "code", "authority")):
+                raise InputError("a field is no text.")
+            check_name(found.name)
+            Members(found.members)
+            return found
+        except (TypeError, ValueError) as error:
+            raise CorruptFileError(f"{path} is no invitation: {error}") from None
+
+    def request(self, home: Path) -> bytes:
+        """Make the party's keys in its key store, unless it has some, and return what joins with them."""
+        if not (home / IDENTITY_FILE).exists():
+            Identity.create(home / IDENTITY_FILE, self.name)
+        identity = KeyStore(home).identity
+        if identity.name != self.name:
+            raise InputError(f"{home} is the home of {identity.name!r}; the invitation is for {self.name!r}.")
+        if not (home / "node.key").exists():
+            make_node_key(home / "node.key")
+        public, node_key = identity.public.to_bytes().hex(), (home / "node.key.pub").read_text().strip()
+        proof = _proof(self.code, self.name, public, node_key)
+        return json.dumps({"name": self.name, "identity": public, "node-key": node_key, "proof": proof}).encode()
+
+    def answered(self, home: Path, answer: bytes) -> "Admission":
+        """Read what the operator's SuperLink answered; it must know this party by the keys it made."""
+        try:
+            document = json.loads(answer)
+            members, awaited = Members(document["members"]), tuple(map(str, document["awaited"]))
+            registered = bool(document["registered"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise MessageError(f"the SuperLink answered something that is no list of members: {error}") from None
+        members.check(KeyStore(home).identity.public)
+        for name, fingerprint in self.members.items():
+            if members.fingerprints.get(name, fingerprint) != fingerprint:
+                raise PrivacyError(f"the invitation names other keys of {name!r} than the SuperLink. Ask the operator.")
+        return Admission(members, awaited, registered, short_code(members, self.authority, self.app))
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a party that has joined knows: all members so far, who is awaited, and the code for all to compare."""
+
+    members: Members
+    awaited: tuple[str, ...]
+    registered: bool
+    code: str
+
+    def accept(self, home: Path, invitation: Invitation) -> None:
+        """Believe the list, once the code was compared: keep it with the authority's certificate."""
+        if self.awaited:
+            raise InputError(f"not everybody is there yet: {', '.join(self.awaited)}.")
+        if KEY_GENERATOR not in self.members.fingerprints:
+            raise InputError("nobody was invited as the key generator.")
+        if len(self.members.owners) < LEAST_OWNERS:
+            raise PrivacyError(f"{len(self.members.owners)} owners take part; {LEAST_OWNERS} is the least. {WHY_THREE}")
+        for name, text in (("members.toml", self.members.to_toml()), ("authority.crt", invitation.authority)):
+            with atomic_writer(home / name) as stream:
+                stream.write(text.encode())
+
+    def node_config(self, home: Path, data: Path | None) -> dict[str, str]:
+        """Return the settings of the party's node."""
+        config = {"role": "member", "home": str(home)}
+        if KeyStore(home).identity.name == KEY_GENERATOR:
+            return config | {"role": "key-generator", "members": str(home / "members.toml")}
+        config["key-generator"] = self.members.fingerprints[KEY_GENERATOR]
+        return config | ({} if data is None else {"data": str(data)})
+
+
+WHY_THREE = "Of two owners, each would subtract its own update from the sum and hold the other's."
+
+
+@dataclass(eq=False)
+class Federation:
+    """The operator's folder: the aggregator's key store, certificates, a secret, and who was invited and has joined."""
+
+    home: Path
+    address: str
+    app: str
+    codes: dict[str, str] = field(repr=False)
+    joined: dict[str, dict[str, Any]]
+
+    @classmethod
+    def begin(cls, home: AnyPath, address: str, app: str) -> "Federation":
+        """Make the folder of a new federation whose SuperLink is reached at `address` (host:port)."""
+        home = as_path(home)
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdigit():
+            raise InputError(f"an address is HOST:PORT; got {address!r}.")
+        if (home / "federation.json").exists():
+            raise StorageError(f"{home} is the folder of a federation already.")
+        if not (home / IDENTITY_FILE).exists():
+            Identity.create(home / IDENTITY_FILE, AGGREGATOR)
+        store = KeyStore(home)
+        if store.identity.name != AGGREGATOR:
+            raise InputError(f"{home} is the home of {store.identity.name!r}; the operator's is {AGGREGATOR!r}'s.")
+        make_certificates(home / "certificates", sorted({host.strip("[]"), "localhost", "127.0.0.1"}))
+        with atomic_writer(home / "secret", private=True) as stream:
+            stream.write(system_bytes(32))
+        made = cls(home, address, app, {}, {AGGREGATOR: {"identity": store.identity.public.to_bytes().hex()}})
+        made._save()
+        return made
+
+    @classmethod
+    def load(cls, home: AnyPath) -> "Federation":
+        """Read the folder."""
+        home = as_path(home)
+        path = home / "federation.json"
+        if not path.exists():
+            raise StorageError(f"{home} is no federation's folder. Begin with: blindsight federation invite --address")
+        with storage_errors("read", path):
+            blob = path.read_bytes()
+        try:
+            return cls(home, **json.loads(blob))
+        except (TypeError, ValueError) as error:
+            raise CorruptFileError(f"{path} is damaged: {error}") from None
+
+    @classmethod
+    @contextmanager
+    def editing(cls, home: AnyPath) -> "Iterator[Federation]":
+        """Load it while nobody else changes it."""
+        with exclusive_lock(as_path(home) / "federation.lock"):
+            yield cls.load(home)
+
+    @property
+    def certificates(self) -> Certificates:
+        """The authority's and the SuperLink's."""
+        return Certificates(self.home / "certificates")
+
+    @property
+    def members(self) -> Members:
+        """Who has joined."""
+        known = {name: PublicIdentity.from_bytes(bytes.fromhex(one["identity"])) for name, one in self.joined.items()}
+        return Members({name: identity.fingerprint for name, identity in known.items()})
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Who was invited and has not joined."""
+        return tuple(sorted(set(self.codes) - set(self.joined)))
+
+    @property
+    def code(self) -> str:
+        """What everybody compares, now."""
+        return short_code(self.members, self.certificates.authority.read_text(), self.app)
+
+    def invite(self, name: str, source: ByteSource = system_bytes) -> Invitation:
+        """Return the invitation of a party; another one for the same party makes the earlier one worthless."""
+        check_name(name)
+        if name in self.joined:
+            raise InputError(f"{name!r} has joined. For new keys: blindsight federation remove, then invite it again.")
+        self.codes[name] = letters(source(13))
+        self._save()
+        authority, known = self.certificates.authority.read_text(), dict(self.members.fingerprints)
+        return Invitation(name, self.address, authority, self.app, self.codes[name], known)
+
+    def remove(self, name: str) -> int | None:
+        """Strike a party from the list, with its invitation; return its number at the SuperLink, if it has one."""
+        if name == AGGREGATOR or name not in {*self.codes, *self.joined}:
+            raise UnknownNameError("party", name, {*self.codes, *self.joined} - {AGGREGATOR})
+        self.codes.pop(name, None)
+        node: int | None = self.joined.pop(name, {}).get("node")
+        self._save()
+        return node
+
+    def registered(self, name: str, node: int) -> None:
+        """Note the number that the SuperLink has given a party's node."""
+        self.joined[name]["node"] = node
+        self._save()
+
+    def admit(self, request: bytes) -> bytes:
+        """Take in a party that shows its invitation; return the list of members. The same keys may come again."""
+        try:
+            asked = {key: str(value) for key, value in json.loads(request).items()}
+            name, identity, node_key, proof = (asked[key] for key in ("name", "identity", "node-key", "proof"))
+            public = PublicIdentity.from_bytes(bytes.fromhex(identity))
+        except (AttributeError, KeyError, ValueError) as error:
+            raise MessageError(f"this is no request to join: {type(error).__name__}") from None
+        if not hmac.compare_digest(_proof(self.codes.get(name, ""), name, identity, node_key), proof) or not (
+            name in self.codes and public.name == name
+        ):
+            raise PrivacyError("nobody was invited by this name and code.")
+        kept = self.joined.setdefault(name, {"identity": identity, "node-key": node_key})
+        if (kept["identity"], kept["node-key"]) != (identity, node_key):
+            raise PrivacyError(f"the invitation of {name!r} was used with other keys. Ask the operator for another.")
+        self._save()
+        document = {"members": dict(self.members.fingerprints), "awaited": self.awaited, "registered": "node" in kept}
+        return json.dumps(document).encode()
+
+    def _save(self) -> None:
+        document = {"address": self.address, "app": self.app, "codes": self.codes, "joined": self.joined}
+        with atomic_writer(self.home / "federation.json", private=True) as stream:
+            stream.write(json.dumps(document, indent=1).encode())
+        with atomic_writer(self.home / "members.toml") as stream:
+            stream.write(self.members.to_toml().encode())
+
+
+def admitted(home: Path, request: bytes) -> tuple[int, bytes]:
+    """Answer a request at the door: an HTTP status, and the list of members or why not."""
+    try:
+        if len(request) > LARGEST_REQUEST:
+            raise MessageError("the request is too long.")
+        with Federation.editing(home) as federation:
+            return 200, federation.admit(request)
+    except (MessageError, PrivacyError, InputError) as error:
+        return 403, str(error).encode()
