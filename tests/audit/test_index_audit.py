@@ -95,17 +95,17 @@ def test_a_public_byte_that_depends_on_pictures_is_found_out(indexes, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("mode", "leak"), [("open", "codes can be read"), ("central", "codes can be read"), ("central", "it learns again")]
+    ("mode", "leak"), [("open", None), ("central", None), ("central", "codes can be read"), ("central", "learns again")]
 )
 def test_what_others_can_read_of_exact_codes_is_found_out(indexes, monkeypatch, mode, leak):
     if leak == "codes can be read":
         write = gallery_module.write_arrays
         monkeypatch.setattr(gallery_module, "write_arrays", lambda *given, private: write(*given))
-    else:
+    elif leak:
         monkeypatch.setattr("blindsight.search.building._gallery_before", lambda wish, folder: None)
     (check,) = (one for one in plan_index(indexes / mode, random_state=0).checks if one.name == "public bytes")
     (finding,) = check.run(0.25).findings
-    assert finding.verdict == "refuted"
+    assert finding.verdict == ("refuted" if leak else "not refuted")
 
 
 def test_index_of_true_symbols_is_found_out(indexes, tmp_path):
@@ -132,8 +132,7 @@ def test_central_index(indexes):
     (sums,) = by_claim(audit, "central mode, all noisy sums")
     # Gaussian noise loses epsilon in rare events only, so bounds stay far below; .3 above 1 less than once in 10^20.
     assert 0.05 < sums.measured.low < 1.3
-    for claim in ("draws nothing anew", "through the noisy hash function alone"):
-        assert by_claim(audit, claim)[0].verdict == "not refuted"
+    assert by_claim(audit, "draws nothing anew")[0].verdict == "not refuted"
     # Sixteen bits of directions that carry the noise of epsilon 1 may name no picture at all: both are honest verdicts.
     assert {row.verdict for row in by_claim(audit, "which entry")} <= {"as stated", "at chance"}
     members = by_claim(audit, "epsilon = 1, delta = 1e-06 per record")
@@ -154,7 +153,6 @@ def test_a_mechanism_too_slow_for_its_time_is_a_note_with_the_runs_it_takes(inde
 
 def test_open_index_gives_pictures_away(indexes):
     audit = audited(indexes / "open")
-    assert by_claim(audit, "only the owner can read it")[0].verdict == "not refuted"
     (linked,) = by_claim(audit, "which entry")
     assert linked.verdict == "leaks"
     assert linked.measured.low > 0.3

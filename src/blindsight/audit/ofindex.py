@@ -79,8 +79,8 @@ def plan_index(folder: Path, *, random_state: int, data: Dataset | None = None, 
     public = Check("public bytes", 0, index.dependence, fixed=builds)
     checks: dict[str, tuple[Check, ...]] = {
         "local": (epsilon, public, Check("stored releases", 0, index.truths, fixed=reading), again, linked),
-        "central": (epsilon, public, again, linked, members),
-        "open": (public, linked, members),
+        "central": (epsilon, again, linked, members, public),
+        "open": (linked, members, public),
     }
     chosen = checks[index.gallery.mode]
     if (allowed := QueryBudget(folder).most) and index.gallery.mode != "local":
