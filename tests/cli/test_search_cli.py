@@ -29,6 +29,8 @@ def test_build_ask_and_measure(digits, tmp_path, blindsight, options, proven, le
     sheet = ["--sheet", tmp_path / "sheet.png"]
     found = blindsight("search", "query", index, tmp_path / "query.png", "-k", 5, *sheet, "--json").document
     assert [answer["rank"] for answer in found["answers"]] == [1, 2, 3, 4, 5]
+    near = [answer.get("score", answer.get("distance")) for answer in found["answers"]]
+    assert [answer["place"] for answer in found["answers"]] == [near.index(one) + 1 for one in near]  # ties share one
     assert len({answer["number"] for answer in found["answers"]}) == 5
     assert np.asarray(Image.open(tmp_path / "sheet.png")).std() > 10
     assert (tmp_path / "sheet.png").stat().st_mode & 0o077 == 0  # it shows private pictures

@@ -222,7 +222,7 @@ def query(
 ) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
     from blindsight.data.images import decode
-    from blindsight.search.building import name_answers
+    from blindsight.search.building import name_answers, places_of, told_ties
     from blindsight.search.gallery import Gallery
 
     gallery = Gallery.load(index)
@@ -231,20 +231,20 @@ def query(
     names = name_answers(index, found)
     drawn = _draw_answers(gallery, index, picture, found, sheet)
     kind = "score" if gallery.mode == "local" else "distance"
-    rows = [
-        (str(rank), name, f"{hit.nearness:g}") for rank, (name, hit) in enumerate(zip(names, found, strict=True), 1)
-    ]
+    placed, ties = list(zip(places_of(found), names, found, strict=True)), told_ties(gallery, found)
+    rows = [(str(place), name, f"{hit.nearness:g}") for place, name, hit in placed]
     document = {
         "answers": [
-            {"rank": rank, "number": hit.number, "name": name, kind: hit.nearness}
-            for rank, (name, hit) in enumerate(zip(names, found, strict=True), 1)
+            {"rank": rank, "place": place, "number": hit.number, "name": name, kind: hit.nearness}
+            for rank, (place, name, hit) in enumerate(placed, 1)
         ],
         "sheet": str(sheet) if drawn else None,
         "statement": gallery.statement.to_dict(),
     }
     show(
         document,
-        table(f"Nearest to {image.name}", ("rank", "picture", kind), rows, numbers=("rank", kind)),
+        table(f"Nearest to {image.name}", ("place", "picture", kind), rows, numbers=("place", kind)),
+        *((ties,) if ties else ()),
         f"Drawn in {sheet}, which shows private pictures: only you can read it."
         if drawn
         else "The pictures cannot be read from here, so nothing is drawn.",

@@ -388,6 +388,25 @@ def name_answers(folder: AnyPath, found: Sequence[Found]) -> list[str]:
         return [str(number) for number in numbers]
 
 
+def places_of(found: Sequence[Found]) -> list[int]:
+    """Return the places of answers, nearest first; those that are equally near share the first place of them."""
+    values = [hit.nearness for hit in found]
+    return [values.index(value) + 1 for value in values]
+
+
+def told_ties(gallery: Gallery, found: Sequence[Found]) -> str:
+    """Say why answers share a place, if some do."""
+    places = places_of(found)
+    if len(set(places)) == len(places):
+        return ""
+    same = "the same release" if gallery.mode == "local" else "codes at the same distance"
+    return (
+        f"{len(places)} answers share {len(set(places))} places: pictures with {same} tie, and nothing tells which is "
+        "nearer. They come in the order of their numbers, which are random; where a place goes on beyond the last "
+        "answer, others of it are not shown."
+    )
+
+
 def answer_sheet(
     gallery: Gallery, folder: AnyPath, query: NDArray[np.uint8], found: Sequence[Found]
 ) -> Image.Image | None:
@@ -398,7 +417,8 @@ def answer_sheet(
         pictures = [query, *_read_some(origin, names, gallery.side)]
     except (BlindsightError, KeyError):
         return None
-    captions = ["query", *(f"{rank}. {Path(name).name}" for rank, name in enumerate(names, start=1))]
+    pairs = zip(places_of(found), names, strict=True)
+    captions = ["query", *(f"{rank}. {Path(name).name}" for rank, name in pairs)]
     scale = max(1, _CELL // gallery.side)
     return contact_sheet(np.stack(pictures), columns=min(6, len(pictures)), captions=captions, scale=scale)
 

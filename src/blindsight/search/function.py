@@ -33,6 +33,14 @@ Floats = NDArray[np.float32]
 _ROWS = 16384  # rows whose scores are in memory at once
 
 
+def digest_of(about: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the SHA-256 of a text and of arrays by name, with their types and shapes."""
+    digest = hashlib.sha256(about.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 class HashFunction(ABC):
     """A frozen function from features (n, d) to packed codes (n, ceil(bits / 8))."""
 
@@ -83,10 +91,7 @@ class HashFunction(ABC):
     @property
     def digest(self) -> str:
         """SHA-256 of everything that decides the codes."""
-        digest = hashlib.sha256(self.name.encode())
-        for name, array in sorted(self.arrays().items()):
-            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        return digest_of(self.name, self.arrays())
 
 
 def _fields(function: Any) -> tuple[Field[Any], ...]:

@@ -16,7 +16,6 @@ real-valued and ranks the releases by Bayes' rule. ::
 Releasing a record again loses epsilon again: keep the first release (`releases`).
 """
 
-import hashlib
 import json
 from typing import Any, Self
 
@@ -30,6 +29,7 @@ from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.channels import Design, Doubles, Mechanism, best_design
 from blindsight.search.codebook import Codebook, HeadCodebook, learn_codebook, learn_labelled_codebook
+from blindsight.search.function import digest_of
 from blindsight.search.symbols import KaryResponse, SubsetSelection
 from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.validation import check_features
@@ -175,11 +175,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     @property
     def digest(self) -> str:
         """SHA-256 of everything that decides releases and rankings."""
-        document, arrays = self._document(), self._arrays()
-        digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode())
-        for name, array in sorted(arrays.items()):
-            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        return digest_of(json.dumps(self._document(), sort_keys=True), self._arrays())
 
     def save(self, path: AnyPath) -> None:
         """Write everything that was learned to one file, whole or not at all; it is public."""
