@@ -40,3 +40,25 @@ def symbols(given: SiftingData, *, seed: int, kinds: str) -> Released:
             sift = learner.fit_posteriors(pair, *sides).sift_
             answer[key(policy, kind if len(wanted) > 1 else "")] = sift.apply(given.judged)
     return answer
+
+
+def more_symbols(given: SiftingData, *, seed: int, symbols: str) -> Released:
+    """Release one of so many symbols, each number of them in turn; several private attributes are capped jointly."""
+    names = list(dict.fromkeys(name for policy in given.policies for part in policy for name in part.split("+")))
+    pairs = dict.fromkeys(tuple(private.split("+")) for _, private in given.policies if "+" in private)
+    learned = {name: given.labels[name] for name in names}
+    learned |= {"+".join(pair): given.labels[pair[0]] ^ given.labels[pair[1]] for pair in pairs}
+    columns = np.stack(list(learned.values()), axis=1)
+    posteriors = fit_posteriors(given.features, columns, names=list(learned), random_state=seed)
+    answer = Released()
+    for public, private in given.policies:
+        hidden = private.split("+")
+        wanted = [public, *hidden, *([private] if len(hidden) > 1 else [])]
+        chosen = posteriors.select([list(learned).index(name) for name in wanted])
+        sides = given.labels[public], np.stack([given.labels[name] for name in hidden], axis=1)
+        for count in map(int, symbols.split()):
+            learner = SymbolLearner(count, leak=0.10, rows=len(given.judged), random_state=seed)
+            answer[key((public, private), str(count))] = learner.fit_posteriors(chosen, *sides).sift_.symbols(
+                given.judged
+            )
+    return answer

@@ -5,11 +5,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.harness import Settings
-from benchmarks.methods import sift_correlation_remover, sift_inlp
+from benchmarks.methods import sift_correlation_remover, sift_fare, sift_inlp
+from benchmarks.methods.sifting import held_out_leak, key
 from benchmarks.results import Result, argument_text
 from benchmarks.suites.sift_matrix.cases import developer_data
 from benchmarks.suites.sift_matrix.pictures import drawn_numbers
-from benchmarks.suites.sift_peers import BENCHMARK, cases
+from benchmarks.suites.sift_peers import BENCHMARK, cases, symbols
 from benchmarks.suites.sift_peers.tables import PEERS, sections
 from blindsight.errors import InputError
 
@@ -18,7 +19,8 @@ KINDS = {"kinds": "label capped parity"}
 
 def test_every_method_has_a_row():
     rows = {(peer.method, peer.arguments) for peer in PEERS}
-    assert rows == {(method.name, argument_text(method.arguments)) for method in BENCHMARK.methods}
+    others = {(m.name, argument_text(m.arguments)) for m in BENCHMARK.methods if m.name not in symbols.MAKERS}
+    assert rows == others
     asked = {name for task in cases.tasks(Settings(quick=True)) for name in task.methods}
     assert asked == {method.name for method in BENCHMARK.methods} - {"adversarial"}  # which needs torch
     with pytest.raises(InputError, match="utkface64"):  # photographs are needed otherwise
@@ -72,3 +74,41 @@ def test_targets_need_both_the_loss_and_the_certificate(strict, certified, expec
     assert rows["parity symbol, 1 bit"][-1] == "0 of 0"
     assert rows["adversarial encoder, K = 1"][-1] == "-"
     assert [row[0] for row in one.rows] == ["PPLS, K = 5, lambda 1", "capped symbol, 1 bit"]
+
+
+def test_a_tree_of_fares_kind_tells_the_public_bit_and_mixes_the_private_one():
+    rng = np.random.default_rng(0)
+    public, private = rng.integers(0, 2, (2, 4000))
+    X = rng.standard_normal((4000, 3))
+    X[:, 0] += 3 * public
+    X[:, 1] += 3 * private
+    X[:, 2] += 2 * (public + private)  # tells both
+    leaves = {g: sift_fare.grow(X[:2000], public[:2000], private[:2000], g, 4).leaves(X[2000:], 4) for g in (0.0, 0.8)}
+    told = {g: held_out_leak(found, public[2000:]) for g, found in leaves.items()}
+    leaked = {g: held_out_leak(found, private[2000:]) for g, found in leaves.items()}
+    assert min(told.values()) > 0.38
+    assert leaked[0.8] < 0.05 < leaked[0.0]
+    assert sift_fare.bound(leaves[0.8], private[2000:]) >= leaked[0.8]
+
+
+def test_fares_bound_covers():
+    """The bound fails in 5% of cases at most; 15 of 60 would be a false alarm below 1e-6."""
+    rng, failed = np.random.default_rng(1), 0
+    for _ in range(60):
+        private = rng.integers(0, 2, 1500)
+        found = sift_fare.bound((rng.random(1500) < 0.42 + 0.16 * private).astype(np.int64), private)
+        failed += found < 0.08
+    assert failed < 15
+
+
+def test_symbols_are_judged_by_certificates_and_what_they_tell():
+    people = drawn_numbers(0)
+    judge = symbols.SymbolJudge(people)
+    public = people.labels["male"][people.developers :].astype(np.int64)
+    scores = judge({key(("male", "outdoors"), "2"): public, key(("male", "smiling+outdoors"), "2"): public})
+    assert scores["male/outdoors:2/accuracy"] == scores["male/outdoors:2/auc"] == 1.0
+    assert scores["male/outdoors:2/leak"] < scores["male/outdoors:2/certified"] < scores["male/outdoors:2/fare_bound"]
+    assert scores["male/smiling+outdoors:2/certified"] > scores["male/outdoors:2/certified"]
+    result = Result("sift-peers", "utkface-symbols", "more-symbols", {"symbols": "2"}, 0, score=scores)
+    means, policies = symbols.grids([result])
+    assert (means.rows[0][1], len(policies.rows)) == ("2", 2)

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from blindsight.errors import BudgetExceededError, InputError
+from blindsight.errors import BudgetExceededError, InputError, PrivacyError
 from blindsight.sift.attackers import Attacker
-from blindsight.sift.sift import LinearSift
-from blindsight.sift.stream import ReleaseBudget, leak_over_frames, windows
+from blindsight.sift.certificate import certify
+from blindsight.sift.personal import PersonalSift
+from blindsight.sift.sift import LinearSift, Quantiser
+from blindsight.sift.stream import PermanentSymbols, ReleaseBudget, certify_permanent, leak_over_frames, windows
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -130,3 +132,74 @@ def test_questions_about_windows():
     assert set(asked["smiling in frame 4"]) == {1}
     assert len(asked) == 4  # a constant column is no question of its own where it changes
     assert windows(np.arange(9), frames=1).questions({"a": smiling[:9].astype(np.int8)})[1] == [("a",)]
+
+
+# Permanent symbols
+
+
+def noisy_people(rng, people=1200, pictures=8):
+    """Pictures of people: the first feature hints at a private attribute, with noise that averages out."""
+    who = np.repeat(np.arange(people), pictures)
+    hidden = (np.arange(people) % 2).astype(np.int8)[who]
+    X = rng.standard_normal((len(who), 3)).astype(np.float32)
+    X[:, 0] += 0.6 * hidden - 0.3
+    return X, hidden, who
+
+
+def bit(feature, dimension=3):
+    matrix = np.eye(dimension)[:, [feature]]
+    edges = np.zeros((1, 1), dtype=np.float32)
+    return LinearSift(np.zeros(dimension), np.ones(dimension), matrix, Quantiser(edges))
+
+
+def test_a_permanent_symbol_is_certified_on_what_frames_tell_together():
+    X, hidden, who = noisy_people(np.random.default_rng(1))
+    single = certify(bit(0).symbols(X[::8]), hidden[::8], confidence=0.95)
+    (telling,) = certify_permanent([bit(0)], X, {"male": hidden}, who, frames=8, confidence=0.95)
+    assert telling.n1 + telling.n0 == 1200  # persons
+    assert telling.estimate > single.bound > single.estimate  # noise averages out
+    (blind,) = certify_permanent([bit(1)], X, {"male": hidden}, who, frames=8, confidence=0.95)
+    assert blind.bound < 0.06
+    both = certify_permanent([bit(0), bit(1)], X, {"male": hidden}, who, frames=8, confidence=0.95)[0]
+    assert (both.symbols, both.bound > telling.estimate) == (4, True)  # all that is out, together
+    momentary = hidden.copy()
+    momentary[0] ^= 1
+    with pytest.raises(InputError, match="changes"):
+        certify_permanent([bit(1)], X, {"smiling": momentary}, who, frames=8, confidence=0.95)
+
+
+def test_a_permanent_symbol_is_drawn_once_whoever_asks():
+    rng, kept = np.random.default_rng(2), []
+    frames = [rng.standard_normal((9, 3)) + 5 * sign for sign in (1, -1)]
+    book = PermanentSymbols(["youth"], kept.append)
+    first = book.symbol("ann", "youth", bit(0), lambda: frames[0])
+    assert first.symbol == 1
+    assert book.symbol("ann", "youth", bit(0), lambda: frames[1]) is first  # other frames, another app
+    newer = bit(1)
+    again = PermanentSymbols(["youth"], kept.append, kept)  # a restart, a revocation, a new version of the sift
+    assert again.symbol("ann", "youth", newer, lambda: pytest.fail("nobody looks at frames")) == first
+    another = again.symbol("ann", "youth", newer, lambda: frames[1], another=True)
+    assert (another.symbol, again.charges("ann")) == (0, (first, another))  # a further charge, once
+    assert again.symbol("ann", "youth", newer, lambda: frames[0], another=True) == another
+    assert [one.symbol for one in kept] == [1, 0]
+    assert book.symbol("bob", "youth", bit(0), lambda: frames[1]).symbol == 0
+    with pytest.raises(PrivacyError, match="unchanging"):
+        book.symbol("ann", "smiling", bit(0), lambda: frames[0])
+    with pytest.raises(InputError, match="few levels"):
+        book.symbol("bob", "youth", LinearSift(np.zeros(3), np.ones(3), np.eye(3)), lambda: frames[0], another=True)
+
+
+def test_a_personal_permanent_symbol_pays_once_and_what_cannot_be_kept_does_not_go_out():
+    kept = []
+    book = PermanentSymbols(["youth"], kept.append)
+    drawn = {book.symbol("ann", "youth", PersonalSift(bit(0), 1.0), lambda: np.ones((5, 3))) for _ in range(20)}
+    assert len(drawn) == len(kept) == 1
+    assert book.charges("ann")[0].epsilon == 1.0
+
+    def full(one):
+        raise OSError("disk full")
+
+    broken = PermanentSymbols(["youth"], full)
+    with pytest.raises(OSError, match="full"):
+        broken.symbol("ann", "youth", bit(0), lambda: np.ones((5, 3)))
+    assert broken.charges("ann") == ()

@@ -240,9 +240,9 @@ def test_every_private_attribute_is_capped_and_two_public_ones_are_two_bits(lear
     assert min(balanced_accuracy(labels[:, b], released[:, b]) for b in (0, 1)) > 0.65
     with pytest.raises(InputError, match="9"):
         sift.apply(X[:, :5])  # another number of features
-    held_out = posteriors.held_out[:, [0, 0, 0, 0, 1]]
-    many = Posteriors((posteriors.networks[0],) * 4 + (posteriors.networks[1],), held_out)
-    for public, named in ((labels[:, [0, 0, 0, 0]], "16 symbols"), (labels[:, 0], "posteriors")):
+    held_out = posteriors.held_out[:, [0, 0, 0, 0, 0, 0, 1]]
+    many = Posteriors((posteriors.networks[0],) * 6 + (posteriors.networks[1],), held_out)
+    for public, named in ((labels[:, [0] * 6], "64 symbols"), (labels[:, 0], "posteriors")):
         with pytest.raises(InputError, match=named):
             SymbolLearner().fit_posteriors(many, public, labels[:, 1])
 
@@ -292,7 +292,7 @@ def test_fit_learns_the_same_twice_and_is_saved_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "named"),
     [({"leak": 0.7}, "leak"), ({"confidence": 95}, "confidence"), ({"rows": 0}, "rows")]
-    + [({"symbols": symbols}, "2, 4 or 8") for symbols in (0, 3, 16)],
+    + [({"symbols": symbols}, "2, 4, 8, 16 or 32") for symbols in (0, 3, 64)],
 )
 def test_settings_out_of_range_are_named(few, settings, named):
     _, labels, posteriors = few

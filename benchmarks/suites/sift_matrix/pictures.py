@@ -87,6 +87,18 @@ def utkface(path: Path, count: int, seed: int) -> People:
 
 
 @cache
+def few_of_utkface(path: Path, count: int, seed: int) -> People:
+    """Return so many photographs, drawn by the seed, without looking at the others: a part of the time."""
+    from blindsight.data import Embedding, extract, load
+    from blindsight.files import cache_folder
+
+    dataset = load("utkface", path=path)
+    chosen = dataset.take(np.sort(science(seed).permutation(len(dataset))[:count]))
+    labels = {name: chosen.attribute(name) for name in UTKFACE_ATTRIBUTES}
+    return divided(extract(chosen, Embedding(), cache=cache_folder()), labels, seed, scale=True)
+
+
+@cache
 def drawn_numbers(seed: int, count: int = 900, dimensions: int = 24) -> People:
     """Draw rows around points that the attributes move, three of them, nearly independent."""
     rng = np.random.default_rng(0)

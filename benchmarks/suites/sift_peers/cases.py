@@ -7,6 +7,7 @@ from benchmarks.methods.sifting import Pair
 from benchmarks.suites.sift_matrix.cases import developer_data
 from benchmarks.suites.sift_matrix.pictures import UTKFACE_FILE, People, drawn_numbers, utkface, utkface_path
 from benchmarks.suites.sift_matrix.scores import Judge
+from benchmarks.suites.sift_peers import symbols
 from blindsight.errors import InputError
 from blindsight.sift.attackers import MODERN, PAPER
 from blindsight.sift.lossbench import QUICK
@@ -41,6 +42,7 @@ def tasks(settings: Settings) -> list[Task]:
     return [
         Task("utkface", said, partial(pose, told=False), BLIND if settings.quick else BLIND + DEEP),
         Task("utkface-told", "the same, with everybody's private label.", partial(pose, told=True), TOLD),
+        symbols.task(settings),
     ]
 
 

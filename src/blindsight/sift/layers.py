@@ -179,7 +179,7 @@ class LayeredSift(Sift):
         return outputs if self.quantiser is None else self.quantiser.apply(outputs)
 
 
-MOST_SYMBOLS = 8
+MOST_SYMBOLS = 32
 
 
 @dataclass(frozen=True, eq=False)

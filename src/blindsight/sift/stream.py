@@ -10,11 +10,19 @@ frames of a video, taken away from the boundaries of smiles: a window counts onl
 | "concatenated sets of 10 sequential frames" | `windows(sequences, frames=10)` |
 | PrivLoss of those | `leak_over_frames`, concatenated; beside it that of the mean over the frames |
 
+*Permanent symbols* let a stream go on for ever. Of an attribute that never changes, such as a birth year, a person has
+one symbol, the one most frames of the first window give, and every app, now and later, gets that one. What is certified
+is this smoothed symbol, a person a row (`certify_permanent`): noise that averages out over frames is in it.
+`PermanentSymbols` draws it once for a person and an attribute, whichever app asks, whichever version of the sift is
+installed, whether grants were revoked or the person came back; a symbol of another sift is a further charge. With a
+`PersonalSift` the smoothed symbol is drawn by randomised response, once (the permanent response of Erlingsson, Pihur &
+Korolova, "RAPPOR", CCS 2014), so epsilon is paid once, too.
+
 The paper's video shows one person. Attackers who may learn from the very person they attack measure something else, so
 windows of one person stay on one side of the split here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,11 +30,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.data.dataset import UNKNOWN
-from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
+from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.progress import Progress, silent
+from blindsight.sift.certificate import Certificate, certify, certify_joint
 from blindsight.sift.labels import Labels, check_labels, check_released, enough
+from blindsight.sift.personal import PersonalSift, respond
+from blindsight.sift.sift import Features, Sift
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verify import Verifier
+from blindsight.validation import check_shape
 
 FRAMES = 10
 """The paper's window."""
@@ -193,3 +205,118 @@ class ReleaseBudget:
                 f"{asked} more would tell what nobody has verified. Nothing was released. Verify a longer window."
             )
         return min(asked, left)
+
+
+def smoothed(sift: Sift, X: Features, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for every row of indices (persons, frames) the symbol that most of these pictures give."""
+    given = sift.symbols(X)[rows]
+    counts = np.stack([(given == symbol).sum(axis=1) for symbol in range(sift.alphabet or 0)], axis=1)
+    return np.asarray(counts.argmax(axis=1), dtype=np.int64)
+
+
+def _certain(sift: Sift) -> Sift:
+    return sift.certain if isinstance(sift, PersonalSift) else sift
+
+
+def certify_permanent(
+    sifts: Sequence[Sift],
+    X: Features,
+    private: Mapping[str, ArrayLike],
+    persons: ArrayLike,
+    *,
+    frames: int,
+    confidence: float,
+    share: float = 1.0,
+) -> tuple[Certificate, ...]:
+    """Bound what the smoothed symbols of all these sifts tell together about a person, whatever is asked how often.
+
+    Of every verification person with so many pictures the first ones give the symbol. A private attribute must be the
+    same on all pictures of a person, since the symbol will be; persons of whom it is unknown are left out.
+    """
+    rows = check_shape(X)
+    cut = windows(persons, frames)
+    first = np.unique(cut.first(np.asarray(persons)), return_index=True)[1]  # one window of each person
+    labels = {}
+    for name, column in private.items():
+        known = check_labels(column, rows.shape[0], f"labels of {name!r}")[:, 0]
+        if _changes(known, np.asarray(persons)):
+            raise InputError(
+                f"{name} changes between pictures of one person: a symbol that stays cannot be certified for it. "
+                "Release windows instead."
+            )
+        labels[name] = cut.labels(known)[first]
+    symbols = np.stack([smoothed(_certain(sift), rows, cut.rows[first]) for sift in sifts], axis=1)
+    sure = {"confidence": confidence, "share": share}
+    found = [certify(symbols, column, attribute=name, **sure) for name, column in labels.items()]
+    return (*found, certify_joint(symbols, labels, **sure)) if len(found) > 1 else tuple(found)
+
+
+def _changes(labels: Labels, persons: NDArray[Any]) -> bool:
+    known = labels >= 0
+    numbers = np.unique(persons[known], return_inverse=True)[1]
+    yes = np.bincount(numbers, labels[known])
+    return bool(((yes > 0) & (yes < np.bincount(numbers))).any())
+
+
+@dataclass(frozen=True)
+class PermanentSymbol:
+    """The symbol that a person has for an attribute, by which sift, and the epsilon it cost, 0 where it is certain."""
+
+    person: str
+    attribute: str
+    sift: str
+    symbol: int
+    epsilon: float = 0.0
+
+
+class PermanentSymbols:
+    """Every person's symbols, each drawn once; `keep` stores one for ever, before anybody has it.
+
+    Where `keep` raises nothing goes out. Nothing is ever forgotten: revocation and re-enrolment change nothing here.
+    `known` are symbols that were kept before. Symbols are of `unchanging` attributes only.
+    """
+
+    def __init__(
+        self,
+        unchanging: Iterable[str],
+        keep: Callable[[PermanentSymbol], object],
+        known: Iterable[PermanentSymbol] = (),
+    ) -> None:
+        self.unchanging = frozenset(unchanging)
+        self._keep = keep
+        self._symbols: dict[tuple[str, str], list[PermanentSymbol]] = {}
+        for one in known:
+            self._symbols.setdefault((one.person, one.attribute), []).append(one)
+
+    def symbol(
+        self, person: str, attribute: str, sift: Sift, frames: Callable[[], Features], *, another: bool = False
+    ) -> PermanentSymbol:
+        """Return the person's symbol, whichever app asks; frames are looked at only where there is none yet.
+
+        With `another` the symbol of this very sift is returned, a further charge where it was not drawn before.
+        """
+        if attribute not in self.unchanging:
+            raise PrivacyError(
+                f"{attribute} is not declared unchanging, so it has no permanent symbol. Release windows of verified "
+                "length instead."
+            )
+        if sift.alphabet is None:
+            raise InputError(
+                "a permanent symbol needs a sift of few symbols. Quantise real numbers to few levels first."
+            )
+        drawn = self._symbols.setdefault((person, attribute), [])
+        for one in drawn:
+            if not another or one.sift == sift.digest:
+                return one
+        rows = check_shape(frames(), sift.dimension)
+        found, epsilon = smoothed(_certain(sift), rows, np.arange(rows.shape[0])[None]), 0.0
+        if isinstance(sift, PersonalSift):
+            found, epsilon = respond(found, sift.alphabet, sift.epsilon), sift.epsilon
+        new = PermanentSymbol(person, attribute, sift.digest, int(found[0]), epsilon)
+        self._keep(new)
+        drawn.append(new)
+        return new
+
+    def charges(self, person: str) -> tuple[PermanentSymbol, ...]:
+        """Return every symbol that was ever drawn of a person: what must be certified together."""
+        return tuple(one for (name, _), drawn in self._symbols.items() if name == person for one in drawn)

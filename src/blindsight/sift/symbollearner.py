@@ -38,7 +38,7 @@ The best q solves a linear program over the rows; by complementary slackness it 
 with the multipliers mu of the caps, which are all that is kept. For one public bit and one private attribute this
 reads u = 1[g+ - mu g- > 0]: a threshold other than 0 would not help, since accuracies are balanced.
 
-Rewards. Several public bits are released together and each counts the same. One public attribute with 4 or 8 symbols
+Rewards. Several public bits are released together and each counts the same. One public attribute with 4 to 32 symbols
 is released with how sure it is: steps along g+, of which the middle one at 0 decides between yes and no.
 
 How likely an attribute is, given the features: well calibrated, and for every row by a model that never saw it.
@@ -72,6 +72,7 @@ from blindsight.errors import InputError
 from blindsight.metrics import balanced_accuracy
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
+from blindsight.sift.certificate import EXACT_SYMBOLS
 from blindsight.sift.labels import FEWEST_OF_EITHER, Labels, check_labels, check_persons, enough
 from blindsight.sift.layers import MOST_SYMBOLS, Layers, SymbolSift
 from blindsight.sift.policy import check_leak_cap
@@ -256,7 +257,7 @@ def symbol_rule(
     question about two of them; the rule's matrix then has a row for each of these, too.
 
     `public` (n, p) and `private` (n, k) are probabilities of the same rows. Without `symbols` there is one bit per
-    public attribute; one attribute alone may have 2, 4 or 8 symbols.
+    public attribute; one attribute alone may have 2, 4, 8, 16 or 32 symbols.
     """
     check_leak_cap(leak)
     slopes, offset, levels = _rewards(public, symbols)
@@ -328,11 +329,11 @@ def _rewards(public: Array, symbols: int | None) -> tuple[Array, Array, tuple[in
     """Return slopes (p, m) and offsets (m,) of the rewards, slopes' g+ - offset, and how symbols read."""
     bits = public.shape[1]
     count = 1 << bits if symbols is None else symbols
-    allowed = (2, 4, 8) if bits == 1 else (1 << bits,)
+    allowed = (2, 4, 8, 16, 32) if bits == 1 else (1 << bits,)
     if count not in allowed or count > MOST_SYMBOLS:
         raise InputError(
-            f"one public attribute is released as 2, 4 or 8 symbols, two as 4 and three as 8; got {count} symbols for "
-            f"{bits} public attributes."
+            f"one public attribute is released as 2, 4, 8, 16 or 32 symbols, two to five as a bit each; got {count} "
+            f"symbols for {bits} public attributes."
         )
     if bits > 1 or count == 2:
         slopes = (np.arange(count) >> np.arange(bits)[::-1, None]) & 1
@@ -375,9 +376,9 @@ _ROWS_TO_VERIFY = 1.5  # verification rows per row that a sift is made from: 60%
 class SymbolLearner(BaseEstimator):  # type: ignore[misc]
     """Fits a `SymbolSift` whose certified leak should stay within `leak`.
 
-    `symbols` is 2 to the number of public attributes (1 to 3 of them) unless told; one attribute may also be released
-    with 4 or 8 degrees of certainty. `confidence` is that of the certificate, `rows` on how many independent rows
-    (persons, where they have several pictures) it will be counted: 1.5 for each of `fit`, unless told.
+    `symbols` is 2 to the number of public attributes (1 to 5 of them) unless told; one attribute may also be released
+    with 4, 8, 16 or 32 degrees of certainty. `confidence` is that of the certificate, `rows` on how many independent
+    rows (persons, where they have several pictures) it will be counted: 1.5 for each of `fit`, unless told.
     """
 
     sift_: SymbolSift
@@ -437,7 +438,8 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
                 f"got {len(posteriors.networks)}."
             )
         capped = np.hstack([hidden, cells_of(hidden, FEWEST_OF_EITHER)]) if jointly else hidden
-        self.target_ = self._target(capped, check_persons(persons, rows))
+        symbols = 1 << told.shape[1] if self.symbols is None else self.symbols
+        self.target_ = self._target(capped, check_persons(persons, rows), symbols)
         rule = self._best_rule(posteriors.held_out, told.shape[1], capped, single if jointly else None)
         released = rule.symbols(posteriors.held_out)
         self.leak_ = _worst_leak(released, capped)
@@ -458,7 +460,7 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         if self.rows is not None and self.rows < 2:
             raise InputError(f"rows must be at least 2; got {self.rows}.")
 
-    def _target(self, private: Labels, persons: ArrayLike | None) -> float:
+    def _target(self, private: Labels, persons: ArrayLike | None, symbols: int) -> float:
         """Return the leak that held-out rows may show, so that the certificate will hold with about `confidence`.
 
         The spread of an estimated leak is at most sqrt(1 / n1 + 1 / n0) / 4. The certificate lies a quantile of its own
@@ -468,6 +470,8 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         if self.leak == 0.5:
             return 0.5
         quantile, margin = float(ndtri(self.confidence)), 0.0
+        exact = symbols <= EXACT_SYMBOLS  # else the certificate is Hoeffding's
+        reach = quantile if exact else math.sqrt(-2 * math.log(1 - self.confidence))
         people = len(private) if persons is None else len(np.unique(np.asarray(persons)))
         share = people / len(private)
         for column in private.T:
@@ -475,7 +479,7 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
             factor = _ROWS_TO_VERIFY * share if self.rows is None else self.rows / (yes + no)
             row = (1 / yes + 1 / no) / 16
             here, there = row / share, row / factor
-            margin = max(margin, quantile * math.sqrt(there) + quantile * math.sqrt(here + there))
+            margin = max(margin, reach * math.sqrt(there) + quantile * math.sqrt(here + there))
         return max(0.0, self.leak - margin)
 
     def _best_rule(self, held_out: Array, public: int, private: Labels, single: int | None = None) -> SymbolRule:
