@@ -25,9 +25,10 @@ from blindsight.search.building import (
     evaluate_gallery,
     name_answers,
     read_origin,
+    save_sheet,
 )
 from blindsight.search.function import load_function, save_function
-from blindsight.search.gallery import Gallery, Origin, Source, choose_features
+from blindsight.search.gallery import Found, Gallery, Origin, Source, choose_features
 from blindsight.search.postings import SymbolIndex
 
 LOCAL = Wish("local", 4.0, 1e-6, 64, "thumbnail", public_share=0.5, hold_out=20)
@@ -424,9 +425,16 @@ def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, wish)
     for asked in ({"names": ["nobody.png"]}, {"person": "patient 33"}, {}):
         with pytest.raises(InputError, match="Nothing was erased"):
             erase(index, **asked)
+    page, sheets = Image.new("RGB", (8, 8)), [tmp_path / f"{name}.png" for name in ("hers", "mixed", "other", "new")]
+    others = first.index.ids[~np.isin(first.index.ids, numbers)]
+    for sheet, shown in zip(sheets, (numbers[:1], [others[0], numbers[1]], others[:2], numbers), strict=True):
+        save_sheet(index, page, [Found(int(number), 0.0) for number in shown], sheet)
+    sheets[3].write_bytes(b"something else by now")
     gone = erase(index, person="patient 3")
     assert set(gone.names) == hers
-    assert len(gone.left) == 3
+    assert [sheet.exists() for sheet in sheets] == [False, False, True, True]
+    assert set(gone.sheets) == {str(sheet) for sheet in sheets[:2]}
+    assert len(gone.left) == (4 if wish is LOCAL else 3)
     gallery = Gallery.load(index)
     assert len(gallery) == len(first) - indexed
     assert not np.isin(numbers, gallery.index.ids).any()

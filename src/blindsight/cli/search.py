@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from blindsight.cli import options
 from blindsight.cli.options import Commands, show, split_names, split_numbers, table, terminal_progress
-from blindsight.files import as_path, atomic_writer, cache_folder, storage_errors
+from blindsight.files import as_path, cache_folder, storage_errors
 
 if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands should not wait for
     from blindsight.data import Dataset
@@ -125,8 +125,10 @@ def erase(
     from blindsight.search.building import erase
 
     gone = erase(index, names or (), person=person)
-    document = {"erased": list(gone.names), "left": list(gone.left)}
-    show(document, f"{len(gone.names)} erased from {index}. Not erased:", *(f"- {what}." for what in gone.left))
+    document = {"erased": list(gone.names), "sheets": list(gone.sheets), "left": list(gone.left)}
+    with_sheets = f", and {len(gone.sheets)} sheets of answers that showed them" if gone.sheets else ""
+    said = f"{len(gone.names)} erased from {index}{with_sheets}. Not erased:"
+    show(document, said, *(f"- {what}." for what in gone.left))
 
 
 @app.command("pull")
@@ -370,15 +372,12 @@ def _load(source: "Source", progress: "Progress") -> "Dataset":
 
 def _draw_answers(gallery: "Gallery", index: Path, picture: Any, found: list["Found"], sheet: Path) -> bool:
     """Draw the query and its answers; tell whether the pictures could be read."""
-    from PIL import Image
-
-    from blindsight.search.building import answer_sheet
+    from blindsight.search.building import answer_sheet, save_sheet
 
     page = answer_sheet(gallery, index, picture, found)
     if page is None:
         return False
-    with atomic_writer(sheet, private=True) as stream:
-        page.save(stream, format=Image.registered_extensions().get(sheet.suffix.lower(), "PNG"))
+    save_sheet(index, page, found, sheet)
     return True
 
 

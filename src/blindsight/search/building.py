@@ -13,6 +13,7 @@ whatever it changed, and the published epsilon counts edits (`releases`). `blind
 releases are kept before they are indexed; the gallery is replaced as a whole. A build goes on where a killed one ended.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +30,8 @@ from blindsight.data.features import reading_side
 from blindsight.data.images import decode
 from blindsight.dp.accounting import check_positive, compose
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
-from blindsight.files import AnyPath, as_path, folder_lock, storage_errors
+from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, PrivacyError
+from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.central import CentralHasher
@@ -57,7 +58,7 @@ from blindsight.search.private import PrivateHasher
 from blindsight.search.releases import EQUAL_CONTENTS, erase_releases
 from blindsight.statement import PrivacyStatement, Unit
 
-_ORIGIN, _RELEASES, _LEDGER = "origin.npz", "releases", "ledger.jsonl"
+_ORIGIN, _RELEASES, _LEDGER, _SHEETS = "origin.npz", "releases", "ledger.jsonl", "sheets.json"
 _SCOPE = "pictures"
 _CLIPS = {"embedding": 15.0}  # typical norm of features, where no public ones tell it; 1 of thumbnails
 FEWEST_PUBLIC = 300  # with fewer public pictures the shipped codebook finds as much, and more at a large epsilon
@@ -423,22 +424,69 @@ def answer_sheet(
     return contact_sheet(np.stack(pictures), columns=min(6, len(pictures)), captions=captions, scale=scale)
 
 
+def save_sheet(folder: AnyPath, page: Image.Image, found: Sequence[Found], sheet: AnyPath) -> None:
+    """Write a sheet of answers so that its owner alone can read it, and note whom it shows, for `erase`."""
+    sheet, private = as_path(sheet), as_path(folder) / PRIVATE
+    with atomic_writer(sheet, private=True) as stream:
+        page.save(stream, format=Image.registered_extensions().get(sheet.suffix.lower(), "PNG"))
+    with folder_lock(private):
+        sheets = _sheets(private)
+        sheets[str(sheet.absolute())] = {"sha256": sha256_of(sheet), "shows": [hit.number for hit in found]}
+        _keep_sheets(private, sheets)
+
+
+def _sheets(private: Path) -> dict[str, Any]:
+    path = private / _SHEETS
+    if not path.exists():
+        return {}
+    with storage_errors("read", path):
+        text = path.read_bytes()
+    try:
+        sheets = json.loads(text)
+        if not all(set(sheet) == {"sha256", "shows"} for sheet in sheets.values()):
+            raise ValueError
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise CorruptFileError(f"{path} is damaged: which sheets of answers were drawn is not known.") from None
+    return dict(sheets)
+
+
+def _keep_sheets(private: Path, sheets: Mapping[str, Any]) -> None:
+    with atomic_writer(private / _SHEETS, private=True) as stream:
+        stream.write(json.dumps(sheets).encode())
+
+
+def _erase_sheets(private: Path, numbers: NDArray[np.int64]) -> list[str]:
+    """Delete the sheets that show some of these pictures, unless they were replaced since; return their paths."""
+    sheets, hers, deleted = _sheets(private), set(numbers.tolist()), []
+    for path in [path for path, sheet in sheets.items() if hers & set(sheet["shows"])]:
+        with storage_errors("delete", Path(path)):
+            if Path(path).exists() and sha256_of(path) == sheets[path]["sha256"]:
+                Path(path).unlink()
+                deleted.append(path)
+        del sheets[path]
+    _keep_sheets(private, sheets)
+    return deleted
+
+
 @dataclass(frozen=True)
 class Erased:
-    """What was erased from an index, by name, and what was not, in words."""
+    """What was erased from an index, by name, which sheets of answers with it, and what was not, in words."""
 
     names: tuple[str, ...]
+    sheets: tuple[str, ...]
     left: tuple[str, ...]
 
 
 def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = None) -> Erased:
     """Take pictures out of an index for good: those of these names, or all of a person (a subfolder of that name).
 
-    They leave the index, the store of releases and the owner's table. What others already hold stays theirs.
+    They leave the index, the store of releases, the owner's table and the sheets of answers that show them. What others
+    already hold stays theirs.
     """
     folder = as_path(folder)
-    origin = read_origin(folder)
+    read_origin(folder)  # there must be one
     with folder_lock(folder / PRIVATE):
+        origin = read_origin(folder)
         known, wanted = origin.names.tolist(), list(names)
         if person is not None:
             wanted += [name for name in known if name.startswith(f"{person}/")]
@@ -449,6 +497,7 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
         numbers = origin.numbers[gone]
         for path in sorted((folder / PRIVATE).glob(f"{_RELEASES}-*.npz")):
             erase_releases(path, numbers)
+        sheets = _erase_sheets(folder / PRIVATE, numbers)
         gallery.index.remove(numbers)
         gallery.save(folder)
         replace(origin, names=origin.names[~gone], numbers=origin.numbers[~gone], parts=origin.parts[~gone]).save(
@@ -457,12 +506,16 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
     left = ["the picture files: delete them, or the next build takes them for new ones and releases them again"]
     if gallery.mode == "local":
         left.append("whatever others copied of earlier versions of the index: their releases cannot be called back")
+        left.append(
+            "in private/, a keyed digest of what each picture showed, without its name, and how often it was released: "
+            "should it come back, the ledger counts on"
+        )
     elif gallery.mode == "central":
         left.append("the published hash function: it was learned from these pictures too, within its epsilon and delta")
     else:
         left.append("the hash function, which was learned from these pictures too: build the index again")
-    left.append("sheets of answers and reports that show them, and their features in the cache folder")
-    return Erased(tuple(sorted(set(wanted))), tuple(left))
+    left.append("reports of `search compare` and sheets that were copied, and their features in the cache folder")
+    return Erased(tuple(sorted(set(wanted))), tuple(sheets), tuple(left))
 
 
 def read_origin(folder: AnyPath) -> Origin:
