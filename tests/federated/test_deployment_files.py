@@ -1,17 +1,21 @@
 """Files for several machines and demonstrations on one name what there is, and nothing goes in the clear."""
 
 import importlib
+import json
 import re
 import shlex
 import tomllib
 from collections import defaultdict
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
 
 from apps.federated import demo, example
+from blindsight.cli import federation
 from blindsight.federated.commands import QUIET
+from blindsight.federated.flower import launcher
 from blindsight.federated.flower.mod import handler_of
 from blindsight.federated.membership import Members
 from blindsight.federated.node import GeneratorHandler, MemberHandler
@@ -21,9 +25,9 @@ pytest.importorskip("flwr")
 FILES = Path(__file__).resolve().parents[2] / "apps" / "federated"
 UNITS = sorted((FILES / "systemd").glob("*.service"))
 PARSERS = {
-    "flower-superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
-    "flower-superexec": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
-    "flower-supernode": ("flwr.supernode.cli.flower_supernode", "_parse_args_run_supernode"),
+    "superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
+    "superexec": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
+    "supernode": ("flwr.supernode.cli.flower_supernode", "_parse_args_run_supernode"),
 }
 
 Unit = dict[str, dict[str, list[str]]]
@@ -48,8 +52,9 @@ def read_unit(path):
 def command(path):
     """Return the one program of a unit and its words."""
     (line,) = read_unit(path)["Service"]["ExecStart"]
-    program, *words = shlex.split(line)
-    return Path(program).name, words
+    python, option, module, program, *words = shlex.split(line)
+    assert (Path(python).name, option, module) == ("python", "-m", launcher.__name__)
+    return program, words
 
 
 def test_every_party_has_a_unit():
@@ -74,8 +79,6 @@ def test_a_unit_is_whole(path):
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_a_unit_calls_a_program_of_flower_with_options_it_has(path):
     program, words = command(path)
-    scripts = entry_points(group="console_scripts", name=program)
-    assert [script.value.partition(".")[0] for script in scripts] == ["flwr"]
     module, builder = PARSERS[program]
     parser = getattr(importlib.import_module(module), builder)()
     known = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", parser.format_help()))  # whole: argparse would take beginnings
@@ -93,6 +96,34 @@ def test_the_proxy_lets_nodes_reach_what_they_ask_for_and_nothing_else():
         ("/", "return 404"),
     ]
     assert re.findall(r"proxy_pass (\S+);", text) == [f"https://superlink{router.prefix}/"]
+
+
+def options_of(name):
+    """Return the options that a command of `blindsight federation` has."""
+    group = typer.main.get_command(federation.app)
+    return {option for parameter in group.commands[name].params for option in parameter.opts}
+
+
+def test_containers_run_as_nobody_in_particular_with_commands_there_are():
+    lines = re.sub(r"\\\n\s*", " ", (FILES / "container" / "Containerfile").read_text()).splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    assert {step for step, _ in steps} <= {"FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "VOLUME", "ENTRYPOINT"}
+    assert steps[0][0] == "FROM"
+    found = dict(steps)
+    assert found["USER"] == "blindsight"
+    assert json.loads(found["ENTRYPOINT"]) == ["blindsight", "federation"]
+    for _, words in (step for step in steps if step[0] == "COPY"):
+        assert all((FILES.parents[1] / source).exists() for source in words.split()[:-1])
+    assert set(found["ENV"].split()) <= {f"{key}={value}" for key, value in QUIET.items()}
+    document = yaml.safe_load((FILES / "container" / "compose.yaml").read_text())
+    assert set(document) == {"services", "volumes"}
+    for name, service in document["services"].items():
+        command, *words = service["command"]
+        assert {word for word in words if word.startswith("--")} <= options_of(command)
+        assert service["profiles"] == [name]
+        assert service["cap_drop"] == ["ALL"]
+        assert f"{name}:{found['VOLUME']}" in service["volumes"]
+        assert name in document["volumes"]
 
 
 def settings_of(version):

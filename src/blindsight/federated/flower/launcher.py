@@ -8,8 +8,9 @@ Flower starts a program for every message to a ClientApp, which costs two CPU se
 asks for messages every three seconds. Here the executor (Flower: SuperExec) is a process that has imported Flower,
 Blindsight and whatever packages the app imported before, and `ForkingExecutor` forks it for each message: an app still
 finds a process of its own, with nothing of the app in it. The SuperNode wakes its executor when there is work, asks for
-messages every quarter of a second in a run and every second between runs, and lets nobody but this executor fetch
-them: it shows a secret that is never on a disk (`--isolation process`). All else is Flower's own.
+messages every quarter of a second in a run and every second between runs (a ServerApp asks for replies as often), and
+lets nobody but this executor fetch them: it shows a secret that is never on a disk (`--isolation process`). All else is
+Flower's own.
 
 Whoever reaches Flower's control interface may register nodes and submit runs, whose code is executed beside the
 aggregator's keys. The SuperLink of this launcher answers there to programs on its own machine alone (`OnlyFromHere`).
@@ -17,7 +18,7 @@ aggregator's keys. The SuperLink of this launcher answers there to programs on i
 With `BLINDSIGHT_APP`, the SHA-256 of an app's bundle, in the environment, no other app is installed or run,
 whatever the SuperLink sends.
 
-The seams in Flower are its `Executor` protocol, the SuperLink's hook for middleware and two module attributes. `_seam`
+The seams in Flower are its `Executor` protocol, the SuperLink's hooks and three module attributes. `_seam`
 refuses a version that lacks one: a SuperLink whose control interface would be open does not start.
 """
 
@@ -126,6 +127,9 @@ def superexec(arguments: Sequence[str], wake: int | None = None) -> None:
         importlib.import_module(name)
     module = _seam("flwr.supercore.superexec.run_superexec", "get_executor")
     module.get_executor = lambda *_, **__: ForkingExecutor()  # type: ignore[attr-defined]
+    _seam("flwr.superlink.grid.http_grid", "time").time = _Clock(  # type: ignore[attr-defined]
+        lambda seconds: time.sleep(min(seconds, BUSY_SECONDS))
+    )
     if wake is not None:
         _seam(module.__name__, "time").time = _Clock(lambda _: _awaited(wake))  # type: ignore[attr-defined]
     _run("flwr.supercore.cli.flower_superexec", "flower_superexec", arguments)
