@@ -401,10 +401,11 @@ def told_ties(gallery: Gallery, found: Sequence[Found]) -> str:
     if len(set(places)) == len(places):
         return ""
     same = "the same release" if gallery.mode == "local" else "codes at the same distance"
+    shared = "a place" if len(set(places)) == 1 else f"{len(set(places))} places"
     return (
-        f"{len(places)} answers share {len(set(places))} places: pictures with {same} tie, and nothing tells which is "
-        "nearer. They come in the order of their numbers, which are random; where a place goes on beyond the last "
-        "answer, others of it are not shown."
+        f"{len(places)} answers share {shared}: pictures with {same} tie, and nothing tells which is nearer. They come "
+        "in the order of their numbers, which are random; where a place goes on beyond the last answer, others of it "
+        "are not shown."
     )
 
 
