@@ -58,6 +58,14 @@ def test_verify_decides_by_its_exit_code_and_its_version_is_applied(fitted, tmp_
     applied = blindsight("sift", "apply", folder, "-n", 30, "--out", tmp_path / "z.npz", "--json").document
     assert (applied["verified"], applied["levels"], applied["sift"]) == (True, [256], verified.digest)
 
+    promised = blindsight(*asked, "--threshold", 0.45, "--personal", 1).document
+    drawn = load_sift(folder / "verified.npz")
+    assert (drawn.kind, drawn.epsilon, drawn.certain.digest) == ("personal", 1.0, verified.digest)
+    assert "epsilon 1" in promised["personal"]
+    assert promised["bound"] < found["bound"]  # everybody's lead shrinks, the app's too
+    app = [document["public"]["smiling"]["balanced_accuracy"] - 0.5 for document in (found, promised)]
+    assert app[1] == pytest.approx(drawn.kept * app[0])
+
     found = blindsight(*asked, "--threshold", 0.01, code=1).document
     assert found["verdict"] in ("reject", "inconclusive")
     assert found["accepted"] is None

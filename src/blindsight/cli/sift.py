@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
     from blindsight.sift.compare import SiftRow
     from blindsight.sift.policy import Policy
     from blindsight.sift.policymatrix import PolicyMatrix
+    from blindsight.sift.sift import Sift
     from blindsight.sift.study import SiftResult
     from blindsight.sift.verdict import Verification
     from blindsight.sift.verify import Verifier
@@ -97,6 +98,10 @@ def verify(
     threshold: options.ThresholdOption = 0.10,
     confidence: options.ConfidenceOption = 0.95,
     as_is: Annotated[bool, Option("--as-is", help="Attack the numbers as they come: for sifts of one's own.")] = False,
+    personal: Annotated[
+        float | None,
+        Option(help="Epsilon per release: draw every symbol by randomised response, a bound for everybody."),
+    ] = None,
     jobs: Annotated[int, Option(help="Attackers at work at the same time.", min=1)] = 1,
     seed: options.SeedOption = 0,
 ) -> None:
@@ -115,11 +120,13 @@ def verify(
     with terminal_progress() as progress:
         dataset = _collection(data, path, root, count, seed, progress)
         cache = cache_folder()
-        judged, found = verify_fitted(given, dataset, hidden, verifier, as_is=as_is, cache=cache, progress=progress)
+        judged, found = verify_fitted(
+            given, dataset, hidden, verifier, as_is=as_is, personal=personal, cache=cache, progress=progress
+        )
     written = None
     if not as_is and set(given.policy.private) <= set(hidden):
         written = keep_verified(sift, judged, found)
-    _show_verification(found, written)
+    _show_verification(found, written, judged)
     if found.verdict != "accept":
         raise typer.Exit(1)
 
@@ -352,8 +359,11 @@ def _show_fit(result: "SiftResult", out: Path) -> None:
     )
 
 
-def _show_verification(found: "Verification", written: Path | None) -> None:
-    """Show every attacker with its interval, the certificates, and the verdict."""
+def _show_verification(found: "Verification", written: Path | None, judged: "Sift") -> None:
+    """Show every attacker with its interval, the certificates, the price of a personal guarantee, and the verdict."""
+    from blindsight.sift.personal import PersonalSift
+
+    promise = judged.sentence if isinstance(judged, PersonalSift) else ""
     columns = ("attacker", "accuracy", "interval", "PrivLoss", "Eq. 5")
     several = len({result.attribute for result in found.results}) > 1
     rows = [
@@ -369,10 +379,11 @@ def _show_verification(found: "Verification", written: Path | None) -> None:
     setting = found.setting
     title = f"Balanced accuracies; {setting.train:,} rows to learn from, {setting.test:,} to be judged by"
     show(
-        found.to_dict() | {"accepted": None if written is None else str(written)},
+        found.to_dict() | {"accepted": None if written is None else str(written), "personal": promise or None},
         table(title, columns, rows, numbers=columns[1:]),
         *(f"Certificate: {one.sentence}." for one in found.certificates),
         *(_pub_loss(name, one.summary()) for name, one in (found.public or {}).items()),
+        promise,
         found.sentence,
         "" if written is None else f"Apply this version of the sift: {written}",
     )

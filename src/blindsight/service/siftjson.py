@@ -8,7 +8,8 @@ where `edges` (optional) sorts every number into few levels, or the parts of a s
 
     {"kind": "linear" | "layered" | "symbol", "settings": {...}, "arrays": {"mean": [...], ...}}
 
-Either may have a `name`, and names the platform's pipeline (or none).
+Either may have a `name`, and names the platform's pipeline (or none). A sift whose symbols are drawn by randomised
+response (`sift.personal`) has the kind "personal" and the settings {"epsilon": E, "certain": kind, "settings": {...}}.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sift.layers import LayeredSift, SymbolSift
+from blindsight.sift.personal import PersonalSift
 from blindsight.sift.sift import LARGEST, LinearSift, Sift
 
 MOST_NUMBERS = 4_000_000
@@ -39,6 +41,8 @@ def sift_from_json(document: Any, *, pipeline: str, dimension: int) -> Sift:
     declared = "kind" in document
     _refuse_unknown(document, ("kind", "settings", "arrays", "name") if declared else (*_PLAIN, "name", "pipeline"))
     kind = document["kind"] if declared else LinearSift.kind
+    if kind == PersonalSift.kind:
+        return _personal(document, pipeline, dimension)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise UnknownNameError("kind of sift", str(kind)[:_NAME_LENGTH], _KINDS)
     settings = _mapping(document.get("settings", {}), "settings") if declared else {}
@@ -52,6 +56,18 @@ def sift_from_json(document: Any, *, pipeline: str, dimension: int) -> Sift:
     if sift.width > MOST_WIDE:
         raise InputError(f"a sift may let out {MOST_WIDE} numbers for a picture; this one has {sift.width}.")
     return sift
+
+
+def _personal(document: Mapping[str, Any], pipeline: str, dimension: int) -> Sift:
+    settings = _mapping(document.get("settings", {}), "settings")
+    epsilon = settings.get("epsilon")
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+        raise InputError("a personal sift needs a number epsilon among its settings.")
+    inner = {"kind": settings.get("certain"), "settings": settings.get("settings", {})}
+    if inner["kind"] == PersonalSift.kind:
+        raise InputError("symbols are drawn at random once: a personal sift holds one of another kind.")
+    rest = {name: document[name] for name in ("arrays", "name") if name in document}
+    return PersonalSift(sift_from_json(inner | rest, pipeline=pipeline, dimension=dimension), float(epsilon))
 
 
 def _made(kind: str, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str) -> Sift:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blindsight.sift.personal import PersonalSift, surest
+from blindsight.sift.personal import PersonalSift, promise
 from blindsight.sift.register import App, Grant, Mode, Terms
 from blindsight.sift.sift import Sift
 from blindsight.sift.stream import ReleaseBudget
@@ -85,6 +85,9 @@ _ENDINGS: dict[Verdict, str] = {
 }
 
 
+_WHOM = "This holds on average for people and pictures like those it was tested on, not for each of them."
+
+
 def consent_sentence(
     app: str,
     public: Sequence[str],
@@ -102,10 +105,13 @@ def consent_sentence(
     >>> print(consent_sentence("X", ["Gender"], ["Smiling"], alone, together, ["Y", "Z"],
     ...                        verdict="accept", confidence=0.95))
     App X asks for Gender. You hide Smiling. Best known guess of Smiling: 56% (at most 58%, 95% sure; 50% is blind). \
-With apps Y and Z together: 59% (at most 61%). Allow / fewer details / refuse.
+This holds on average for people and pictures like those it was tested on, not for each of them. With apps Y and Z \
+together: 59% (at most 61%). Allow / fewer details / refuse.
     """
     parts = [f"App {app} asks for {_listed(public)}. You hide {_listed(private)}."]
     parts += [_guess(reading, confidence) for reading in alone]
+    if alone:
+        parts.append(_WHOM)
     if together:
         company = (
             f"With app{'s' * (len(others) > 1)} {_listed(others)} together" if others else "With what it got before"
@@ -123,7 +129,7 @@ def _guess(reading: Reading, confidence: float) -> str:
         return line
     few = math.ceil(1e3 * reading.exposed - 1e-9) / 10
     whom = f"all but {few:g}% of people" if few else "everybody"
-    return f"{line} That is an average: for {whom} no answer is surer than {reading.surest:.0%}."
+    return f"{line} For {whom} no single answer is surer than {reading.surest:.0%}."
 
 
 def _short(reading: Reading, *, named: bool) -> str:
@@ -196,12 +202,8 @@ class Proposal:
         )
         if not isinstance(self.sift, PersonalSift):
             return sentence
-        epsilon, ending = self.sift.epsilon * self.budget.frames, _ENDINGS[self.verdict]
-        return (
-            f"{sentence.removesuffix(ending)}Every answer is drawn at random: about you and everybody else, on any "
-            f"picture, no guess is surer than {math.ceil(100 * surest(epsilon))}% (epsilon {epsilon:g}); the app keeps "
-            f"{self.sift.kept:.0%} of its lead. {ending}"
-        )
+        ending = _ENDINGS[self.verdict]
+        return f"{sentence.removesuffix(ending)}{promise(self.sift, self.budget.frames)} {ending}"
 
     def grant(self, number: int, terms: Terms) -> dict[str, Any]:
         """Return the grant that this becomes, as plain data without its time."""

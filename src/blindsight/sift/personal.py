@@ -78,6 +78,11 @@ class PersonalSift(Sift):
         """What remains of everybody's lead over a blind guess after one release."""
         return math.expm1(self.epsilon) / (math.exp(self.epsilon) + (self.alphabet or 2) - 1)
 
+    @property
+    def sentence(self) -> str:
+        """What one release promises to everybody, and what it costs the app, in one line."""
+        return promise(self, 1)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the numbers of the sift whose symbols are drawn."""
         return self.certain.arrays()
@@ -120,6 +125,19 @@ def surest(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))
 
 
+def promise(sift: PersonalSift, releases: int) -> str:
+    """Return what so many releases promise to everybody, and their price in public accuracy, in one line.
+
+    The price is that of reading a single release; several tell the app, as everybody, more.
+    """
+    epsilon = sift.epsilon * releases
+    surely, left = math.ceil(100 * surest(epsilon) - 1e-9), 0.5 + 0.4 * sift.kept
+    return (
+        "Every answer is drawn at random: about you and everybody else, on any picture, no guess is surer than "
+        f"{surely}% (epsilon {epsilon:g}); the app keeps {sift.kept:.0%} of its lead: 90% right becomes {left:.0%}."
+    )
+
+
 def drawn(verification: Verification, kept: float, epsilon: float) -> Verification:
     """Return what a verification of certain symbols says of drawn ones: leads shrink to `kept`, and to epsilon's."""
 
@@ -144,4 +162,8 @@ def drawn(verification: Verification, kept: float, epsilon: float) -> Verificati
         )
         for one in verification.certificates
     )
-    return replace(verification, results=results, certificates=certificates)
+    public = {
+        name: one if one.accuracy is None else replace(one, accuracy=0.5 + kept * (one.accuracy - 0.5))
+        for name, one in (verification.public or {}).items()
+    }
+    return replace(verification, results=results, certificates=certificates, public=public)

@@ -24,6 +24,7 @@ from blindsight.sift.fitted import FittedSift, fingerprint
 from blindsight.sift.labels import label_columns
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.lossbench import QUICK, SiftLearner
+from blindsight.sift.personal import PersonalSift, drawn
 from blindsight.sift.platform import prepare
 from blindsight.sift.policy import Policy, PolicyReport
 from blindsight.sift.policymatrix import PolicyMatrix, policy_matrix
@@ -202,12 +203,14 @@ def verify_fitted(
     verifier: Verifier,
     *,
     as_is: bool = False,
+    personal: float | None = None,
     cache: Path | None = None,
     progress: Progress = silent,
 ) -> tuple[Sift, Verification]:
     """Attack a sift on those rows that it was not made from; return the version that was judged, and what was found.
 
-    Judged is the platform's version (the same span, rounded, with nowhere to hide anything), or the sift `as_is`.
+    Judged is the platform's version (the same span, rounded, with nowhere to hide anything), or the sift `as_is`. With
+    `personal` its symbols are drawn by randomised response with this epsilon whenever it is applied (`PersonalSift`).
     """
     label_columns(dataset, private)  # an unknown attribute is named before any work is done
     unseen = dataset.take(given.unseen(dataset))
@@ -218,8 +221,11 @@ def verify_fitted(
     judged = given.sift if as_is else prepare(given.sift, hidden, rows)
     public = {name: labels[name] for name in given.policy.public if name in labels}
     progress(rows_in_words(judged, hidden, verifier), 0, None)
+    drawing = None if personal is None else PersonalSift(judged, personal)  # or it is refused before any work
     found = verifier.verify((judged, rows.features), hidden, persons=rows.persons, public=public, progress=progress)
-    return judged, found
+    if drawing is None:
+        return judged, found
+    return drawing, drawn(found, drawing.kept, drawing.epsilon)
 
 
 def study_sift(

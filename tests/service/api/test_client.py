@@ -2,6 +2,7 @@
 
 import io
 import socket
+from dataclasses import replace
 from threading import Thread
 from types import SimpleNamespace
 
@@ -16,6 +17,8 @@ from blindsight.errors import InputError, PrivacyError, ServiceError, UnknownNam
 from blindsight.service.log import verify_export
 from blindsight.service.shelf import Shelf
 from blindsight.service.siftjson import sift_from_json
+from blindsight.sift.personal import PersonalSift
+from blindsight.sift.sift import Quantiser
 
 
 def test_life_of_a_grant(service_on_each, tmp_path):
@@ -70,6 +73,12 @@ def test_sifts_arrive_as_they_were_sent(shared_service):
     sift = shared_service.sift(2, 3)
     same = sift_from_json(sift_document(sift), pipeline=sift.pipeline, dimension=sift.dimension)
     assert same.digest == sift.digest
+    drawn = PersonalSift(replace(sift, quantiser=Quantiser(np.zeros((sift.width, 1)))), 1.0)
+    document = sift_document(drawn)
+    assert sift_from_json(document, pipeline=sift.pipeline, dimension=sift.dimension).digest == drawn.digest
+    for settings in ({}, {"epsilon": True}, {**document["settings"], "certain": "personal"}):
+        with pytest.raises(InputError):
+            sift_from_json({**document, "settings": settings}, pipeline=sift.pipeline, dimension=sift.dimension)
     job = shared_service.as_("weather").propose("ann", sift)
     shared_service.work()
     assert shared_service.as_("weather").proposal(job.id).verdict == "accept"
