@@ -11,7 +11,6 @@ from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.metrics import query_average_precision
 from blindsight.rng import science, seeded_bytes
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.symbols import KaryResponse
 
 
 def _mixture(n, kinds=6, dimension=20, seed=0):
@@ -72,14 +71,6 @@ def test_scores_are_the_posterior_sum_by_brute_force(name, request):
         expected = sum(p * r for p, r in zip(likely / likely.sum(), relevance[query], strict=True))
         assert scores[query, item] == pytest.approx(expected)
     np.testing.assert_array_equal(scores, fitted.symbol_scores(QUERIES[:4])[:, released])
-
-
-def test_decoder_agrees_with_the_mechanisms_own_posterior(hasher):
-    assert isinstance(hasher.mechanism_, KaryResponse)
-    symbols = hasher.design_.symbol_of_cell
-    prior = np.bincount(symbols, weights=hasher.codebook_.prior)
-    by_symbol = np.stack([hasher.decoder_[:, symbols == s].sum(axis=1) for s in range(hasher.k_)], axis=1)
-    np.testing.assert_allclose(by_symbol, hasher.mechanism_.posterior(prior))
 
 
 def test_more_epsilon_finds_more_with_no_fewer_symbols_and_leaves_chance_behind():

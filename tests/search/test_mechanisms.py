@@ -235,20 +235,6 @@ def test_default_size_has_the_least_variance(k, epsilon):
     assert abs(best - max(1.0, k / (math.exp(epsilon) + 1))) < 1
 
 
-def test_posterior_is_bayes_rule():
-    prior = np.array([0.5, 0.2, 0.2, 0.1, 0.0])
-    kary, selection = KaryResponse(5, 1.5), SubsetSelection(5, 1.5, 2)
-    joint = prior[:, None] * kary.probabilities()
-    assert kary.posterior(10 * prior) == pytest.approx((joint / joint.sum(axis=0)).T)
-    subsets = list(combinations(range(5), 2))
-    released = np.array([[symbol in subset for symbol in range(5)] for subset in subsets])
-    expected = np.array([[prior[t] * float(subset_chance(selection, t, s)) for t in range(5)] for s in subsets])
-    assert selection.posterior(prior, released) == pytest.approx(expected / expected.sum(axis=1, keepdims=True))
-    assert selection.posterior(prior, released[:0]).shape == (0, 5)
-    excluded = np.array([0.0, 0.25, 0.75])  # a release that the prior excludes
-    assert KaryResponse(3, 700.0).posterior(excluded)[0] == pytest.approx(excluded)
-
-
 # --- the draws ---
 
 
@@ -508,9 +494,6 @@ def test_what_is_no_budget_and_no_probability_is_refused(wrong):
         (lambda: SubsetSelection(1, 1.0), "k must"),
         *((lambda size=size: SubsetSelection(4, 1.0, size), "size") for size in (0, 4, 1.5, True)),
         (lambda: SubsetSelection(4, 1.0, 2).release(np.zeros((2, 2), np.int64)), "shape"),
-        (lambda: SubsetSelection(4, 1.0, 2).posterior(np.ones(4), np.ones((3, 4))), "truth values"),
-        (lambda: SubsetSelection(4, 1.0, 2).posterior(np.ones(4), np.ones((3, 4), np.bool_)), "2 symbols"),
-        *((lambda p=p: KaryResponse(4, 1.0).posterior(p), "prior") for p in (np.ones(3), [1, -1, 1, 1], [0] * 4)),
     ],
 )
 def test_parameters_without_a_guarantee_and_what_does_not_fit_are_refused(call, named):

@@ -68,10 +68,6 @@ class KaryResponse:
         np.fill_diagonal(table, float(self.truth))
         return table
 
-    def posterior(self, prior: ArrayLike) -> Floats:
-        """Return how likely each symbol is the true one given the released one, (k released, k true)."""
-        return _posterior(_checked_prior(prior, self.k), np.eye(self.k, dtype=np.bool_), self.epsilon)
-
     def release(self, symbols: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[np.int64]:
         """Return the symbols, each kept or exchanged for another, in the shape they came in."""
         true = _checked_symbols(symbols, self.k)
@@ -116,15 +112,6 @@ class SubsetSelection:
     def __str__(self) -> str:
         return f"{self.size} of {self.k} symbols, the true one among them with probability {float(self.truth):.6g}"
 
-    def posterior(self, prior: ArrayLike, subsets: ArrayLike) -> Floats:
-        """Return how likely each symbol is the true one given each released set, (n, k)."""
-        released = np.asarray(subsets)
-        if released.dtype != np.bool_ or released.ndim != 2 or released.shape[1] != self.k:
-            raise InputError(f"subsets must be truth values (n, {self.k}); got {released.dtype} {released.shape}.")
-        if (released.sum(axis=1) != self.size).any():
-            raise InputError(f"subsets must hold {self.size} symbols each. Were they released with another size?")
-        return _posterior(_checked_prior(prior, self.k), released, self.epsilon)
-
     def release(self, symbols: ArrayLike, *, source: ByteSource = system_bytes) -> NDArray[np.bool_]:
         """Return one set for each symbol, (n, k): true where a symbol is in the set."""
         true = _checked_symbols(symbols, self.k)
@@ -148,12 +135,6 @@ def _best_size(k: int, epsilon: float) -> int:
     return min((low, min(low + 1, k - 1)), key=lambda size: (size * factor + k - size) ** 2 / (size * (k - size)))
 
 
-def _posterior(prior: Floats, released: NDArray[np.bool_], epsilon: float) -> Floats:
-    """Return Bayes' rule for releases that are e^epsilon times as likely from the symbols they hold."""
-    weights = prior * np.where(released, 1.0, math.exp(-epsilon))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
 def _check_alphabet(k: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 2 <= k < 2**31:
         raise InputError(f"k must be a whole number >= 2; got {k!r}. One symbol says nothing.")
@@ -167,10 +148,3 @@ def _checked_symbols(symbols: ArrayLike, k: int) -> NDArray[np.int64]:
     if given.size and (int(given.min()) < 0 or int(given.max()) >= k):
         raise InputError(f"symbols must be in [0, {k - 1}]; some are not. Were they made with another codebook?")
     return given.astype(np.int64)
-
-
-def _checked_prior(prior: ArrayLike, k: int) -> Floats:
-    weights = np.asarray(prior, dtype=np.float64)
-    if weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
-        raise InputError(f"prior must be {k} finite numbers >= 0, not all of them 0; got the shape {weights.shape}.")
-    return np.asarray(weights / weights.sum())
