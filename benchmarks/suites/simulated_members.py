@@ -1,4 +1,4 @@
-"""Up to a thousand virtual members through the real protocol over Flower's messages: masks beside plain FedAvg."""
+"""Ten to a thousand virtual members through the real protocol over Flower's messages: masks beside plain FedAvg."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,11 +15,12 @@ NAMES = {"masks": "masks", "FedAvg": "FedAvg in the clear"}
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Pose one task per number of members; a quick run has ten at most."""
+    """Pose one task per number of members: ten in a quick run, up to a thousand in a full one."""
+    most = 10 if settings.quick else 1000 if settings.full else 100
     return [
         Task(f"{members}", f"{WEIGHTS:,} random weights of {members:,} members.", partial(_pose, members))
         for members in MEMBERS
-        if not settings.quick or members <= 10
+        if members <= most
     ]
 
 
@@ -41,7 +42,7 @@ def sections(results: Sequence[Result]) -> list[Section]:
                     if (result.dataset, result.method) == (str(members), method)
                 ),
             )
-            for members in MEMBERS
+            for members in sorted({int(result.dataset) for result in results})
             for method in NAMES
         )
 
@@ -54,7 +55,7 @@ def sections(results: Sequence[Result]) -> list[Section]:
 
 BENCHMARK = Benchmark(
     name="simulated-members",
-    title="A thousand virtual members over Flower's messages",
+    title="Virtual members over Flower's messages",
     tasks=tasks,
     methods=(
         Method("masks", "benchmarks.methods.mask_round:blindsight", {"rounds": 1}),

@@ -82,7 +82,7 @@ class LocalGrid(Grid):
         if number not in self.nodes:
             return Message(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply_to=message)
         node = self.nodes[number]
-        context = Context(0, number, dict(node.config), node.state, dict(self.run_config))
+        context = Context(1, number, dict(node.config), node.state, dict(self.run_config))
         try:
             with node.around():
                 reply = node.app(message, context)

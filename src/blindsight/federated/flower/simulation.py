@@ -42,7 +42,7 @@ def simulated_nodes(message: Message, context: Context, call_next: ClientAppCall
         raise InputError(
             "simulated_nodes is for Flower's simulation, whose nodes have a partition-id. Leave it out here."
         )
-    folder = _folder(message.metadata.run_id)
+    folder = _folder(context.run_id)
     members = Members.read(folder / _MEMBERS)
     own = copy.copy(context)
     if place == count - 1:

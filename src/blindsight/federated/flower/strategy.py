@@ -48,7 +48,7 @@ from blindsight.federated.flower.transport import (
 )
 from blindsight.federated.membership import Members, server_store
 from blindsight.federated.node import config_digest
-from blindsight.federated.server import LostRunError, SumServer, begin_run, gather_run, statement_of
+from blindsight.federated.server import LostRunError, RunStore, SumServer, begin_run, gather_run, statement_of
 from blindsight.federated.task import MOST_EXAMPLES, MeanUpdate, UpdateConfig, mean_update
 from blindsight.files import AnyPath
 from blindsight.learn.private import Privacy
@@ -79,13 +79,16 @@ _SINGLE = (  # strategies that compare or weigh single updates, by the names tha
     "MultiKrum",
     "QFedAvg",
 )
-_OLD = {"fraction_fit": "fraction_train", "min_fit_clients": "min_train_nodes", "initial_parameters": "start"} | {
+_OLD = {  # arguments of Flower's older strategies, and what they are now
+    "evaluate_fn": "evaluate_fn of start",
+    "evaluate_metrics_aggregation_fn": "evaluate_metrics_aggr_fn",
+    "fit_metrics_aggregation_fn": "train_metrics_aggr_fn",
+    "fraction_fit": "fraction_train",
+    "initial_parameters": "initial_arrays of start",
     "min_available_clients": "min_available_nodes",
     "min_evaluate_clients": "min_evaluate_nodes",
-    "fit_metrics_aggregation_fn": "train_metrics_aggr_fn",
-    "evaluate_metrics_aggregation_fn": "evaluate_metrics_aggr_fn",
+    "min_fit_clients": "min_train_nodes",
     "on_fit_config_fn": "train_config of start",
-    "evaluate_fn": "evaluate_fn of start",
 }
 _WHY = {
     "masks": "no key opens an update, and every number that is opened is a sum over all contributors",
@@ -245,7 +248,7 @@ class Encrypted(Strategy):
             result = self.strategy.start(grid, *arguments, **named)
         played = self.reports[before:]
         if played and not any(report.contributors for report in played):
-            raise PrivacyError(f"none of {len(played)} rounds gave a sum, so there is no model. {_told(played[-1])}")
+            raise PrivacyError(f"none of {len(played)} rounds gave a sum, so there is no model. {_reasons(played[-1])}")
         return result
 
     @contextmanager
@@ -275,10 +278,10 @@ class Encrypted(Strategy):
         """What the rounds of this run that have begun protect, from whom, and what they do not."""
         server, _ = self._run()
         said = statement_of(server.terms, server.run.progress.round)
-        more = list(said.not_protected)
-        if self.privacy is not None and (noise := self._config(server.terms).noise) is not None:
+        noise = self._noise(len(server.terms.members), server.terms.dimension)
+        more = []
+        if noise is not None and self.privacy is not None:
             said = noised(said, noise, delta=self.privacy.delta, scheme=self.scheme)
-            more = list(said.not_protected)
         else:
             named = "".join(f", the weighted mean of {name!r}" for name in self.config.metrics)
             more.append(
@@ -287,7 +290,7 @@ class Encrypted(Strategy):
             )
         if getattr(self.strategy, "fraction_evaluate", 1.0) != 0.0:
             more.append("what members report of evaluations: the server reads each one's metrics")
-        return replace(said, not_protected=tuple(more))
+        return replace(said, not_protected=(*said.not_protected, *more))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -356,7 +359,7 @@ class Encrypted(Strategy):
             if self._failure:
                 raise MessageError(self._failure)
             result = server.finish()
-            mean = mean_update(result, self._config(server.terms), server.terms)
+            mean = mean_update(result, self._config(len(server.terms.members), server.terms.dimension), server.terms)
         except (MessageError, PrivacyError) as error:
             self._lost = isinstance(error, LostRunError)
             self._report(SumReport(server_round, (), self._missing(server, heard), str(error)))
@@ -444,7 +447,7 @@ class Encrypted(Strategy):
             warn=lambda sentence: _LOG.warning("\t> %s", sentence),
         )
         self._declined = set(transport.identities()) - set(run.terms.members)
-        return SumServer(run, transport, self.patience, config=self._config(run.terms).to_bytes()), transport
+        return self._serve(run, transport)
 
     def _take_in(self, arrays: ArrayRecord) -> None:
         """Begin another run with everybody who is there, if somebody is who was not before."""
@@ -465,7 +468,11 @@ class Encrypted(Strategy):
             return
         self._declined |= set(refused)
         _LOG.info("configure_train: %s joined; the run goes on with %d members", late, len(run.terms.members))
-        self._begun = SumServer(run, transport, self.patience, config=self._config(run.terms).to_bytes()), transport
+        self._begun = self._serve(run, transport)
+
+    def _serve(self, run: RunStore, transport: GridTransport) -> tuple[SumServer, GridTransport]:
+        config = self._config(len(run.terms.members), run.terms.dimension)
+        return SumServer(run, transport, self.patience, config=config.to_bytes()), transport
 
     def _make_terms(self, arrays: ArrayRecord) -> Callable[[str, tuple[str, ...]], Terms]:
         size = flatten(arrays).size
@@ -481,11 +488,8 @@ class Encrypted(Strategy):
         self.privacy.check(plan)
         return plan
 
-    def _config(self, terms: Terms) -> UpdateConfig:
-        """Return what the members of a run on these terms are told."""
-        return self._told(len(terms.members), terms.dimension)
-
-    def _told(self, members: int, dimension: int) -> UpdateConfig:
+    def _config(self, members: int, dimension: int) -> UpdateConfig:
+        """Return what so many members of a run are told."""
         if self.privacy is None:
             return self.config
         return replace(self.config, noise=self._noise(members, dimension), delta=self.privacy.delta)
@@ -499,7 +503,7 @@ class Encrypted(Strategy):
         return 0 if asked >= members else asked
 
     def _terms(self, run: str, members: tuple[str, ...], dimension: int) -> Terms:
-        config = self._told(len(members), dimension)
+        config = self._config(len(members), dimension)
         sparse: dict[str, Any] = {}
         if self.scheme in SPARSE_SCHEMES:
             sparse = {
@@ -581,7 +585,7 @@ def _check_strategy(strategy: Strategy, metrics: Collection[str]) -> None:
         )
 
 
-def _told(report: SumReport) -> str:
+def _reasons(report: SumReport) -> str:
     reasons = "".join(f" {name}: {sentence}" for name, sentence in sorted(report.refused.items()))
     return f"The last: {report.failure}{reasons}"
 
