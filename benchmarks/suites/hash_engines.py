@@ -28,6 +28,7 @@ QUICK_SIZES = {"4k": 4_000}
 
 LARGE = ("Blindsight", "faiss-flat", "faiss-ivf")  # asked at 10M too
 OVERHEAD = "overhead"
+RATIOS = {"exact": 1.05, "lists": 1.05, "lists, one query": 1.15}  # and how large they may be
 BEFORE = {
     ("faiss-flat", "default"): "800 (1.000)",
     ("faiss-ivf", "probes=4"): "21,000 (.970)",
@@ -80,7 +81,7 @@ def drawn(rows: int, seed: list[int]) -> Codes:
 def score(codes: Codes, queries: Codes, answer: Any) -> dict[str, float]:
     """Judge an engine's hits, or pass on the ratios of ours to faiss."""
     if "positions" not in answer:
-        return {name: float(answer[name]) for name in ("exact", "lists")}
+        return {name: float(answer[name]) for name in RATIOS}
     given: EngineAnswer = answer
     figures = {"recall": recall(codes, queries, given["positions"]), "build": given["build"]}
     figures |= {"queries/s": len(queries) / max(given["search"], 1e-9), "disk": given["disk"] / 1e6}
@@ -109,11 +110,13 @@ def sections(results: Sequence[Result]) -> list[Grid]:
     ratios = [result for result in results if result.method == OVERHEAD]
     if ratios:
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (f"{what}: Blindsight / raw faiss", "at most 1.05", tuple(result.score[what] for result in ratios))
-            for what in ("exact", "lists")
+            (f"{what}: Blindsight / raw faiss", f"at most {most}", tuple(result.score[what] for result in ratios))
+            for what, most in RATIOS.items()
         )
-        note = "The same batch by turns in one process, the same lists and probes; ours returns ids, faiss positions."
-        grids.append(Grid("CPU time of a batch of queries", ("", "target", "measured"), rows, note))
+        note = "The same queries by turns in one process, the same lists and probes; ours returns ids, faiss positions."
+        grids.append(
+            Grid("CPU time of a batch of queries, and of one after the other", ("", "target", "measured"), rows, note)
+        )
     return grids
 
 

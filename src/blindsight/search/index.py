@@ -22,14 +22,14 @@ less, and then that is the plan.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from threading import Lock, RLock
 from typing import Any, Literal, Self, get_args
 
 import faiss
 import numpy as np
+from faiss import swig_ptr
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
@@ -54,9 +54,9 @@ class Lists:
         count, width = self.centroids.shape
         quantizer = faiss.IndexBinaryFlat(8 * width)
         quantizer.add(self.centroids)
-        self._ivf = faiss.IndexBinaryIVF(quantizer, 8 * width, count)
+        self._ivf: Any = faiss.IndexBinaryIVF(quantizer, 8 * width, count)
         self._ivf.is_trained = True
-        self._turn = Lock()
+        self._turn, self._probes = Lock(), 0
         positions = np.arange(len(codes), dtype=np.int64)
         for span in blocks(len(codes), _ROWS):
             self._add(positions[span], codes[span], None if assignment is None else assignment[span])
@@ -87,10 +87,14 @@ class Lists:
 
     def search(self, queries: Codes, k: int, probes: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return distances and positions of the k nearest among the codes of the nearest lists, -1 where none is."""
+        distances = np.empty((len(queries), k), dtype=np.int32)
+        positions = np.empty((len(queries), k), dtype=np.int64)
         with self._turn:
-            self._ivf.nprobe = probes
-            distances, positions = self._ivf.search(queries, k)
-        distances[positions < 0] = -1
+            if self._probes != probes:
+                self._ivf.nprobe = self._probes = probes
+            self._ivf.search_c(len(queries), swig_ptr(queries), k, swig_ptr(distances), swig_ptr(positions))
+        if _short(positions):
+            distances[positions < 0] = -1
         return distances, positions
 
     def add(self, begin: int, codes: Codes) -> None:
@@ -116,7 +120,7 @@ class Lists:
             self._ivf.add_with_ids(rows, positions)
         else:
             arrays: list[NDArray[Any]] = [rows, positions, np.ascontiguousarray(lists)]
-            self._ivf.add_core(len(rows), *map(faiss.swig_ptr, arrays))  # type: ignore[attr-defined]
+            self._ivf.add_core(len(rows), *map(swig_ptr, arrays))
 
     def _positions(self, number: int) -> NDArray[Any]:
         """Return the positions in one list, not copied."""
@@ -471,8 +475,8 @@ class HammingIndex:
         if lists is None or not probes:
             return nearest(self._rows.values, queries, k)
         distances, positions = lists.search(queries, k, probes)
-        short = np.flatnonzero(positions[:, -1] < 0)  # the opened lists held fewer than k
-        if short.size:
+        if _short(positions):  # the opened lists held fewer than k
+            short = positions[:, -1] < 0
             distances[short], positions[short] = nearest(self._rows.values, queries[short], k)
         return distances, positions
 
@@ -483,6 +487,9 @@ class HammingIndex:
 
     def _plan_for(self, k: int) -> tuple[Lists, int]:
         """Return the lists and how many of them to open for k hits; make and measure them if need be."""
+        tuned = self._tuned
+        if tuned is not None and k <= _K and (plan := tuned.plans.get(_K)):
+            return tuned.lists, plan.probes
         with self._building:
             if self._tuned is None:
                 self._tuned = TunedLists(Lists.learned(self._rows.values), len(self))
@@ -497,15 +504,25 @@ class HammingIndex:
         return self._tuned
 
 
-@contextmanager
-def _threads(wanted: int | None) -> Iterator[None]:
+def _short(positions: NDArray[np.int64]) -> bool:
+    """Tell whether some query has fewer hits than there are columns; one query is asked for most often."""
+    return bool(positions[0, -1] < 0) if len(positions) == 1 else bool((positions[:, -1] < 0).any())
+
+
+class _threads:  # noqa: N801 - used like a function, and cheaper than a generator
     """Let faiss use so many threads in this block; others that search at the same time keep theirs."""
-    if wanted is None:
-        yield
-        return
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(wanted)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
+
+    __slots__ = ("_before", "_wanted")
+
+    def __init__(self, wanted: int | None) -> None:
+        self._wanted = wanted
+
+    def __enter__(self) -> None:
+        if self._wanted is not None:
+            self._before = faiss.omp_get_max_threads()
+            if self._before != self._wanted:
+                faiss.omp_set_num_threads(self._wanted)
+
+    def __exit__(self, *raised: object) -> None:
+        if self._wanted is not None and self._before != self._wanted:
+            faiss.omp_set_num_threads(self._before)

@@ -53,6 +53,9 @@ class Growing:
         """All rows, not copied; good until the next change."""
         return self._buffer[: self._rows]
 
+    def __len__(self) -> int:
+        return self._rows
+
     def append(self, new: NDArray[Any]) -> None:
         """Add rows at the end."""
         rows = self._rows + len(new)
@@ -197,10 +200,9 @@ def id_table(ids: IdArray) -> IntegerIds | TextIds:
 def _take(values: IdArray, positions: NDArray[np.int64], filling: int | None) -> IdArray:
     if not len(values):
         return np.full(positions.shape, filling, dtype=values.dtype)
-    ids: IdArray = np.take(values, positions, mode="wrap")
-    missing = positions < 0
-    if missing.any():
-        ids[missing] = filling
+    ids: IdArray = values[positions]  # of the last row where there is none
+    if positions.size and positions.min() < 0:
+        ids[positions < 0] = filling
     return ids
 
 
@@ -323,7 +325,7 @@ class Rows:
             self._ids = id_table(ids)
 
     def __len__(self) -> int:
-        return len(self.values) - len(self.gone)
+        return len(self._values) - len(self.gone)
 
     @property
     def values(self) -> NDArray[Any]:
