@@ -19,6 +19,7 @@ from scipy.stats import beta
 from sklearn.decomposition import PCA
 
 from benchmarks.methods.sifting import Released, SiftingData, classes_of, held_out_leak, key, target_leak
+from blindsight.rng import science
 from blindsight.sift.symbollearner import fit_posteriors
 
 BINS, FEWEST_IN_LEAF, COMPONENTS = 32, 25, 64
@@ -124,7 +125,9 @@ class _Given:
 
 @cache
 def _probabilities(given: _Given, name: str, seed: int) -> tuple[Array, Array]:
-    found = fit_posteriors(given.data.features, given.data.labels[name], names=[name], random_state=seed)
+    found = fit_posteriors(
+        given.data.features, given.data.labels[name], names=[name], networks=False, random_state=seed
+    )
     return found.held_out, found.predict(given.data.judged)
 
 
@@ -148,6 +151,8 @@ def bound(symbols: NDArray[np.int64], private: NDArray[np.int64], confidence: fl
     ends of Clopper-Pearson intervals, over cells a mean of numbers below their maximum.
     """
     error = (1 - confidence) / 3  # base rates, cells, the mean over cells
+    order = science(0).permutation(len(private))  # rows may come sorted by anything
+    symbols, private = symbols[order], private[order]
     n, ones = len(private), int(private.sum())
     low, high = beta.ppf(error / 2, ones, n - ones + 1), beta.ppf(1 - error / 2, ones + 1, n - ones)
     cells, index = np.unique(symbols, return_inverse=True)

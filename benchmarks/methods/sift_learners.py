@@ -49,7 +49,7 @@ def more_symbols(given: SiftingData, *, seed: int, symbols: str) -> Released:
     learned = {name: given.labels[name] for name in names}
     learned |= {"+".join(pair): given.labels[pair[0]] ^ given.labels[pair[1]] for pair in pairs}
     columns = np.stack(list(learned.values()), axis=1)
-    posteriors = fit_posteriors(given.features, columns, names=list(learned), random_state=seed)
+    posteriors = fit_posteriors(given.features, columns, names=list(learned), networks=False, random_state=seed)
     answer = Released()
     for public, private in given.policies:
         hidden = private.split("+")
