@@ -86,7 +86,7 @@ def run(given: Deployment, *, seed: int, scheme: Scheme) -> LoopbackAnswer:
     with tempfile.TemporaryDirectory(prefix="scale-loopback-") as folder:
         federation = LocalFederation.prepare(Path(folder), shares, public, public, insecure=given.insecure)
         begun = time.monotonic()
-        with Watch(lambda: _finished_rounds(federation)) as watch, federation.loopback() as network:
+        with Watch(lambda: _finished_rounds(federation)) as watch, federation.loopback(warm=False) as network:
             started = time.monotonic()
             _learn(network, federation.run_config(**given.settings(scheme)), given.most_seconds)
             ended, idle = time.monotonic(), idle_cores()

@@ -4,7 +4,7 @@
 """
 
 from benchmarks.harness import Benchmark, Method
-from benchmarks.suites.scale_loopback.cases import tasks
+from benchmarks.suites.scale_loopback.cases import LATENCIES, tasks
 from benchmarks.suites.scale_loopback.tables import sections
 
 _HERE = "benchmarks.methods.loopback_round:run"
@@ -13,9 +13,17 @@ BENCHMARK = Benchmark(
     name="scale-loopback",
     title="Rounds over loopback",
     tasks=tasks,
-    methods=tuple(Method(scheme, _HERE, {"scheme": scheme}) for scheme in ("block-dphe", "bfv")),
+    methods=(
+        *(
+            Method(f"{kind}-{launcher}", "benchmarks.methods.latency_round:run", {"kind": kind, "launcher": launcher})
+            for kind, launcher in LATENCIES
+        ),
+        *(Method(scheme, _HERE, {"scheme": scheme}) for scheme in ("block-dphe", "bfv")),
+    ),
     sections=sections,
     notes=(
+        "Latency: `stock` is Flower as it is (a program for every message, polls every 3 seconds), `warm` the launcher "
+        "`blindsight.federated.flower.launcher`. Masks and SecAgg+ take four waves of messages a round, FedAvg one.",
         "Real processes on one machine: a SuperLink, the server's side, a key generator and the owners, each with a "
         "SuperNode; TLS, authenticated nodes, a database on disk. All of them share the cores of the machine.",
         "Every model is checked: it is the one that the same owners learn in one process, number for number.",

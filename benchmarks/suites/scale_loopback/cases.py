@@ -1,17 +1,20 @@
 """What is measured: rounds of 3, 5 and 8 owners with contributions of 1, 10 and 100 MB, and those of the DPHE paper."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Problem, Settings, Task
+from benchmarks.methods.latency_round import LatencyAnswer, Rounds
 from benchmarks.methods.loopback_round import Deployment, LoopbackAnswer
 from blindsight.errors import InputError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.rounds import Selection
 
+LATENCY = Rounds(5, 101 * 2048)
+LATENCIES = (("fedavg", "stock"), ("fedavg", "warm"), ("secagg", "stock"), ("masks", "stock"), ("masks", "warm"))
 OWNERS, MEGABYTES = (3, 5, 8), (1, 10, 100)
 _ATTRIBUTES_PER_MEGABYTE, _FEATURES = 60, 1023  # with a bias 15 BFV ciphertexts of 4,096 weights
 
@@ -63,8 +66,30 @@ def _paper() -> Case:
 
 def tasks(settings: Settings) -> list[Task]:
     """Pose each case."""
+    rounds = replace(LATENCY, owners=3, rounds=3) if settings.quick else LATENCY
+    latency = Task(
+        f"latency-{rounds.owners}-owners-{rounds.weights}-weights",
+        f"{rounds.owners} owners add one to each of {rounds.weights:,} weights in {rounds.rounds} rounds.",
+        lambda seed: Problem(rounds, partial(latency_score, rounds)),
+        tuple(f"{kind}-{launcher}" for kind, launcher in LATENCIES),
+    )
     cases = quick_cases() if settings.quick else full_cases()
-    return [Task(case.dataset, case.description, partial(_pose, case), (case.scheme,)) for case in cases]
+    return [latency, *(Task(case.dataset, case.description, partial(_pose, case), (case.scheme,)) for case in cases)]
+
+
+def latency_score(given: Rounds, answer: LatencyAnswer) -> dict[str, float]:
+    """Return the seconds of the first round, with all that comes before it, and of the later ones, after a check."""
+    expected = np.arange(given.rounds + 1)
+    if not np.allclose(answer["means"], expected, atol=1e-2 * expected[-1]):
+        raise InputError(f"the mean weights are {answer['means']}, not those of FedAvg.")
+    later = np.diff(answer["ends"][1:])
+    return {
+        "first": answer["ends"][1],
+        "later": float(later.mean()),
+        "slowest": float(later.max()),
+        "whole": answer["submitted"],
+        "cpu": answer["cpu"],
+    }
 
 
 def _pose(case: Case, seed: int) -> Problem:

@@ -54,8 +54,32 @@ class Measured:
 def sections(results: Sequence[Result]) -> list[Grid]:
     """Return the tables."""
     known = {case.dataset: case for case in (*quick_cases(), *full_cases())}
-    found = [Measured(known[result.dataset], result) for result in results]
-    return [table for table in (_rounds(found), _usage(found), _predictions(found)) if table.rows]
+    found = [Measured(known[result.dataset], result) for result in results if result.dataset in known]
+    latency = _latency([result for result in results if result.dataset.startswith("latency-")])
+    return [table for table in (latency, _rounds(found), _usage(found), _predictions(found)) if table.rows]
+
+
+def _latency(results: Sequence[Result]) -> Grid:
+    """Show seconds of rounds, and how often the time of plain FedAvg as Flower starts it that is."""
+    plain = [result.score["later"] for result in results if result.method == "fedavg-stock"]
+    rows = [
+        (
+            result.method,
+            *_figures(*(result.score[name] for name in ("first", "later", "slowest", "whole", "cpu"))),
+            *_figures(result.score["later"] / plain[0] if plain else float("nan")),
+        )
+        for result in results
+    ]
+    columns = (
+        "",
+        "set-up and first round, s",
+        "a later round, s",
+        "slowest, s",
+        "the whole run, s",
+        "CPU, s",
+        "later round / plain FedAvg, stock",
+    )
+    return Grid("Latency", columns, tuple(rows))
 
 
 def _rounds(found: Sequence[Measured]) -> Grid:

@@ -1,0 +1,1 @@
+"""The app of `latency` for the API that SecAgg+ of Flower has."""
