@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Settings
+from benchmarks.methods import asking
 from benchmarks.methods.engines import Questions
 from benchmarks.methods.own_postgres import postgres_programs
 from benchmarks.results import Result
-from benchmarks.suites import hash_engines
+from benchmarks.suites import hash_asking, hash_engines
 from blindsight.errors import InputError
 from blindsight.search.codes import hamming
 
@@ -24,6 +25,7 @@ def truth(questions):
     return np.argsort(hamming(questions.queries, questions.codes), axis=1, kind="stable")[:, : hash_engines.K]
 
 
+PULLED = {"same": True, "bytes": 10_000, "symbols": 21} | dict.fromkeys(("give", "receive", "first", "rank"), 1.0)
 ENGINES = [method for method in hash_engines.BENCHMARK.methods if method.name != hash_engines.OVERHEAD]
 
 
@@ -96,3 +98,22 @@ def test_tables_stand_beside_earlier_figures():
     assert flipped.rows == (("pgvector (kind=ivfflat)", (1.0,), (2.0,), (0.5,), (), (3.0,)),)
     assert [row[2] for row in overhead.rows] == [(1.01,), (1.02,), (1.03,)]
     assert hash_engines.sections([]) == []
+
+
+def test_asking_is_scored_by_what_was_found():
+    pytest.importorskip("tenseal")
+    scan, pull = hash_asking.tasks(Settings(quick=True))
+    problem = scan.pose(0)
+    answer = asking._encrypted(problem.given)
+    assert problem.score(answer)["up"] == answer["up"] > 4e6
+    with pytest.raises(InputError, match="nearest"):
+        problem.score(answer | {"positions": answer["positions"][:, ::-1] * 0 + np.arange(hash_engines.K)})
+    with pytest.raises(InputError, match="given"):
+        pull.pose(0).score({"same": False})
+    results = [
+        Result("hash-asking", "1k", "encrypted", {}, 0, score=problem.score(answer)),
+        Result("hash-asking", "pull-5k", "pull", {"epsilon": 4.0}, 0, score=pull.pose(0).score(PULLED)),
+    ]
+    scans, pulls = hash_asking.sections(results)
+    assert scans.rows[0][2] == (answer["up"] / 1e6,)
+    assert pulls.rows[0][4] == (2.0,)  # bytes a record

@@ -192,6 +192,7 @@ def ask(
     """Ask an index at a service with an encrypted query: nobody there learns the picture or what was found."""
     from blindsight.client import Client
     from blindsight.data.images import decode
+    from blindsight.search.building import places_of
     from blindsight.search.encrypted_query import QuerySetup
 
     with Client(where, _token(token), timeout=300.0) as client:
@@ -199,17 +200,19 @@ def ask(
         query = setup.encrypt(decode(image, size=setup.side))
         answer = client.ask_encrypted(name, query.message)
     found = setup.nearest(query, answer, k)
+    placed = list(zip(places_of(found), found, strict=True))
     document = {
         "answers": [
-            {"rank": rank, "number": hit.number, "distance": hit.nearness} for rank, hit in enumerate(found, 1)
+            {"rank": rank, "place": place, "number": hit.number, "distance": hit.nearness}
+            for rank, (place, hit) in enumerate(placed, 1)
         ],
         "bytes": {"query": len(query.message), "answer": len(answer)},
         "statement": setup.statement.to_dict(),
     }
-    rows = [(str(rank), str(hit.number), f"{hit.nearness:g}") for rank, hit in enumerate(found, 1)]
+    rows = [(str(place), str(hit.number), f"{hit.nearness:g}") for place, hit in placed]
     show(
         document,
-        table(f"Nearest to {image.name}", ("rank", "picture", "distance"), rows, numbers=("rank", "distance")),
+        table(f"Nearest to {image.name}", ("place", "picture", "distance"), rows, numbers=("place", "distance")),
         f"The query took {len(query.message) / 1e6:.1f} MB and the answer {len(answer) / 1e6:.1f} MB.",
         setup.statement.headline(),
     )
