@@ -13,7 +13,7 @@ from blindsight.errors import InputError
 from blindsight.learn import FederatedClassifier
 from blindsight.learn.rounds import Selection
 
-LATENCY = Rounds(5, 101 * 2048)
+LATENCY = Rounds(5, 101 * 2048, rounds=3)
 LATENCIES = (("fedavg", "stock"), ("fedavg", "warm"), ("secagg", "stock"), ("masks", "stock"), ("masks", "warm"))
 OWNERS, MEGABYTES = (3, 5, 8), (1, 10, 100)
 _ATTRIBUTES_PER_MEGABYTE, _FEATURES = 60, 1023  # with a bias 15 BFV ciphertexts of 4,096 weights
@@ -66,7 +66,7 @@ def _paper() -> Case:
 
 def tasks(settings: Settings) -> list[Task]:
     """Pose each case."""
-    rounds = replace(LATENCY, owners=3, rounds=3) if settings.quick else LATENCY
+    rounds = replace(LATENCY, owners=3) if settings.quick else LATENCY
     latency = Task(
         f"latency-{rounds.owners}-owners-{rounds.weights}-weights",
         f"{rounds.owners} owners add one to each of {rounds.weights:,} weights in {rounds.rounds} rounds.",
