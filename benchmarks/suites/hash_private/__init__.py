@@ -38,6 +38,7 @@ BENCHMARK = Benchmark(
         "function alone). Queries carry no noise.",
         "mAP is over the whole ranking of private pictures with the query's class as relevant; ties are averaged over "
         "all orders; P@10 is the precision among the first ten, over all orders of ties too.",
+        "Figures without a deviation come from one run (seed 0).",
         "Reference: an earlier measurement by other code with the same sizes and random ties.",
         "The best length is chosen by looking at the results, which nobody could do in earnest: it flatters randomised "
         "response and the Hamming ball. Lengths tried: " + ", ".join(map(str, LENGTHS)) + " bits of ITQ.",
