@@ -12,7 +12,7 @@ import pytest
 from blindsight.audit import siftclaims
 from blindsight.audit.artefacts import audit_artefact
 from blindsight.audit.ofsift import SiftAudit, plan_sift
-from blindsight.audit.siftclaims import SiftTrial, cheat_findings, grey_pixels, published_sift_findings
+from blindsight.audit.siftclaims import SiftTrial, cheat_findings, grey_pixels, holes, published_sift_findings
 from blindsight.audit.smuggling import DIGITS, search_hiding_places
 from blindsight.audit.targets import recognise
 from blindsight.data import load, pipeline
@@ -271,3 +271,13 @@ def test_ppls_as_published_meets_stronger_attackers_two_apps_together_and_many_f
     assert frames[0].measured.value > stronger.measured.value - 0.05
     for each in (stronger, pooled, *frames):
         assert each.measured.low <= each.measured.value <= each.measured.high
+
+
+@pytest.mark.slow
+def test_eight_ways_around_a_verdict_were_open_and_are_closed():
+    found = holes()
+    assert len(found) == 8
+    for hole in found:
+        assert (hole.before, hole.now) == (True, False), hole.name
+        assert hole.read > 0.10, hole.name
+        assert hole.finding().verdict == "not refuted"

@@ -13,7 +13,7 @@ from benchmarks.suites.sift_cheats.tables import CHEATS, sections, verdict
 
 @pytest.fixture(scope="module")
 def problem():
-    (task,) = cases.tasks(Settings(quick=True))
+    task, _ = cases.tasks(Settings(quick=True))
     return task.pose(0)
 
 
@@ -38,6 +38,7 @@ def test_it_runs_to_the_end_and_every_cheat_meets_its_fate(tmp_path):
     assert [after[cheat][4] for cheat in ("collinear pair", "low digits")] == ["accept", "accept"]
     assert after["XOR with a hash"][-1] == "refused unseen: code, not a sift"
     assert after["XOR with a hash, 16 symbols"][-1] == "refuse"
+    assert after["a jackpot symbol"][-1] == "kept in"
 
 
 def test_honest_apps_decode_nothing_and_serve_the_public_attribute(problem):

@@ -174,7 +174,7 @@ def test_a_table_may_name_pictures_anywhere_below_a_root(tmp_path, blindsight):
     said = blindsight(
         "sift", "verify", tmp_path / "sift", *asked, "--root", tmp_path, "--attackers", "quick", code=(0, 1)
     ).err
-    assert "300 rows; 400 or more" in said  # before the work begins
+    assert "300 rows, about 1 min; 800 or more" in said  # before the work begins
     assert "--data csv" in blindsight("sift", "apply", tmp_path / "sift", "--root", tmp_path, code=2).err
 
 

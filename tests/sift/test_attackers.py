@@ -25,6 +25,8 @@ def ring():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_attacker_learns_what_it_can(attacker, ring):
     points, outside = ring
+    if attacker.view == "natural":
+        points = points / (3.0, 0.01)  # a direction that small is nothing in natural units
     guess = attacker.attack(points[:500], outside[:500], points[500:], seed=3)
     learnt = balanced_accuracy(outside[500:], guess) > 0.85
     assert learnt == (attacker.name in CURVED)

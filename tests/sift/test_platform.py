@@ -3,6 +3,7 @@
 import json
 import math
 import stat
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -407,6 +408,19 @@ def test_every_further_question_on_the_same_rows_is_judged_more_strictly():
     assert all(math.isfinite(proposal.examination.alone.results[0].limit) for proposal in proposals)
 
 
+def test_answers_come_at_a_pace_that_does_not_tell_them():
+    waits = []
+    made = platform(pace=1000.0, wait=waits.append)
+    begun = time.monotonic()
+    made.propose("Ann", "X", GENDER)
+    with pytest.raises(InputError):
+        made.propose("Ann", "X", linear({2: 1.0}, pipeline="another"))
+    assert len(waits) == 2
+    assert all(1000 - (time.monotonic() - begun) <= wait <= 1000 for wait in waits)
+    with pytest.raises(InputError, match="pace"):
+        platform(pace=-1.0)
+
+
 def test_a_try_counts_before_it_is_answered(tmp_path):
     def killed(seed):
         raise KeyboardInterrupt
@@ -423,7 +437,7 @@ def test_a_try_counts_before_it_is_answered(tmp_path):
 
 
 def test_new_preferences_revoke_what_no_longer_passes_and_keep_the_rest():
-    made = platform()
+    made = platform(verifier=LENIENT)  # of two private attributes every cell is kept, with a quarter of the rows
     kept, lost = granted(made, GENDER, "X"), granted(made, linear({6: 1.0, 7: 1.0}), "Y")
     review = made.set_preferences("Ann", ["smiling", "age"])
     assert [grant.number for grant in review.kept] == [kept.number]

@@ -12,6 +12,7 @@ from benchmarks.methods.sift_cheating import AppData
 from benchmarks.methods.sifting import Floats, Labels
 from benchmarks.suites.sift_cheats.platform import Platform
 from benchmarks.suites.sift_matrix.pictures import FACES, UTKFACE_FILE, divided, utkface_path
+from blindsight.audit.siftclaims import Hole
 from blindsight.sift.attackers import MODERN, PAPER
 from blindsight.sift.lossbench import QUICK
 
@@ -31,11 +32,21 @@ def tasks(settings: Settings) -> list[Task]:
     }
     if path is not None:
         sources["utkface"] = (f"{2 * FACES:,} faces of UTKFace ({UTKFACE_FILE})", partial(_photographs, path))
+    numbers = 1000 if settings.quick else 3000
+    apps = ("honest", "collinear_pair", "low_digits", "xor_hash", "few_symbols")
     said = f"{{}}, {SIDE}x{SIDE} grey pixels as whole numbers; public {{}}, private {{}}; 40% are the app's."
     return [
-        Task(name, said.format(text, *POLICIES[name]), partial(_pose, name, load, settings.quick))
+        Task(name, said.format(text, *POLICIES[name]), partial(_pose, name, load, settings.quick), apps)
         for name, (text, load) in sources.items()
-    ]
+    ] + [Task("holes", f"{numbers:,} drawn rows whose truth is known.", partial(_pose_holes, numbers), ("holes",))]
+
+
+def _pose_holes(numbers: int, seed: int) -> Problem:
+    def score(found: tuple[Hole, ...]) -> dict[str, float]:
+        figures = ("read", "before", "now")
+        return {f"{hole.name}/{figure}": float(getattr(hole, figure)) for hole in found for figure in figures}
+
+    return Problem(numbers, score)
 
 
 def _pose(name: str, load: Callable[[], Rows], quick: bool, seed: int) -> Problem:

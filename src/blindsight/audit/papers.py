@@ -20,7 +20,7 @@ from blindsight.audit.leakage.batches import attack_batches, batch_findings
 from blindsight.audit.leakage.study import study_leakage
 from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test, sums
 from blindsight.audit.portraits import cached_photographs, portraits
-from blindsight.audit.siftclaims import cheat_findings, published_sift_findings
+from blindsight.audit.siftclaims import cheat_findings, holes, published_sift_findings
 from blindsight.audit.subject import OnTrial, audit_subjects, findings
 from blindsight.data import Dataset, load
 from blindsight.errors import PrivacyError
@@ -69,6 +69,7 @@ def thorough(faces: Dataset, random_state: int = 0, progress: Progress = silent)
         Check("selective sharing", 20, partial(_epsilons, selective_sharing())),
         Check("private search, ours", 4, partial(_epsilons, (*private_search(), *noise()))),
         Check("noise inside the sum, ours", 1, partial(_epsilons, sums())),
+        Check("eight ways around a sift's verdict", 0, partial(_holes, random_state), fixed=8),
         Check("sifts as published", 0, partial(_sifts, faces, random_state, progress), fixed=15),
     )
 
@@ -151,6 +152,10 @@ def _hostile(progress: Progress, effort: float) -> Evidence:
 
 def _cheats(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:
     return Evidence(cheat_findings(faces, public=PUBLIC, private=PRIVATE, random_state=random_state, progress=progress))
+
+
+def _holes(random_state: int, effort: float) -> Evidence:
+    return Evidence(tuple(hole.finding() for hole in holes(random_state)))
 
 
 def _sifts(faces: Dataset, random_state: int, progress: Progress, effort: float) -> Evidence:

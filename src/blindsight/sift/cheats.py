@@ -14,6 +14,8 @@ network can compute it (of a few bits, with any table for a hash), and declare i
 to be trusted: what is not linear is released only as few symbols under a certificate, for which there is no place to
 hide.
 
+`answers_followed` is no sift but an app that learns from answers which sift looks harmless on the rows that judge.
+
 Each cheat is built from labelled features, as an app would, and comes with the app's own decoder. Features are taken as
 they are; `a` is a public score without covariance with the private attribute, `b` a score of the private attribute.
 """
@@ -135,3 +137,57 @@ def _declared(name: str, sift: LinearSift, scores: _Scores, dig: Callable[[NDArr
 def _parity(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return a bit of the hash of every value."""
     return np.array([hashlib.sha256(value.tobytes()).digest()[0] & 1 for value in values], dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Rows of many segments, with a bit in each that is right about the hidden attribute in 75% of cases.
+
+    A sift that lets the bit out in some segments, and nothing elsewhere, leaks a quarter of their share: the truth is
+    known, whatever a verifier finds.
+    """
+
+    groups: int
+    bits: NDArray[np.bool_]
+    hidden: NDArray[np.int8]
+    """Which rows have a bit, (rows, groups), and the attribute."""
+
+    @classmethod
+    def draw(cls, rows: int, groups: int = 250, *, random_state: int) -> "Segments":
+        """Draw rows."""
+        rng = np.random.default_rng(random_state)
+        hidden = rng.integers(0, 2, rows).astype(np.int8)
+        told = np.where(rng.random(rows) < 0.75, hidden, 1 - hidden) == 1
+        bits = np.zeros((rows, groups), dtype=bool)
+        bits[np.arange(rows), rng.integers(0, groups, rows)] = told
+        return cls(groups, bits, hidden)
+
+    def leak(self, chosen: NDArray[Any]) -> float:
+        """Return the true PrivLoss of letting out these segments."""
+        return 0.25 * len(chosen) / self.groups
+
+    def accepts(self, chosen: NDArray[Any], alpha: float, threshold: float = 0.10) -> bool:
+        """Judge a choice by a certificate (Hoeffding's) at the error alpha."""
+        yes = np.asarray(self.bits[:, chosen].any(axis=1))
+        counts = np.bincount(self.hidden, minlength=2)
+        gap = yes[self.hidden == 1].mean() - yes[self.hidden == 0].mean()
+        return bool(abs(gap) + np.sqrt(-np.log(alpha) * float((1 / counts).sum()) / 2) <= 2 * threshold)
+
+
+def answers_followed(
+    rows: Segments, accepted: Callable[[NDArray[Any]], bool], tries: int, *, random_state: int
+) -> float:
+    """Propose so many sifts, each after the answers before, then what they taught; return the most that was let out."""
+    rng = np.random.default_rng(random_state)
+    size, score, got = rows.groups // 4, np.zeros(rows.groups), 0.0
+    for _ in range(tries):
+        chosen = rng.permutation(rows.groups)[:size]
+        yes = accepted(chosen)
+        score[chosen] += 1 if yes else -1  # about one half of the tries are accepted at the right size
+        size = min(rows.groups, size + 1) if yes else max(1, size - 1)
+        got = max(got, rows.leak(chosen) if yes else 0.0)
+    best = np.argsort(-score)
+    for more in range(min(4 * size, rows.groups), 0, -max(1, size // 8)):  # as much as it can, then less
+        if accepted(best[:more]):
+            return max(got, rows.leak(best[:more]))
+    return got

@@ -58,7 +58,7 @@ def readings(verification: Verification) -> tuple[Reading, ...]:
         rows = [result for result in verification.results if result.attribute == name]
         guess = max(result.balanced_accuracy for result in rows)
         if name not in certificates:
-            found.append(Reading(name, guess, max(result.limit for result in rows), verification.certified))
+            found.append(Reading(name, guess, max(result.reach for result in rows), verification.certified))
             continue
         one = certificates[name]
         found.append(Reading(name, guess, 0.5 + one.bound, True, one.surest, one.exposed))

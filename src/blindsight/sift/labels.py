@@ -8,7 +8,7 @@ people than those the sift was fitted on; that is the caller's to keep.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -90,18 +90,22 @@ def enough_of_either(name: str, labels: Labels) -> None:
         )
 
 
-def differences(private: Mapping[str, Labels], groups: Iterable[Sequence[str]]) -> dict[str, Labels]:
-    """Return for every two attributes of a group whether they differ, where enough rows tell.
+def joint_questions(private: Mapping[str, Labels], groups: Iterable[Sequence[str]]) -> dict[str, Labels]:
+    """Return for every two attributes of a group whether they differ, and whether somebody is in one of their cells.
 
-    A release can tell neither of two attributes and yet whether they are the same.
+    A release can tell neither of two attributes and yet whether they are the same; and one that tells who has both
+    tells half as much of either.
     """
-    found = {}
+    found: dict[str, Labels] = {}
     for group in groups:
         for a, b in combinations(group, 2):
-            both = (private[a] >= 0) & (private[b] >= 0)
-            differ = np.where(both, private[a] ^ private[b], -1).astype(np.int8)
-            if enough(differ):
-                found[f"whether {a} and {b} differ"] = differ
+            first, second = private[a], private[b]
+            known = (first >= 0) & (second >= 0)
+            asked = {f"whether {a} and {b} differ": first != second}
+            for yes, also in product((1, 0), repeat=2):
+                names = (name if value else f"not {name}" for name, value in ((a, yes), (b, also)))
+                asked[" and ".join(names)] = (first == yes) & (second == also)
+            found |= {name: np.where(known, told, -1).astype(np.int8) for name, told in asked.items()}
     return found
 
 

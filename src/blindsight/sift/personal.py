@@ -150,6 +150,7 @@ def drawn(verification: Verification, kept: float, epsilon: float) -> Verificati
             balanced_accuracy=0.5 + lead(one.priv_loss),
             interval=Interval(*(0.5 + lead(end - 0.5) for end in one.interval)),
             limit=0.5 + lead(one.limit - 0.5),
+            reach=0.5 + lead(one.reach - 0.5),
         )
         for one in verification.results
     )

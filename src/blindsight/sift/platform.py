@@ -29,6 +29,8 @@ numbers have two levels: data that can be saved, hashed and certified like any o
 """
 
 import copy
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -151,7 +153,8 @@ class Platform:
     """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people.
 
     With a `folder` everything survives a restart, and several processes may share it; without one it lasts as long as
-    this object.
+    this object. With a `pace` of so many seconds, proposals are answered after a whole number of them, whatever the
+    answer: classifiers take longer on some data than on others, and time is no part of an answer.
     """
 
     def __init__(
@@ -163,7 +166,12 @@ class Platform:
         learner: SiftLearner | None = None,
         folder: AnyPath | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pace: float = 0.0,
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
+        if not 0 <= pace < math.inf:
+            raise InputError(f"the pace of answers is a number of seconds, 0 for none; got {pace}.")
+        self._pace, self._wait = pace, wait
         folder = None if folder is None else as_path(folder)
         self.data = data
         self.verifier = Verifier() if verifier is None else verifier
@@ -258,7 +266,23 @@ class Platform:
         what it tells about every single person, whatever the picture. Nothing is released by this; the person answers
         with `allow`, `fewer_details` or `refuse`.
         """
-        budget, watch = ReleaseBudget(frames, then), self._watch
+        begun = time.monotonic()
+        try:
+            return self._propose(person, app, sift, ReleaseBudget(frames, then), personal, progress)
+        finally:
+            if self._pace:
+                self._wait(self._pace - (time.monotonic() - begun) % self._pace)
+
+    def _propose(
+        self,
+        person: str,
+        app: str,
+        sift: Sift | None,
+        budget: ReleaseBudget,
+        personal: float | None,
+        progress: Progress,
+    ) -> Proposal:
+        watch, frames = self._watch, budget.frames
         with self._register.current():
             situation = watch.situation(person, app)
             others = watch.parts(watch.beside(person, app))

@@ -279,6 +279,17 @@ class LinearSift(Sift):
         return outputs if self.quantiser is None else self.quantiser.apply(outputs)
 
 
+def natural_units(sift: Sift) -> NDArray[np.float64]:
+    """Return (width, k): from what a sift lets out to numbers in units of its features.
+
+    Whitening drowns what kernels see in directions of much variance, and an app can undo it: it knows the matrix. With
+    matrix = Q R, the released z gives z R^+, the coordinates of the features in the orthonormal basis Q.
+    """
+    if not isinstance(sift, LinearSift):
+        return np.eye(sift.width)
+    return np.asarray(np.linalg.pinv(np.linalg.qr(sift.matrix.astype(np.float64), mode="r"), rcond=1e-6))
+
+
 def without_overflow(outputs: Floats) -> Floats:
     """Return outputs (n, width) with zeros for every row in which a number overflowed.
 

@@ -26,13 +26,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from blindsight.errors import InputError, PrivacyError
 from blindsight.progress import Progress, silent
 from blindsight.sift.certificate import ROWS_PER_SYMBOL, fewest_rows
 from blindsight.sift.labels import Labels
 from blindsight.sift.personal import PersonalSift, drawn
-from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.sift import LinearSift, Sift, natural_units
 from blindsight.sift.stream import Windows
 from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet
@@ -135,6 +136,7 @@ def verify_together(
         certified=certified,
         groups=groups,
         learn=_further(sifts, cut, labels, data.private(private), development),
+        natural=block_diag(*(units for sift in sifts for units in [natural_units(_certain(sift))] * frames)),
         progress=progress,
     )
     personal = [(one.sift, one.frames) for one in members if isinstance(one.sift, PersonalSift)]

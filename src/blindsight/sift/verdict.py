@@ -2,7 +2,7 @@
 
 | verdict | when |
 | --- | --- |
-| `accept` | every planned attacker's upper limit is within the threshold; certified: anybody's, and few are exposed |
+| `accept` | every planned attacker's reach is within the threshold; certified: anybody's limit, and few are exposed |
 | `reject` | some attacker's lower end, in intervals that hold together, is above the threshold |
 | `inconclusive` | neither; `needed` is about how many rows would decide, if accuracies stay what they are |
 
@@ -15,13 +15,19 @@ What one attacker achieved on rows it never saw, and how sure that is.
 Decisions rest on balanced accuracy, for which a blind guess scores 1/2 whatever the prevalence: PrivLoss is what lies
 above. The paper's own figure (Eq. 5, a mean of precisions) stands beside it as `mean_precision`.
 
-Two kinds of bound, each right with the stated confidence:
+Three kinds of bound; the first two are right with the stated confidence:
 
 - `interval`: the intervals of *all* planned attackers on all private attributes hold together (Bonferroni). A lower end
   above the threshold proves a leak.
 - `limit`: one-sided, for this attacker alone. The largest limit bounds the best attacker without any correction,
   because the best attacker, whichever it is, is one fixed attacker, and the bound fails only if its own limit does
-  (Berger, Technometrics 1982). Acceptance asks every limit to be below the threshold.
+  (Berger, Technometrics 1982).
+- `reach`: where the limit leads along a learning curve, as an app may hold any number of rows. Acceptance asks every
+  reach to be below the threshold. A discriminant that estimates the means of two classes a distance D apart, of unit
+  variance in d dimensions, from n1 and n0 rows, is right with probability Phi(u),
+  u^2 = D^4 / (4 (D^2 + d (1/n1 + 1/n0))) (Raudys & Jain, IEEE PAMI 13, 1991). The limit gives u, u gives D, and
+  Phi(D / 2) is where the curve ends. A release of K numbers has d = K (K + 3) / 2 features of first and second order:
+  so wide releases need many rows. This is a model, not a proof: only a certificate speaks of all attackers.
 
 Several pictures of one person are not independent. Where persons are known, each counts once, and the bounds are those
 of `certificate`: exact for one picture of each, drawn beforehand, and betting limits for their averages.
@@ -35,6 +41,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from blindsight.errors import InputError
 from blindsight.metrics import Interval, mean_precision, priv_loss
@@ -58,6 +65,8 @@ class AttackResult:
     mean_precision: float
     positives: int
     negatives: int
+    reach: float = 1.0
+    """1 where nobody asked the learning curve."""
     seconds: float = field(compare=False, default=0.0)
 
     @property
@@ -100,13 +109,45 @@ def measure(truth: NDArray[Any], guess: NDArray[Any], persons: NDArray[Any] | No
     }
 
 
+def features_of(width: int) -> int:
+    """Return how many features of first and second order so many numbers have.
+
+    >>> features_of(1), features_of(5), features_of(200)
+    (2, 20, 20300)
+    """
+    return width * (width + 3) // 2
+
+
+def with_all_rows(accuracy: float, features: int, learned: tuple[int, int]) -> float:
+    """Return what an attacker would reach that learned from any number of rows instead of (n1, n0), by the curve.
+
+    >>> round(with_all_rows(0.599, features_of(31), (650, 650)), 3)
+    0.67
+    """
+    u = max(0.0, float(ndtri(min(accuracy, 1 - 1e-12))))
+    apart = 2 * u * (u + math.sqrt(u * u + features * sum(1 / max(count, 1) for count in learned)))  # D^2
+    return max(accuracy, float(ndtr(math.sqrt(apart) / 2)))
+
+
+def supported_width(learned: int, judged: int, *, threshold: float, confidence: float) -> int:
+    """Return the widest release that can be accepted without a certificate when nobody reads anything from it.
+
+    So many rows teach the attackers, so many judge; the largest limit of a score of blind attackers lies about two
+    deviations higher than that of one.
+    """
+    limit = 0.5 + (float(ndtri(confidence)) + 2) / (2 * math.sqrt(judged))
+    halves, width = (learned // 2, learned - learned // 2), 0
+    while with_all_rows(limit, features_of(width + 1), halves) <= 0.5 + threshold:
+        width += 1
+    return width
+
+
 Verdict = Literal["accept", "reject", "inconclusive"]
 Ending = Literal["complete", "sure reject", "cancelled"]
 
 SCHEMA, VERSION = "blindsight/sift-verification", 1
-ROWS_PER_NUMBER = 200
-"""Rows that attackers must have learned from for each number of a release that is accepted without a certificate. With
-42 a number (31 numbers, 1,300 rows) releases were accepted that leaked .164; with 260 none of 36 was."""
+ROWS_PER_NUMBER = 50
+"""Rows that attackers must have learned from for each number of a release that is accepted without a certificate."""
 _BALANCED = ", if having and lacking it were equally likely"
 
 
@@ -186,10 +227,10 @@ class Verification:
 
     @property
     def bound(self) -> float:
-        """The upper limit of PrivLoss: of every attacker where certified, of the best that was tried otherwise."""
+        """The upper limit of PrivLoss: of every attacker where certified, else of those tried, given an app's rows."""
         if self.certificates:
             return max(certificate.bound for certificate in self.certificates)
-        return max((result.limit for result in self.results), default=1.0) - 0.5
+        return max((result.reach for result in self.results), default=1.0) - 0.5
 
     @property
     def exposed(self) -> float:
@@ -278,7 +319,7 @@ class Verification:
     def _gaps(self) -> list[tuple[float, float, float]]:
         """Return (estimate, distance to the lower end, distance to the upper limit) of everything that must decide."""
         gaps = [
-            (r.priv_loss, r.balanced_accuracy - r.interval.low, r.limit - r.balanced_accuracy) for r in self.results
+            (r.priv_loss, r.balanced_accuracy - r.interval.low, r.reach - r.balanced_accuracy) for r in self.results
         ]
         if not self.certificates:
             return gaps

@@ -5,7 +5,7 @@ prove.
 allows, with the stated confidence; nothing about attackers off the list. *Certified mode*, for sifts with a small
 alphabet, drops the list: the bound holds for every attacker there can be (`certificate`), and with several private
 attributes for every question about all of them together. Without a certificate attackers are also set on whether two
-private attributes differ.
+private attributes differ, and on who is in one cell of their table.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3:
 
@@ -31,7 +31,6 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import combinations
 from time import perf_counter
 from typing import Any, Literal
 
@@ -52,12 +51,24 @@ from blindsight.sift.labels import (
     check_persons,
     check_private,
     check_released,
-    differences,
+    enough,
+    joint_questions,
     verification_halves,
 )
 from blindsight.sift.publicclassifier import PublicClassifier, best_raw_accuracy, train_public_classifier
-from blindsight.sift.sift import Features, Sift
-from blindsight.sift.verdict import ROWS_PER_NUMBER, AttackResult, Confidence, Ending, Setting, Verification, measure
+from blindsight.sift.sift import Features, Sift, natural_units
+from blindsight.sift.verdict import (
+    ROWS_PER_NUMBER,
+    AttackResult,
+    Confidence,
+    Ending,
+    Setting,
+    Verification,
+    features_of,
+    measure,
+    supported_width,
+    with_all_rows,
+)
 from blindsight.validation import check_shape
 
 
@@ -81,6 +92,8 @@ class Bench:
     seed: int
     learn: tuple[NDArray[Any], Mapping[str, Labels]] | None = None
     """Further released numbers and labels that attackers learn from, of persons who are on no other row."""
+    natural: NDArray[Any] | None = None
+    """(K, k): from released numbers to those in units of the features, for attackers of that view."""
 
     def result(self, attack: Attack) -> AttackResult:
         """Let one attacker learn and guess, and judge it; rows whose label nobody knows are left out."""
@@ -93,9 +106,14 @@ class Bench:
             warnings.filterwarnings("ignore", message="'Threading' parallel backend")  # it takes all cores, no harm
             known = (numbers[train], column[train], learners)
             seen, labels, who = known if self.learn is None else self._more(attack.attribute, *known)
-            guess = attacker.attack(seen, labels, numbers[test], persons=who, seed=self.seed)
+            shown = numbers[test]
+            if attacker.view == "natural" and self.natural is not None:
+                seen, shown = seen @ self.natural, shown @ self.natural
+            guess = attacker.attack(seen, labels, shown, persons=who, seed=self.seed)
         seconds = perf_counter() - begun
         figures = measure(column[test], guess, judged, self.sure)
+        learned = (int((labels == 1).sum()), int((labels == 0).sum()))
+        figures["reach"] = with_all_rows(figures["limit"], features_of(numbers.shape[1]), learned)
         return AttackResult(attack.attribute, attacker.name, attacker.view, attacker.tune, **figures, seconds=seconds)
 
     def _more(
@@ -139,7 +157,8 @@ class Verifier:
     proof of a leak ends the verification. `jobs` attacks run at once, each in its own process. Limits and certificates
     use the `share` of the error 1 - confidence: the rest is for other tries on the same rows. Where a release is
     certified, a single symbol may make a guess surer than `surest` for no more than a share `exempt` of the people;
-    where it is not, attackers must have had `rows_per_number` rows to learn from for each number that is let out.
+    where it is not, limits are extrapolated to an app with any number of rows, and attackers must have had
+    `rows_per_number` rows to learn from for each number that is let out.
     """
 
     attackers: Literal["paper", "modern"] | Sequence[Attacker] = "modern"
@@ -177,6 +196,7 @@ class Verifier:
         certified: bool | None = None,
         groups: Sequence[Sequence[str]] | None = None,
         learn: tuple[ArrayLike, Mapping[str, ArrayLike]] | None = None,
+        natural: NDArray[Any] | None = None,
         progress: Progress = silent,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Verification:
@@ -186,9 +206,10 @@ class Verifier:
         included mode's classifiers are trained and their PubLoss measured. `certified` insists on a certificate (or on
         none); left open, sifts with at least 10 rows of either kind per symbol are certified, and attackers judge the
         others. `groups` name the private attributes that are judged together (all, unless told), by a joint certificate
-        or by attackers on whether two of them differ. `learn` are released numbers and labels of further rows that
-        attackers learn from, of other persons: an app has data of its own. `cancelled` is asked between attacks; what
-        was found until then is kept.
+        or by attackers on what two of them tell together (`joint_questions`). `learn` are released numbers and labels
+        of further rows that attackers learn from, of other persons: an app has data of its own. `natural` (K, k) undoes
+        what a platform did to the scale of released numbers (of a sift it is known). `cancelled` is asked between
+        attacks; what was found until then is kept.
         """
         given = _Given.of(release)
         labels = check_private(private, len(given.released))
@@ -199,10 +220,11 @@ class Verifier:
         more = None
         if not certificates:
             more = _more(learn, labels, given.released.shape[1], together)
-            labels |= differences(labels, together)
+            labels |= {name: one for name, one in joint_questions(labels, together).items() if enough(one)}
         attacks = [Attack(name, attacker) for attacker in attackers for name in labels]
         sure = Confidence(self.confidence, len(attacks), self.share)
-        bench = Bench(given.released, labels, who, halves, sure, self.random_state, more)
+        units = given.natural if natural is None else natural
+        bench = Bench(given.released, labels, who, halves, sure, self.random_state, more, units)
         results, ending = self._run(attacks, bench, progress, cancelled)
         classifiers = {} if ending == "cancelled" else self._public(given, public or {}, halves)
         learned = len(halves[0]) + (0 if more is None else len(more[0]))
@@ -305,8 +327,15 @@ def rows_in_words(sift: Sift, private: Mapping[str, Labels], verifier: Verifier)
     if sift.alphabet is not None and fewest_rows(private) >= ROWS_PER_SYMBOL * sift.alphabet:
         return f"counting {sift.alphabet} symbols on {rows:,} rows; a release that tells nothing needs about {alone:,}"
     needed = max(2 * verifier.rows_per_number * sift.width, 2 * alone)
-    attacks = len(chosen_attackers(verifier.attackers)) * (len(private) + math.comb(len(private), 2))
-    return f"{attacks} attacks on {sift.width} number(s) of {rows:,} rows; {needed:,} or more are needed to accept"
+    sure = 1 - (1 - verifier.confidence) * verifier.share
+    while supported_width(needed // 2, needed // 2, threshold=verifier.threshold, confidence=sure) < sift.width:
+        needed = 100 * math.ceil(needed / 90)
+    attacks = len(chosen_attackers(verifier.attackers)) * (len(private) + 5 * math.comb(len(private), 2))
+    minutes = math.ceil(attacks * (0.5 + 2e-4 * rows) / 60)  # a core verifies 30,000 rows of 5 numbers in a minute
+    return (
+        f"{attacks} attacks on {sift.width} number(s) of {rows:,} rows, about {minutes} min; {needed:,} or more are "
+        "needed to accept"
+    )
 
 
 def _more(
@@ -322,12 +351,7 @@ def _more(
     if numbers.shape[1] != width or set(labels) - set(learn[1]):
         raise InputError(f"further rows need {width} released numbers and labels of {sorted(labels)}.")
     columns = {name: check_labels(learn[1][name], len(numbers), f"labels of {name!r}")[:, 0] for name in labels}
-    every = {
-        f"whether {a} and {b} differ": np.where((columns[a] >= 0) & (columns[b] >= 0), columns[a] ^ columns[b], -1)
-        for group in groups
-        for a, b in combinations(group, 2)
-    }
-    return numbers, {**columns, **{name: column.astype(np.int8) for name, column in every.items()}}
+    return numbers, columns | joint_questions(columns, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,6 +362,7 @@ class _Given:
     features: Any = None
     sift_digest: str | None = None
     alphabet: int | None = None
+    natural: NDArray[Any] | None = None
 
     @classmethod
     def of(cls, release: Release) -> "_Given":
@@ -346,7 +371,7 @@ class _Given:
         if len(release) != 2 or not isinstance(release[0], Sift):
             raise InputError("give released numbers (n, K), or a pair of a sift and features.")
         sift, features = release[0], check_shape(release[1])
-        return cls(check_released(sift.apply(features)), features, sift.digest, sift.alphabet)
+        return cls(check_released(sift.apply(features)), features, sift.digest, sift.alphabet, natural_units(sift))
 
     def raw(self, rows: Indices) -> NDArray[Any]:
         """Return raw features of some rows, dense."""
