@@ -278,7 +278,13 @@ def _overflow(rng: np.random.Generator, rows: int) -> Hole:
     released = sift.apply(X)
     silent_now = bool(np.isfinite(released).all())
     now = _accepts((released == 0).astype(np.int64), {"hidden": hidden}, certified=True)
-    return Hole("an overflow as a symbol", "a fixed release, counted", _read(hidden, told), True, now or not silent_now)
+    return Hole(
+        "an overflow as a symbol",
+        "a fixed release, counted",
+        _read(hidden, told),
+        bool(told.any()),
+        now or not silent_now,
+    )
 
 
 def _jackpot(rng: np.random.Generator, rows: int) -> Hole:
