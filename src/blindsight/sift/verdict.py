@@ -146,7 +146,7 @@ Verdict = Literal["accept", "reject", "inconclusive"]
 Ending = Literal["complete", "sure reject", "cancelled"]
 
 SCHEMA, VERSION = "blindsight/sift-verification", 1
-ROWS_PER_NUMBER = 50
+ROWS_PER_NUMBER = 200
 """Rows that attackers must have learned from for each number of a release that is accepted without a certificate."""
 _BALANCED = ", if having and lacking it were equally likely"
 
