@@ -76,7 +76,7 @@ JUDGES = (
     Attacker("quadratic sketch, whitened", _sketch, "whitened", tune=True),
     Attacker("extremely randomised trees", _trees, "whitened", tune=True),
 )
-"""None of them, and nothing like them, is among the verifier's attackers."""
+"""None of them is among the verifier's attackers; two are of kinds that it has too, shrinkage and quadratic."""
 
 Rows = tuple[NDArray[np.float32], dict[str, NDArray[np.int8]]]
 

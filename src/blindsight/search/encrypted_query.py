@@ -20,9 +20,12 @@ t = d + 1.
     Claim. Whatever is sent, with probability 1 - 2^-60 per 4,095 records an answer tells at most log2(q / W) bits of
     each of them on average (maximal leakage), which is log2(d + 1) and a few hundredths: what a distance may tell.
     Proof. Ciphertexts are taken in SEAL's seeded form only, the seeds distinct, so the a_k are expanded by a hash:
-    uniform and independent. Then
-    sum a_k u_k is eps-close to uniform, eps = 1/2 sqrt((1 + q / s^8)^n - 1) < 2^-60 (Micciancio, "Generalized compact
-    knapsacks, cyclic lattices, and efficient one-way functions", 2007, Theorem 4.2, whose proof holds modulo X^n + 1).
+    uniform and independent. Then sum a_k u_k is eps-close to uniform, eps = 1/2 sqrt((1 + q / s^8)^n - 1) < 2^-60
+    (after Micciancio, "Generalized compact knapsacks, cyclic lattices, and efficient one-way functions", 2007): two
+    draws of the u_k collide if sum a_k (u_k - u'_k) = 0, a uniform member of the ideal of g = gcd(u_k - u'_k, X^n + 1),
+    so with probability q^(deg g - n); that a divisor g divides one difference fixes deg g of its coefficients given the
+    others, hence has probability at most s^-deg g; X^n + 1 has n different linear factors, and the sum over all g of
+    q^(deg g - n) s^(-8 deg g) is q^-n (1 + q / s^8)^n; eps follows from the probability of a collision.
     Given the records, c1 is so too, and c0 has density at most W^-n given c1 and the u_k. Hence but for mass eps the
     pair has probability at most (W q)^-n, and the sum over all pairs of the largest probability that any
     records give them is at most q^2n (W q)^-n = (q / W)^n. []
