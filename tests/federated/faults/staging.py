@@ -21,13 +21,13 @@ SEED = 5
 PUBLIC, VALIDATION = 100, 101  # seeds of their samples
 SECONDS = 240.0  # to wait for what takes a few on a machine that does nothing else
 
-# Flower starts several programs on a node: all have its clock, one runs the app.
+# Flower starts several programs on a node: all have its clock, one runs the app, or is the launcher's, forked for it.
 SITE = """
 import sys
 if {skew}:
     from tests.federated.faults.skew import skew_clock
     skew_clock({skew})
-if any("flwr-clientapp" in word for word in sys.orig_argv):
+if "supernode" in sys.orig_argv or any("flwr-clientapp" in word for word in sys.orig_argv):
     from tests.federated.faults import sabotage
     for name, argument in {faults}:
         getattr(sabotage, name)(argument)
