@@ -192,9 +192,9 @@ def test_the_whole_audit_says_what_is_known(trusted):
     refuted does not depend on luck.
     """
     pytest.importorskip("torch")
-    stands = ("not refuted", "at chance", "undecided")  # a quarter of the runs is too few for the threshold
+    stands = ("not refuted", "at chance", "undecided")  # half of the runs may be too few for the threshold
     for attempt in range(5):
-        audit = audit_papers(minutes=1.0, random_state=attempt)
+        audit = audit_papers(minutes=2.0, random_state=attempt)
         found = {finding.claim: finding.verdict for finding in audit.findings}
         ours = [
             finding
@@ -206,7 +206,7 @@ def test_the_whole_audit_says_what_is_known(trusted):
             break
     assert all(finding.verdict in stands for finding in ours)
     assert all("does not recognise the originals either" in note for note in audit.notes)  # nobody photographed them
-    assert len(audit.sections) == 11
+    assert len(audit.sections) == 13
     assert len(audit.pictures) == 3
     for claim in (
         "Random Flipping, Theorem 4: epsilon = 0.3 per bit",
