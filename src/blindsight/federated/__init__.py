@@ -7,6 +7,7 @@
 | `node` | what a member and the key generator do with a message |
 | `server` | how a run begins, its rounds over `sums.Engine`, what the server keeps; what a run protects |
 | `task` | what is learned: classifiers, clusters, or any model's updates |
+| `invite`, `commands` | joining with one file and one code, and the programs that a party starts |
 | `runs`, `certificates` | for the owner of a party: its runs, and TLS |
 | `sharing`, `parameter_server` | selective sharing: participants, and the server that they upload to |
 | `flower` | Flower as the carrier; the only part that needs it |

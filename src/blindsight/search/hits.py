@@ -1,4 +1,4 @@
-"""What a search answers, and what every index of binary codes can do: one interface, whoever keeps the codes.
+"""What a search answers: hits in one form, whoever keeps the codes.
 
 Hits are ordered by distance, and by age (which row was added first) where distances are equal. A search that finds
 fewer than it was asked for fills up with the distance -1 and the id -1 (integers) or None (text); no real distance is
@@ -6,10 +6,10 @@ negative, so the distance tells, even if -1 is an id. An empty index answers wit
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from blindsight.errors import InputError
 
@@ -50,47 +50,6 @@ class Neighbourhoods:
             raise InputError(f"there are {len(self)} queries, counted from 0; got {query}.")
         span = slice(int(self.bounds[query]), int(self.bounds[query + 1]))
         return self.ids[span], self.distances[span]
-
-
-class CodeIndex(Protocol):
-    """An index of packed binary codes by id. Ids are integers or text, all of one kind.
-
-    Every change happens whole or not at all: what is refused leaves the index as it was.
-    """
-
-    @property
-    def bits(self) -> int:
-        """Length of a code."""
-
-    @property
-    def plan(self) -> str:
-        """How searches are answered now, in words, with the measured recall."""
-
-    @property
-    def ids(self) -> IdArray:
-        """All ids, oldest first."""
-
-    def __len__(self) -> int: ...
-
-    def __contains__(self, key: object) -> bool: ...
-
-    def add(self, ids: ArrayLike, codes: ArrayLike) -> None:
-        """Add codes under new ids; an id that exists already is refused."""
-
-    def remove(self, ids: ArrayLike) -> int:
-        """Remove what is there of these ids; return how many were."""
-
-    def update(self, ids: ArrayLike, codes: ArrayLike) -> None:
-        """Give ids that exist other codes; they keep their age."""
-
-    def build(self) -> None:
-        """Prepare for fast searches now, as far as this kind of index can."""
-
-    def search(self, codes: ArrayLike, k: int) -> Hits:
-        """Return the k nearest of each query."""
-
-    def within(self, codes: ArrayLike, radius: int) -> Neighbourhoods:
-        """Return all codes that differ from a query in at most `radius` bits."""
 
 
 def check_k(k: int) -> int:

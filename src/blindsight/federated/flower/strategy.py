@@ -51,6 +51,7 @@ from blindsight.federated.node import config_digest
 from blindsight.federated.server import LostRunError, RunStore, SumServer, begin_run, gather_run, statement_of
 from blindsight.federated.task import MOST_EXAMPLES, MeanUpdate, UpdateConfig, mean_update
 from blindsight.files import AnyPath
+from blindsight.learn.owners import LEAST_OWNERS
 from blindsight.learn.private import Privacy
 from blindsight.learn.rounds import SLOT_BITS
 from blindsight.statement import PrivacyStatement
@@ -59,8 +60,6 @@ from blindsight.sums.noise import NoisePlan, noised
 from blindsight.sums.session import default_absences, default_per_position
 from blindsight.sums.statements import consistency
 from blindsight.sums.terms import KEYED_SCHEMES
-
-LEAST_OWNERS = 3
 
 _LOG = logging.getLogger("flwr")
 _WIDE_BITS, _WIDE_KEYED_BITS = 64, 56
