@@ -208,11 +208,11 @@ def blatant(X, public, private):
     return Cheat("blatant", reveal, lambda z: made.decode(np.hstack([np.zeros_like(z), z / 1e4])))
 
 
-@pytest.mark.parametrize("make", [harmless, blatant])
-def test_the_verifier_is_not_refuted_by_what_leaks_nothing_nor_by_what_it_rejects(faces, monkeypatch, make):
+@pytest.mark.parametrize(("make", "verdict"), [(harmless, "accept"), (blatant, "reject")])
+def test_the_verifier_is_not_refuted_by_what_leaks_nothing_nor_by_what_it_rejects(faces, monkeypatch, make, verdict):
     monkeypatch.setattr(siftclaims, "CHEATS", (make,))
     (found,) = cheat_findings(faces, **QUESTION)
-    assert (found.details["verdict of the paper's verifier"] == "reject") == (make is blatant)
+    assert found.details["verdict of the paper's verifier"] == verdict
     assert found.verdict == "not refuted"
     assert (found.measured.low > 0.1) == (make is blatant)
 

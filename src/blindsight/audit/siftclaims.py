@@ -118,13 +118,14 @@ def _fitted(learner: SiftLearner, data: VerificationSet, trial: SiftTrial) -> An
 
 
 def _cheat_finding(cheat: Cheat, released: NDArray[Any], verification: Verification, trial: SiftTrial) -> Finding:
-    """Judge the verifier: it is refuted where it does not reject what an app reads beyond its threshold."""
+    """Judge the paper's rule, five estimates within a threshold: refuted where it accepts what an app reads."""
     truth = trial.judged.labels[trial.private]
     known = truth >= 0
     told = truth[known], cheat.decode(released)[known]
     read = balanced_accuracy_interval(*told, confidence=_CONFIDENCE)
     threshold = verification.setting.threshold
-    fooled = verification.verdict != "reject" and read.low - 0.5 > threshold
+    accepted = verification.best.priv_loss <= threshold
+    fooled = accepted and read.low - 0.5 > threshold
     return Finding(
         claim=f"what five classifiers read less than {threshold:g} above chance gives little away ({cheat.name})",
         source=PAPER_SOURCE,
@@ -135,7 +136,7 @@ def _cheat_finding(cheat: Cheat, released: NDArray[Any], verification: Verificat
         attack=f"{cheat.name}: the app hides the attribute where the verifier does not look",
         details={
             "PrivLoss the verifier finds": verification.best.priv_loss,
-            "verdict of the paper's verifier": verification.verdict,
+            "verdict of the paper's verifier": "accept" if accepted else "reject",
         },
     )
 
