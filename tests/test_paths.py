@@ -8,11 +8,12 @@ import pytest
 
 from blindsight.crypto import PrivateKey
 from blindsight.data import PixelFeatures
+from blindsight.data.features import Standardiser
 from blindsight.dp import Ledger
 from blindsight.federated.certificates import make_certificates, make_node_key
 from blindsight.federated.identity import Identity, KeyStore
 from blindsight.learn import ClusterModel, LinearModel
-from blindsight.learn.model import Attributes, Standardiser
+from blindsight.learn.model import Attributes
 from blindsight.report import write_report
 from blindsight.search import HammingIndex, LocalHasher, load_function, save_function
 from blindsight.search.function import LinearHash

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import UnknownNameError
-from blindsight.learn.selective.noise import Laplace, PublishedLaplace, calibrate_participant
-from blindsight.learn.selective.protection import Sharing
-from blindsight.learn.timeline import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveLine
-from blindsight.learn.timeline.dayplan import DayPlan
-from blindsight.learn.timeline.figurelines import honest_lines
-from blindsight.learn.timeline.line import Line
-from blindsight.learn.timeline.photostudy import PhotoStudy
+from blindsight.selective.noise import Laplace, PublishedLaplace, calibrate_participant
+from blindsight.selective.protection import Sharing
+from blindsight.selective.timeline import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveLine
+from blindsight.selective.timeline.dayplan import DayPlan
+from blindsight.selective.timeline.figurelines import honest_lines
+from blindsight.selective.timeline.line import Line
+from blindsight.selective.timeline.photostudy import PhotoStudy
 
 Curve = dict[str, NDArray[np.float64]]
 

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.methods.owners import OwnersData
+from blindsight.data.features import Standardiser
 from blindsight.learn import baselines
-from blindsight.learn.model import Standardiser, decision_function
+from blindsight.learn.model import decision_function
 
 
 def prr10(given: OwnersData, *, seed: int, clipped: bool, **privacy: float) -> NDArray[np.floating[Any]]:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from benchmarks.methods import noisy
 from benchmarks.methods.owners import OwnersData
+from blindsight.data.features import Standardiser
 from blindsight.dp.accounting import LaplaceLoss, epsilon_of, gaussian_sigma
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.learn.model import Standardiser, decision_function
+from blindsight.learn.model import decision_function
 from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, public_start, targets
 from blindsight.sums.terms import threshold
 

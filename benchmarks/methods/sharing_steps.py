@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.extras import Module, load_torch
-from blindsight.learn.networktrainer import NetworkTrainer
-from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing
+from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing
+from blindsight.selective.networktrainer import NetworkTrainer
 
 Answer = Mapping[str, NDArray[Any]]
 

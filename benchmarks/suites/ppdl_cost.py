@@ -11,8 +11,8 @@ from benchmarks.results import Argument, Result
 from benchmarks.suites.hash_tables.relations import verdict
 from benchmarks.table import Cell, Grid
 from blindsight.errors import InputError
-from blindsight.learn.networks import small_cnn
-from blindsight.learn.timeline.sharingstudy import SHARES
+from blindsight.selective.networks import small_cnn
+from blindsight.selective.timeline.sharingstudy import SHARES
 
 Values = tuple[float, ...]
 

@@ -21,8 +21,6 @@ from blindsight.files import as_path
 from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import round_costs
 from blindsight.learn.study import Study, divide
-from blindsight.learn.timeline.photostudy import PhotoStudy, SharingResult, Training
-from blindsight.learn.timeline.wishes import SharingWish
 from blindsight.metrics import balanced_accuracy, balanced_accuracy_interval, mean_precision
 from blindsight.progress import Progress, silent
 from blindsight.report import Chapter, Table, write_report
@@ -33,6 +31,8 @@ from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
 from blindsight.search.compare import SearchResult, SearchStudy, contest
 from blindsight.search.compare import divide as divide_for_search
+from blindsight.selective.timeline.photostudy import PhotoStudy, SharingResult, Training
+from blindsight.selective.timeline.wishes import SharingWish
 from blindsight.sift.study import sift_demo
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")

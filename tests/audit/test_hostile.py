@@ -10,7 +10,7 @@ from blindsight.audit import hostile
 from blindsight.audit.adversaries import MEMBERS, LyingServer
 from blindsight.audit.hostile import ATTACKS, attack_scheme, failing_on_data
 from blindsight.crypto.bfv import generate_keys
-from blindsight.learn.selective import Participant
+from blindsight.selective import Participant
 from blindsight.sums import bfv, dphe, masks, roles
 from blindsight.sums.roles import KeyGenerator, Member
 from blindsight.sums.terms import SPARSE_SCHEMES, Terms

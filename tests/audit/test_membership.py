@@ -15,9 +15,10 @@ from blindsight.audit.membership import Game, findings, largest_tpr, loss_thresh
 from blindsight.audit.rates import rate
 from blindsight.audit.roc import fewest_others, measure
 from blindsight.audit.shadow import likelihood_ratio
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining
-from blindsight.learn.model import Attributes, Classes, LinearModel, Standardiser
+from blindsight.learn.model import Attributes, Classes, LinearModel
 from blindsight.search import ITQ, CentralHasher
 
 SURE = 1 - 3e-7  # of each of three rows of findings: a false alarm less than once in 10^6

@@ -11,7 +11,7 @@ from benchmarks.results import Result
 from benchmarks.suites.ppdl_days import cases, linelist
 from benchmarks.suites.ppdl_days.tables import sections
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
 
 QUICK = Settings(quick=True)
 

@@ -5,15 +5,15 @@ import shutil
 import numpy as np
 import pytest
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.federated import runs
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.runs import forget_run, kept_runs
 from blindsight.federated.server import find_run, label_run
 from blindsight.federated.sharing import OwnTerms, SharingHandler, SharingTask
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective import ParameterServer, SelectiveTerms
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective import ParameterServer, SelectiveTerms
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
 from blindsight.sums import SCHEMES
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.parties import DIMENSION, MEMBERS, Parties, make_store

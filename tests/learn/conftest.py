@@ -1,4 +1,4 @@
-"""No test of learning searches for primes; those of networks compute in one thread."""
+"""No test of learning searches for primes."""
 
 import pytest
 
@@ -9,12 +9,3 @@ from tests.keys import fixed_primes
 def _fixed_primes():
     with fixed_primes():
         yield
-
-
-@pytest.fixture
-def one_thread():
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

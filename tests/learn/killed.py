@@ -18,7 +18,7 @@ def served(role, path):
 
         generator = KeyGenerator.load(path)
         return lambda message: hashlib.sha256(generator.answer(message)).hexdigest()
-    from blindsight.learn.selective import ParameterServer
+    from blindsight.selective import ParameterServer
 
     server = ParameterServer.resume(path, journal_bytes=int(role))
     return lambda message: server.receive(message) and server.version

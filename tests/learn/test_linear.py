@@ -5,16 +5,10 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining, local_update, train
-from blindsight.learn.model import (
-    Standardiser,
-    attribute_signs,
-    class_signs,
-    decision_function,
-    predict,
-    predict_attributes,
-)
+from blindsight.learn.model import attribute_signs, class_signs, decision_function, predict, predict_attributes
 from blindsight.learn.sparsity import Residual
 
 

@@ -5,18 +5,18 @@ from functools import partial
 import numpy as np
 import pytest
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective.accounting import figure
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
-from blindsight.learn.timeline.dayplan import plan_days
-from blindsight.learn.timeline.figurelines import OURS
-from blindsight.learn.timeline.photostudy import SharingResult
-from blindsight.learn.timeline.play import play_days
-from blindsight.learn.timeline.wishes import SharingWish
 from blindsight.report import Plot, StatementBlock, Table, Text, render_report
 from blindsight.report.learning import sharing_chapter
 from blindsight.rng import seeded_bytes
+from blindsight.selective.accounting import figure
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.timeline.dayplan import plan_days
+from blindsight.selective.timeline.figurelines import OURS
+from blindsight.selective.timeline.photostudy import SharingResult
+from blindsight.selective.timeline.play import play_days
+from blindsight.selective.timeline.wishes import SharingWish
 
 LABELS = np.arange(400) % 2
 INPUTS = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)

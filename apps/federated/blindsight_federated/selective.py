@@ -11,6 +11,7 @@ import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.transport import GridTransport
 from blindsight.federated.parameter_server import (
@@ -24,12 +25,11 @@ from blindsight.federated.parameter_server import (
 from blindsight.federated.server import wait_for_members
 from blindsight.federated.sharing import JOIN, SharingTask
 from blindsight.files import atomic_writer
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective.server import ParameterServer
-from blindsight.learn.selective.terms import SelectiveTerms
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
-from blindsight.learn.timeline.line import Photos
-from blindsight.learn.timeline.play import train_initial
+from blindsight.selective.server import ParameterServer
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.terms import SelectiveTerms
+from blindsight.selective.timeline.line import Photos
+from blindsight.selective.timeline.play import train_initial
 
 from .data import read_pair
 from .settings import Settings

@@ -18,10 +18,10 @@ from benchmarks.suites.ppdl_days.linelist import (
     Played,
 )
 from benchmarks.table import Cell, Grid, Row, Section
-from blindsight.learn.selective.accounting import compose_sharing, figure
-from blindsight.learn.selective.noise import calibrate_participant, calibrate_record
-from blindsight.learn.selective.protection import Sharing
-from blindsight.learn.timeline.photostudy import Model
+from blindsight.selective.accounting import compose_sharing, figure
+from blindsight.selective.noise import calibrate_participant, calibrate_record
+from blindsight.selective.protection import Sharing
+from blindsight.selective.timeline.photostudy import Model
 
 Values = tuple[float, ...]
 

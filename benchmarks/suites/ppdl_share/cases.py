@@ -12,13 +12,13 @@ from benchmarks.harness import Problem, Settings, Task
 from benchmarks.methods.shared_epochs import OwnPhotos
 from benchmarks.suites.hash_tables.pictures import usable
 from benchmarks.suites.ppdl_days.photos import CLASSES, Labelled, features
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.extras import Module, load_torch, seeded
-from blindsight.learn.model import Standardiser
-from blindsight.learn.networktrainer import NetworkTrainer
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
-from blindsight.learn.timeline import MakeTrainer, Photos
 from blindsight.rng import science
+from blindsight.selective.networktrainer import NetworkTrainer
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.timeline import MakeTrainer, Photos
 
 PARTICIPANTS = 10
 EPOCHS = {"digits": 30, "photos": 1}

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.membership import Fit, Scorer, Trainer
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining, train
-from blindsight.learn.model import Classes, LinearModel, Standardiser
+from blindsight.learn.model import Classes, LinearModel
 from blindsight.search.function import HashFunction, HashLearner
 
 Rows = NDArray[Any]

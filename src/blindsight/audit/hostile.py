@@ -35,17 +35,17 @@ from blindsight.crypto import bfv as lattice
 from blindsight.crypto import paillier
 from blindsight.crypto.paillier import Ciphertexts
 from blindsight.crypto.wire import decode, encode
+from blindsight.data.features import Standardiser
 from blindsight.errors import BlindsightError, MessageError, PrivacyError
 from blindsight.extras import require
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective import Participant, SelectiveTerms, Sharing
-from blindsight.learn.selective.messages import Answer
-from blindsight.learn.selective.noise import ParticipantGaussian, RecordGaussian
-from blindsight.learn.selective.sparsecodec import encode_sparse
-from blindsight.learn.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
 from blindsight.progress import Progress, silent
 from blindsight.rng import science, system_bytes
+from blindsight.selective import Participant, SelectiveTerms, Sharing
+from blindsight.selective.messages import Answer
+from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.sparsecodec import encode_sparse
+from blindsight.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate
 from blindsight.sums import bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseSum, read_key
 from blindsight.sums.mac import PRIME, context_of, tag

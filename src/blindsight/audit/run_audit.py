@@ -42,12 +42,12 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import extract
+from blindsight.data.features import Standardiser, extract
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
 from blindsight.files import cache_folder, storage_errors
 from blindsight.learn.linear import LARGEST_WEIGHT
-from blindsight.learn.model import Classes, LinearModel, Standardiser
+from blindsight.learn.model import Classes, LinearModel
 from blindsight.learn.recording import RecordedRound
 from blindsight.learn.rounds import fraction_bits
 from blindsight.learn.study import Division, Study, divide

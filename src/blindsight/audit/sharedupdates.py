@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from blindsight.audit.epsilon import Draws
 from blindsight.audit.scores import by_coordinate, known
 from blindsight.audit.subject import Claim, Draw, Subject
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective.noise import (
+from blindsight.data.features import Standardiser
+from blindsight.rng import ByteSource, science
+from blindsight.selective.noise import (
     Laplace,
     PublishedLaplace,
     RecordGaussian,
     calibrate_participant,
     calibrate_record,
 )
-from blindsight.learn.selective.protection import Selection, Sharing, protect
-from blindsight.learn.selective.trainer import Trainer
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
-from blindsight.rng import ByteSource, science
+from blindsight.selective.protection import Selection, Sharing, protect
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.trainer import Trainer
 
 PUBLISHED = "Bu 2019"
 BOUND = 0.1

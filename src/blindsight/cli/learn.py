@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.learn.comparison import Choice
     from blindsight.learn.rounds import OnRound, RoundReport
     from blindsight.learn.study import Study
-    from blindsight.learn.timeline.photostudy import SharingResult
+    from blindsight.selective.timeline.photostudy import SharingResult
     from blindsight.sums.costs import Cost
 
 app = Commands(help="Train together without seeing each other's data or updates.")
@@ -304,8 +304,8 @@ def learn_selective(
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
     from blindsight.data import load
-    from blindsight.learn.timeline.photostudy import PhotoStudy, SharingResult, Training, backbone
-    from blindsight.learn.timeline.wishes import SharingWish
+    from blindsight.selective.timeline.photostudy import PhotoStudy, SharingResult, Training, backbone
+    from blindsight.selective.timeline.wishes import SharingWish
 
     training = Training(model=model, optimiser=optimiser, learning_rate=learning_rate)
     asked = SharingWish(
@@ -428,10 +428,10 @@ def _write_report(out: Path, data: str, learner: "FederatedClassifier", owners: 
 
 
 def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> None:
-    from blindsight.learn.selective.accounting import figure
-    from blindsight.learn.timeline.figurelines import OURS
     from blindsight.report import write_report
     from blindsight.report.learning import sharing_chapter
+    from blindsight.selective.accounting import figure
+    from blindsight.selective.timeline.figurelines import OURS
 
     statement = result.timeline.line(OURS).statement
     facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}

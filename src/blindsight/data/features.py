@@ -13,11 +13,12 @@ import hashlib
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from blindsight.data.dataset import Dataset, Float32, check_images
@@ -26,7 +27,7 @@ from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import CorruptFileError, DataError, InputError, StorageError, UnknownNameError
 from blindsight.files import as_path, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
-from blindsight.validation import check_finite
+from blindsight.validation import check_features, check_finite
 
 _KIND = "blindsight/features.2"
 _SIDE = 64  # of pictures read from files, where features need no more
@@ -225,3 +226,28 @@ def _write(path: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     with storage_errors("write", path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_arrays(path, _KIND, {"key": key}, arrays, private=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Standardiser:
+    """Shifts and scales features to zero mean and unit variance on the *public* data it was fitted on.
+
+    Fitted on public data it says nothing about any owner, and all owners share it.
+    """
+
+    mean: NDArray[np.floating[Any]]
+    scale: NDArray[np.floating[Any]]
+
+    @classmethod
+    def fit(cls, X: ArrayLike) -> Self:
+        """Learn means and deviations; a feature that never varies keeps its scale."""
+        features = check_features(X, precision="wide")
+        mean = features.mean(axis=0, dtype=np.float64)
+        deviation = features.std(axis=0, dtype=np.float64)
+        constant = deviation <= 1e-6 * deviation.max()
+        return cls(mean.astype(features.dtype), np.where(constant, 1.0, deviation).astype(features.dtype))
+
+    def apply(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Return standardised features."""
+        standardised: NDArray[np.floating[Any]] = check_features(X, len(self.mean), precision="wide") - self.mean
+        return standardised / self.scale

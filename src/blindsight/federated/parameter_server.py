@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, ServiceError, UnknownNameError
 from blindsight.federated.sharing import EXCHANGE, REQUEST_BYTES, Instruction, Report
-from blindsight.learn.selective.accounting import compose_sharing
-from blindsight.learn.selective.disclosure import sharing_statement
-from blindsight.learn.selective.messages import Receipt, Request, Upload
-from blindsight.learn.selective.protection import Sharing
-from blindsight.learn.selective.server import ParameterServer
-from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.selective.accounting import compose_sharing
+from blindsight.selective.disclosure import sharing_statement
+from blindsight.selective.messages import Receipt, Request, Upload
+from blindsight.selective.protection import Sharing
+from blindsight.selective.server import ParameterServer
+from blindsight.selective.terms import SelectiveTerms
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.transport import Response, Transport
 

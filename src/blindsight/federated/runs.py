@@ -16,8 +16,8 @@ from blindsight.federated.node import SHARING, joined_terms
 from blindsight.federated.server import RunStore, forget_labels, kept_terms
 from blindsight.federated.sharing import SharingTask
 from blindsight.files import storage_errors, sync_folder
-from blindsight.learn.selective.storage import ServerStore
-from blindsight.learn.selective.terms import SelectiveTerms
+from blindsight.selective.storage import ServerStore
+from blindsight.selective.terms import SelectiveTerms
 from blindsight.sums import KeyGenerator, Terms
 
 

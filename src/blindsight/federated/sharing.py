@@ -30,21 +30,21 @@ from typing import Annotated, Any, Self
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.data.features import Standardiser
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import SHARING, MemberHandler
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective.accounting import neighbouring, protected_unit
-from blindsight.learn.selective.messages import Answer, Digest, Name, Receipt
-from blindsight.learn.selective.noise import RecordGaussian, calibrate_record
-from blindsight.learn.selective.numbers import check_whole
-from blindsight.learn.selective.participant import Participant
-from blindsight.learn.selective.protection import Sharing
-from blindsight.learn.selective.terms import SelectiveTerms
-from blindsight.learn.selective.trainer import check_labels
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.accounting import neighbouring, protected_unit
+from blindsight.selective.messages import Answer, Digest, Name, Receipt
+from blindsight.selective.noise import RecordGaussian, calibrate_record
+from blindsight.selective.numbers import check_whole
+from blindsight.selective.participant import Participant
+from blindsight.selective.protection import Sharing
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.terms import SelectiveTerms
+from blindsight.selective.trainer import check_labels
 from blindsight.validation import check_features
 
 EXCHANGE = "sharing/exchange"

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.crypto.wire import Limit, Message, decode, encode
+from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
 from blindsight.federated.node import MemberHandler, config_digest
 from blindsight.federated.server import SumServer
@@ -37,7 +38,7 @@ from blindsight.files import pack_arrays, read_arrays, unpack_arrays, write_arra
 from blindsight.learn.classifier import FEEDBACK
 from blindsight.learn.clustering import ClusterLearner, ClusterTraining
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
-from blindsight.learn.model import Array, Attributes, Classes, Labels, Standardiser, check_signs
+from blindsight.learn.model import Array, Attributes, Classes, Labels, check_signs
 from blindsight.learn.owners import Load, check_pair, speaking_of
 from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, RunSettings, fraction_bits
 from blindsight.learn.sparsity import top_blocks

@@ -29,11 +29,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blindsight.data.features import Standardiser
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError
 from blindsight.files import AnyPath
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining, Loss, Target, train
-from blindsight.learn.model import Attributes, Classes, Floats, Labels, LinearModel, Standardiser
+from blindsight.learn.model import Attributes, Classes, Floats, Labels, LinearModel
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, check_sizes
 from blindsight.learn.rounds import Criterion, OnRound, Run, RunSettings, Seed, Selection, Sparsify, Task, alone, play

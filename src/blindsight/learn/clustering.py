@@ -39,9 +39,10 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, read_arrays, write_arrays
-from blindsight.learn.model import Array, Floats, Standardiser
+from blindsight.learn.model import Array, Floats
 from blindsight.learn.owners import Load
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.learn.sparsity import search_strength, sparsity, top_blocks, top_entries

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.files import AnyPath
 from blindsight.learn.clustering import (
@@ -27,7 +28,6 @@ from blindsight.learn.clustering import (
     local_clusters,
     next_centroids,
 )
-from blindsight.learn.model import Standardiser
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
 from blindsight.learn.rounds import Criterion, OnRound, Run, RunSettings, Seed, Selection, Task, alone, play
 from blindsight.metrics import adjusted_mutual_information

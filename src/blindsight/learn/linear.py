@@ -57,17 +57,9 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.model import (
-    Array,
-    Floats,
-    Labels,
-    Signs,
-    Standardiser,
-    check_signs,
-    check_weights,
-    decision_function,
-)
+from blindsight.learn.model import Array, Floats, Labels, Signs, check_signs, check_weights, decision_function
 from blindsight.learn.owners import Load, check_pair
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.learn.sparsity import Residual, search_strength, sparsity, top_blocks, top_entries

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.metrics import accuracy, balanced_accuracy
@@ -26,33 +27,6 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
 Signs = NDArray[np.int8]
 """(n, classes): +1 the sample is of the class, -1 it is not, 0 nobody knows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Standardiser:
-    """Shifts and scales features to zero mean and unit variance on the *public* data it was fitted on.
-
-    Fitted on public data it says nothing about any owner, and all owners share it.
-    """
-
-    mean: Floats
-    scale: Floats
-
-    @classmethod
-    def fit(cls, X: ArrayLike) -> Self:
-        """Learn means and deviations; a feature that never varies keeps its scale."""
-        features = check_features(X, precision="wide")
-        mean: Array = features.mean(axis=0, dtype=np.float64)
-        deviation: Array = features.std(axis=0, dtype=np.float64)
-        constant = deviation <= 1e-6 * deviation.max()
-        return cls(mean.astype(features.dtype), np.where(constant, 1.0, deviation).astype(features.dtype))
-
-    def apply(self, X: ArrayLike) -> Floats:
-        """Return standardised features."""
-        features = check_features(X, precision="wide")
-        if features.shape[1] != len(self.mean):
-            raise InputError(f"features must have {len(self.mean)} columns; got {features.shape[1]}.")
-        return (features - self.mean) / self.scale
 
 
 def class_signs(labels: ArrayLike, classes: int) -> Signs:

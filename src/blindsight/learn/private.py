@@ -39,9 +39,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.crypto.encoding import SlotPacking
+from blindsight.data.features import Standardiser
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError
-from blindsight.learn.model import Array, Classes, Floats, Labels, Standardiser, decision_function
+from blindsight.learn.model import Array, Classes, Floats, Labels, decision_function
 from blindsight.learn.owners import Load
 from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal
 from blindsight.rng import ByteSource, system_bytes

@@ -20,10 +20,6 @@ from blindsight.learn.classifier import FederatedClassifier
 from blindsight.learn.comparison import ComparisonRow, compare
 from blindsight.learn.recording import RoleView
 from blindsight.learn.rounds import RoundReport
-from blindsight.learn.selective.accounting import SharingCost, figure
-from blindsight.learn.timeline.figurelines import OURS
-from blindsight.learn.timeline.photostudy import WEEK, SharingResult
-from blindsight.learn.timeline.timeline import PlayedLine
 from blindsight.report.page import (
     INK,
     LEGEND,
@@ -38,6 +34,10 @@ from blindsight.report.page import (
     drawing,
     to_svg,
 )
+from blindsight.selective.accounting import SharingCost, figure
+from blindsight.selective.timeline.figurelines import OURS
+from blindsight.selective.timeline.photostudy import WEEK, SharingResult
+from blindsight.selective.timeline.timeline import PlayedLine
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.costs import Cost
 

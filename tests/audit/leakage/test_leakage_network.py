@@ -8,10 +8,10 @@ from blindsight.audit.leakage.matching import labels_from_gradient, match_gradie
 from blindsight.audit.leakage.network import linear_layers, recover_layer_input, row_ratios
 from blindsight.audit.leakage.recovery import cosine
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.learn.selective.layout import ParameterLayout
-from blindsight.learn.selective.sparseupdate import SparseUpdate
 from blindsight.learn.sparsity import top_entries
 from blindsight.rng import science
+from blindsight.selective.layout import ParameterLayout
+from blindsight.selective.sparseupdate import SparseUpdate
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -12,22 +12,22 @@ from blindsight.audit.leakage.schemes import attack_schemes, scheme_findings
 from blindsight.audit.leakage.views import Recorder, guesses_from_view
 from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.wire import decode
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective.messages import Upload
-from blindsight.learn.selective.noise import (
+from blindsight.rng import science, seeded_bytes
+from blindsight.selective.messages import Upload
+from blindsight.selective.noise import (
     ParticipantGaussian,
     RecordGaussian,
     calibrate_participant,
     calibrate_record,
 )
-from blindsight.learn.selective.participant import Participant
-from blindsight.learn.selective.protection import Sharing
-from blindsight.learn.selective.server import ParameterServer
-from blindsight.learn.selective.sparsecodec import decode_sparse
-from blindsight.learn.selective.terms import SelectiveTerms
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
-from blindsight.rng import science, seeded_bytes
+from blindsight.selective.participant import Participant
+from blindsight.selective.protection import Sharing
+from blindsight.selective.server import ParameterServer
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.sparsecodec import decode_sparse
+from blindsight.selective.terms import SelectiveTerms
 from blindsight.sums import masks
 from blindsight.sums.dphe import Permutations
 from blindsight.sums.session import open_session
@@ -208,7 +208,7 @@ def network(noise, source):
     torch = pytest.importorskip("torch")
     if noise is not None:
         pytest.importorskip("opacus")
-    from blindsight.learn.networktrainer import NetworkTrainer
+    from blindsight.selective.networktrainer import NetworkTrainer
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)

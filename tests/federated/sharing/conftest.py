@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from blindsight.data.features import Standardiser
 from blindsight.federated.parameter_server import SharingServer
 from blindsight.federated.sharing import step
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
 from tests.federated.parties import Network
 
 NAMES = ("ann", "bob", "cem")

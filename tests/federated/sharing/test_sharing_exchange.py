@@ -9,8 +9,8 @@ from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.parameter_server import SharingServer
 from blindsight.federated.sharing import Instruction, Report, step
-from blindsight.learn.selective import ParameterServer, Sharing
-from blindsight.learn.selective.messages import Request, Upload
+from blindsight.selective import ParameterServer, Sharing
+from blindsight.selective.messages import Request, Upload
 
 KIND = "sharing/exchange"
 

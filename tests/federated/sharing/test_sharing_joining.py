@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from blindsight.crypto.wire import decode, encode
+from blindsight.data.features import Standardiser
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import MemberHandler
 from blindsight.federated.parameter_server import SharingServer, sharing_statement_of
 from blindsight.federated.sharing import Instruction, OwnTerms, Report, SharingHandler, SharingTask
-from blindsight.learn.model import Standardiser
-from blindsight.learn.selective import ParameterServer, SelectiveTerms
-from blindsight.learn.selective.messages import Answer
-from blindsight.learn.selective.sparsecodec import encode_sparse
-from blindsight.learn.selective.sparseupdate import SparseUpdate
-from blindsight.learn.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective import ParameterServer, SelectiveTerms
+from blindsight.selective.messages import Answer
+from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.sparsecodec import encode_sparse
+from blindsight.selective.sparseupdate import SparseUpdate
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import HIDING_SCHEMES
 from tests.federated.parties import make_store

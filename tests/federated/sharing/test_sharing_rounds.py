@@ -6,9 +6,9 @@ import pytest
 from blindsight.dp import Ledger
 from blindsight.errors import InputError, ServiceError
 from blindsight.federated.parameter_server import play_asynchronous, play_synchronous
-from blindsight.learn.selective import Sharing, asynchronous
-from blindsight.learn.selective.noise import ParticipantGaussian
 from blindsight.rng import seeded_bytes
+from blindsight.selective import Sharing, asynchronous
+from blindsight.selective.noise import ParticipantGaussian
 from tests.federated.parties import Network
 
 NAMES = ("ann", "bob", "cem")

@@ -15,9 +15,9 @@ from blindsight.audit.leakage.network import recover_layer_input
 from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
 from blindsight.audit.leakage.steps import Loss, gradient_step
 from blindsight.errors import InputError
-from blindsight.learn.selective.layout import ParameterLayout
 from blindsight.learn.sparsity import top_entries
 from blindsight.rng import science
+from blindsight.selective.layout import ParameterLayout
 
 OWNERS = ("ann", "bob", "cem")
 LEARNING_RATE = 0.1

@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.leakage.recovery import Vector
 from blindsight.errors import InputError
-from blindsight.learn.selective.layout import ParameterLayout
-from blindsight.learn.selective.sparseupdate import SparseUpdate
+from blindsight.selective.layout import ParameterLayout
+from blindsight.selective.sparseupdate import SparseUpdate
 
 Update = ArrayLike | SparseUpdate
 """A change of all parameters in one row, whole or in part."""

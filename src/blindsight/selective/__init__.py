@@ -1,0 +1,42 @@
+"""Selective sharing: participants keep their photos and upload a small, chosen part of what their networks learned.
+
+R. Shokri, V. Shmatikov, "Privacy-Preserving Deep Learning", CCS 2015; M. Bu, "Privacy Preserving Deep Learning for
+Image Classification", 2019. `Participant` and `ParameterServer` exchange bytes (`messages`); `Sharing` says what a
+participant uploads, under which noise; `play` and `EncryptedTurns` let many learn together::
+
+    terms = SelectiveTerms.of(trainer.layout, run="photos", participants=("ann", "bob"))
+    server = ParameterServer(terms, trainer.initial(), folder=Path("server"))
+    ann = Participant("ann", terms, trainer, Sharing(0.1, select="largest", residual=True))
+    ann.gather(photos, labels)
+    for exchange in play(server, [ann, ...], round_robin):
+        ...
+
+    paper                          here
+    theta_u, gamma, tau            `Sharing.share`, `Sharing.bound`, `Sharing.threshold`
+    theta_d, batch size            `SelectiveTerms.download`, `SelectiveTerms.batch`
+    w_global, stat                 `ParameterServer.parameters`, `ParameterServer.counters`
+"""
+
+from blindsight.selective.encrypted import EncryptedTurns
+from blindsight.selective.layout import ParameterLayout
+from blindsight.selective.orders import Exchange, asynchronous, play, random_order, round_robin
+from blindsight.selective.participant import Participant
+from blindsight.selective.protection import Sharing
+from blindsight.selective.server import ParameterServer
+from blindsight.selective.terms import SelectiveTerms
+from blindsight.selective.trainer import Trainer
+
+__all__ = [
+    "EncryptedTurns",
+    "Exchange",
+    "ParameterLayout",
+    "ParameterServer",
+    "Participant",
+    "SelectiveTerms",
+    "Sharing",
+    "Trainer",
+    "asynchronous",
+    "play",
+    "random_order",
+    "round_robin",
+]

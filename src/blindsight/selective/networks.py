@@ -1,0 +1,179 @@
+"""Networks to learn with, and any torch module as one vector of float32: the form in which participants share it.
+
+*What the vector holds.* All parameters that require a gradient, in the order and under the names of
+`module.named_parameters()`. A parameter that two layers share (tied weights) counts once, under its first name. Frozen
+parameters and all buffers, the running statistics of BatchNorm among them, are no part of it: they stay what they are
+in the initial model, which everybody has.
+
+*Two networks of ours*, after PPDL (Bu 2019, section 5). `small_cnn` is the one from scratch: the paper draws its own
+without sizes, so ours has three convolutions of 32, 64 and 128 channels, each followed by pooling, GroupNorm (it knows
+single records only, which BatchNorm does not) and ReLU, and one linear layer. `head` is what is learned above a frozen
+backbone: as its weights never change, a photo's features are computed once, by `blindsight.data.Embedding`
+(EfficientNet-lite0) or `blindsight.selective.vgg.VGG16Features`, and the head learns from features.
+
+Both put their inputs on one scale themselves, by constants that are buffers. Bytes (n, height, width, 3) reach a module
+as fractions (n, 3, height, width), see `blindsight.extras.to_batch`.
+"""
+
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blindsight.data.features import Standardiser
+from blindsight.errors import InputError, UnknownNameError
+from blindsight.extras import Module, Tensor, load_torch, seeded
+from blindsight.rng import science
+from blindsight.selective.layout import ParameterLayout
+from blindsight.selective.sparseupdate import Vector
+
+_WIDTHS = (32, 64, 128)  # channels of the three convolutions
+_SHRINKS = 2 ** len(_WIDTHS)  # times, by the poolings
+_PER_GROUP = 8  # channels that GroupNorm looks at together
+_MIDDLE, _SPREAD = 0.5, 0.25  # of the brightness of photos, as a fraction of white
+_OPTIMISERS = {"sgd": ("SGD", 0.05), "rmsprop": ("RMSprop", 1e-3), "adam": ("Adam", 1e-3)}
+
+
+def small_cnn(classes: int, side: int | tuple[int, int], channels: int = 3, *, random_state: int = 0) -> Module:
+    """Return a convolutional network with fresh weights for photos of `side` x `side` or (height, width) pixels."""
+    _check_classes(classes)
+    height, width = side if isinstance(side, tuple) else (side, side)
+    if min(height, width) < _SHRINKS or channels < 1:
+        raise InputError(
+            f"photos must have at least 1 channel and {_SHRINKS} pixels a side; got {channels} and {height} x {width}."
+        )
+    nn = load_torch().nn
+    with seeded(science(random_state), "cpu"):
+        layers = [_standardise(np.full((channels, 1, 1), _MIDDLE), np.full((channels, 1, 1), _SPREAD))]
+        for before, after in pairwise((channels, *_WIDTHS)):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.MaxPool2d(2)]
+            layers += [nn.GroupNorm(after // _PER_GROUP, after), nn.ReLU()]
+        pixels = (height // _SHRINKS) * (width // _SHRINKS)
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(_WIDTHS[-1] * pixels, classes))
+
+
+def head(
+    features: int,
+    classes: int,
+    hidden: int | None = None,
+    *,
+    standardiser: Standardiser | None = None,
+    random_state: int = 0,
+) -> Module:
+    """Return a classifier of features with fresh weights: linear, or with one layer of `hidden` units before.
+
+    `standardiser`, fitted on *public* features, puts all features on one scale first; its numbers become buffers.
+    """
+    _check_classes(classes)
+    if min(features, hidden or 1) < 1 or hidden == 0:
+        raise InputError(f"a head needs at least 1 feature and 1 hidden unit; got {features} and {hidden}.")
+    if standardiser is not None and standardiser.mean.shape != (features,):
+        raise InputError(f"the standardiser is of {len(standardiser.mean)} features; the head takes {features}.")
+    nn = load_torch().nn
+    with seeded(science(random_state), "cpu"):
+        layers = [] if standardiser is None else [_standardise(standardiser.mean, standardiser.scale)]
+        if hidden is not None:
+            layers += [nn.Linear(features, hidden), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear(hidden or features, classes))
+
+
+def trainable(module: Module) -> dict[str, Tensor]:
+    """Return the parameters that are learned, by name; a module of which none is, or not in float32, is refused."""
+    torch = load_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"a network must be a torch.nn.Module; got {type(module).__name__}.")
+    found = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+    if not found:
+        raise InputError("this model has no trainable parameters, so there is nothing to share.")
+    for name, parameter in found.items():
+        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+            raise InputError(f"the shape of {name!r} is not known yet. Run one batch through the module first.")
+        if parameter.dtype != torch.float32:
+            raise InputError(f"parameters are shared as float32; {name!r} is {parameter.dtype}. Call module.float().")
+    return found
+
+
+def layout_of(module: Module) -> ParameterLayout:
+    """Return names and shapes of the parameters that are learned."""
+    return ParameterLayout.of((name, tuple(parameter.shape)) for name, parameter in trainable(module).items())
+
+
+class FlatParameters:
+    """The parameters of a module that are learned, read and written as one vector.
+
+    Everything is looked up once and kept, so that reading or writing costs a copy for each parameter and little more.
+    `named` are the parameters as plain tensors that share the module's memory.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.tensors = trainable(module)
+        self.named = {name: tensor.detach() for name, tensor in self.tensors.items()}
+        self.dimension = sum(tensor.numel() for tensor in self.named.values())
+        self._flat = np.empty(self.dimension, dtype=np.float32)
+        self._parts = self.split(load_torch().from_numpy(self._flat))
+
+    def split(self, flat: Tensor) -> list[Tensor]:
+        """Cut one row of numbers into views, each of a parameter's shape."""
+        parts = flat.split([tensor.numel() for tensor in self.named.values()])
+        return [part.view(tensor.shape) for part, tensor in zip(parts, self.named.values(), strict=True)]
+
+    def read(self) -> Vector:
+        """Return a new vector."""
+        for tensor, part in zip(self.named.values(), self._parts, strict=True):
+            part.copy_(tensor)
+        return self._flat.copy()
+
+    def write(self, vector: ArrayLike) -> None:
+        """Set the parameters; a vector that does not fit is refused and changes nothing."""
+        values = np.asarray(vector)
+        if values.shape != (self.dimension,):
+            raise InputError(
+                f"this network has {self.dimension} trainable parameters; got {values.shape}. "
+                "Server and participants must run the same version of the network."
+            )
+        self._flat[:] = values
+        if not np.isfinite(self._flat).all():
+            raise InputError("parameters must be finite numbers; got NaN or infinite ones.")
+        for tensor, part in zip(self.named.values(), self._parts, strict=True):
+            tensor.copy_(part)
+
+
+def new_optimiser(name: str, module: Module, learning_rate: float | None = None) -> Any:
+    """Return torch's SGD, RMSProp or Adam for what is learned; None stands for a learning rate that often does."""
+    if name not in _OPTIMISERS:
+        raise UnknownNameError("optimiser", name, _OPTIMISERS)
+    kind, usual = _OPTIMISERS[name]
+    rate = usual if learning_rate is None else learning_rate
+    if not 0 < rate < np.inf:
+        raise InputError(f"learning_rate must be positive and finite; got {rate}.")
+    return getattr(load_torch().optim, kind)(trainable(module).values(), lr=rate)
+
+
+def _check_classes(classes: int) -> None:
+    if classes < 2:
+        raise InputError(f"a classifier tells at least two classes apart; got {classes}.")
+
+
+def _standardise(mean: Any, scale: Any) -> Module:
+    """Return the layer (x - mean) / scale, with both as buffers."""
+    return _standardise_class()(mean, scale)
+
+
+@cache
+def _standardise_class() -> Any:
+    torch = load_torch()
+
+    class Standardise(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """(x - mean) / scale."""
+
+        def __init__(self, mean: Any, scale: Any) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
+            self.register_buffer("scale", torch.tensor(scale, dtype=torch.float32))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return (inputs - self.mean) / self.scale
+
+    return Standardise

@@ -1,0 +1,334 @@
+"""A participant: its photos stay with it; when enough have gathered it trains, and shares a little of what it learned.
+
+*The guarantee.* Nothing of a photo leaves but through `protect`, and with a ledger no batch is trained on before its
+cost is on record; training that fails has wasted it. When the budget is spent, training stops, and photos, parameters
+and what was held back stay as they were. With one participant that shares and downloads everything, unbounded and
+without noise, the server's parameters are those of plain training bit for bit (`change`).
+
+*A hostile server* chooses the parameters it hands out. Those beyond `LARGEST_PARAMETER` are refused as they arrive, and
+under noise no photo makes training fail: with noise per record one that is not finite counts as zero (`trainer`), with
+any other noise a training that diverges counts as no change, and what is uploaded is noise alone. Without noise nothing
+is promised, and training that diverges says so.
+
+An upload stays *under way* until its fate is known: the receipt came (`settle`), the next download told (`take`), or it
+was refused (`withdraw`). Until then it can be sent again, and no other takes its place; so nothing is counted twice.
+With residuals (error feedback), all that was not sent, or was in a withdrawn upload, is added to the next change.
+Without, it stays in the participant's own copy until a download overwrites it, as in the paper.
+
+With a `path`, all it knows is on disk before anything that depends on it leaves it (`participantfile`).
+
+Shokri and Shmatikov 2015, section 5; Bu 2019, section 6. theta_u and gamma are in `Sharing`, theta_d and the batch size
+in `SelectiveTerms`, the learning rate alpha is the trainer's.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from blindsight.crypto.wire import Secret, decode, encode
+from blindsight.dp.ledger import Ledger
+from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
+from blindsight.files import AnyPath
+from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.selective.accounting import neighbouring, protected_unit
+from blindsight.selective.change import change_between
+from blindsight.selective.joining import check_joining, loss_of_an_upload
+from blindsight.selective.messages import Answer, Receipt, Request, Upload
+from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.selective.participantfile import Membership, ParticipantFile
+from blindsight.selective.participantstate import ParticipantState, UnderWay
+from blindsight.selective.protection import Sharing, protect
+from blindsight.selective.sparsecodec import decode_sparse, encode_sparse
+from blindsight.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate, Vector
+from blindsight.selective.terms import SelectiveTerms
+from blindsight.selective.trainer import DivergedError, Trainer, check_labels, check_photos
+
+
+class Participant(Secret):
+    """One participant of a run."""
+
+    def __init__(
+        self,
+        name: str,
+        terms: SelectiveTerms,
+        trainer: Trainer,
+        sharing: Sharing,
+        *,
+        ledger: Ledger | None = None,
+        random_state: int | np.random.Generator | None = None,
+        source: ByteSource = system_bytes,
+        path: AnyPath | None = None,
+        scope: str | None = None,
+    ) -> None:
+        """Join a run; the `ledger` is charged for each upload under `scope`, on which the caller sets the budget.
+
+        Without a `scope` every run has one of its own: photos that are in several runs must be given the same in all.
+        With a `path`, where no file must be yet, everything the participant knows is kept there (`load`).
+        """
+        check_joining(name, terms, trainer, sharing)
+        self.name, self.terms, self.sharing = name, terms, sharing
+        self._trainer, self._ledger, self._source = trainer, ledger, source
+        self._scope = f"{terms.run}: {name}" if scope is None else scope
+        self._rng = science(random_state)
+        self._loss = loss_of_an_upload(terms, trainer, sharing, counted=ledger is not None)
+        self._state = ParticipantState()
+        self._file: ParticipantFile | None = None
+        if path is not None:
+            self._file = ParticipantFile(path, new=True)
+            try:
+                self._keep(self._state)
+            except BaseException:
+                self._file.close()
+                raise
+
+    @classmethod
+    def load(
+        cls,
+        path: AnyPath,
+        *,
+        trainer: Trainer,
+        sharing: Sharing,
+        ledger: Ledger | None = None,
+        source: ByteSource = system_bytes,
+        scope: str | None = None,
+    ) -> "Participant":
+        """Go on where the participant that kept its state at `path` stopped or was killed."""
+        file = ParticipantFile(path, new=False)
+        try:
+            member, state, rng = file.read()
+            itself = cls(
+                member.name,
+                member.terms,
+                trainer,
+                sharing,
+                ledger=ledger,
+                random_state=rng,
+                source=source,
+                scope=scope,
+            )
+            if member.counted and ledger is None:
+                raise PrivacyError(f"what {itself.name!r} shares is counted by a ledger. Give it the same one again.")
+            if itself._member.manner != member.manner:
+                raise InputError(f"{itself.name!r} shared in another way so far. Give it the same sharing and trainer.")
+        except BaseException:
+            file.close()
+            raise
+        itself._state, itself._file = state, file
+        return itself
+
+    def close(self) -> None:
+        """Let another process work with the file; this participant changes no more."""
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def _member(self) -> Membership:
+        manner = f"{self.sharing!r}, {self._loss!r}"  # the same loss, or batches would be charged too little for
+        return Membership(self.name, self.terms, manner, counted=self._ledger is not None)
+
+    def _keep(self, state: ParticipantState) -> None:
+        """Go on to another state, which is on disk then; if it cannot be written, stay in this one."""
+        if self._file is not None:
+            self._file.write(self._member, state, self._rng)
+        self._state = state
+
+    @property
+    def scope(self) -> str:
+        """What the ledger calls this participant's photos."""
+        return self._scope
+
+    @property
+    def parameters(self) -> Vector:
+        """Its own copy of the parameters."""
+        return self._downloaded().copy()
+
+    @property
+    def version(self) -> int:
+        """The server's version that was downloaded last; -1 if none was."""
+        return self._state.version
+
+    @property
+    def gathered(self) -> int:
+        """How many photos it was given in all: where to go on in a collection after a restart."""
+        return self._state.gathered
+
+    @property
+    def waiting(self) -> int:
+        """How many of them were not trained on yet."""
+        return len(self._state.labels)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the ledger allowed no further upload."""
+        return self._state.spent
+
+    @property
+    def under_way(self) -> bytes:
+        """The upload of unknown fate; empty if there is none."""
+        return b"" if self._state.under_way is None else self._state.under_way.upload
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can train now: enough photos, budget left, and nothing of unknown fate."""
+        return self.waiting >= self.terms.batch and not self.spent and self._state.under_way is None
+
+    def gather(self, inputs: ArrayLike, labels: ArrayLike) -> None:
+        """Take in new photos and their classes, counted from 0; each is trained on once, in the order of arrival."""
+        state = self._state
+        rows = check_photos(inputs, state.inputs[0].shape if state.inputs else None)
+        self._keep(state.with_photos(rows, check_labels(labels, len(rows))))
+
+    def request(self) -> bytes:
+        """Ask the server for its most updated parameters; for all at first."""
+        return encode(Request(self.terms.digest, self.name, self.version))
+
+    def take(self, answer: bytes) -> None:
+        """Overwrite its own parameters by the downloaded ones, and settle an upload that the answer speaks of."""
+        message = decode(answer, Answer)
+        self._check_addressee(message.terms, message.participant)
+        state = self._state
+        if message.version < state.version:
+            raise MessageError(f"the answer is of version {message.version}; {state.version} is here already.")
+        if state.local is not None and not 0 <= message.sequence - state.sequence <= 1:
+            raise MessageError(f"the answer speaks of upload {message.sequence}; {state.sequence} was the last.")
+        news = decode_sparse(message.body, self.terms.dimension, max_values=self.terms.dimension)
+        if not (np.abs(news.values) <= LARGEST_PARAMETER).all():
+            raise MessageError(f"the answer holds parameters larger than {LARGEST_PARAMETER:,.0f}; none is accepted.")
+        if state.local is None and news.indices.size < self.terms.dimension:
+            raise MessageError("the first answer must hold all parameters.")
+        state = state.added(message.sequence, message.upload, self.sharing)
+        self._keep(replace(state, local=self._overwritten(news), version=message.version))
+
+    def _overwritten(self, news: SparseUpdate) -> Vector:
+        """Return its own parameters with the downloaded ones in their places."""
+        if news.indices.size == self.terms.dimension:
+            return news.values
+        local = self._downloaded().copy()
+        local[news.indices] = news.values
+        return local
+
+    def train(self) -> bytes:
+        """Train on a batch of gathered photos and return the upload; `BudgetExceededError` stops all training."""
+        if self.terms.together > 1:
+            raise PrivacyError(
+                f"by the terms only sums of {self.terms.together} uploads may be opened. Use `encrypted`, not `train`."
+            )
+        under_way, after = self._prepared(self._rng)
+        body = encode_sparse(under_way.update, half=self.sharing.half)
+        upload = encode(Upload(self.terms.digest, self.name, self._state.sequence + 1, self.version, body))
+        self._commit(replace(under_way, upload=upload), after)
+        return upload
+
+    def contribute(self, turn: int) -> SparseUpdate:
+        """Train likewise and return what is to go into the sum of this turn, never to be sent alone."""
+        rng = self._rng
+        if isinstance(self.sharing.noise, ParticipantGaussian) and self.sharing.noise.among > 1:
+            rng = np.random.default_rng([turn, *self.terms.digest])  # the same places for all
+        under_way, after = self._prepared(rng)
+        self._commit(under_way, after)
+        return under_way.update
+
+    def resend(self) -> bytes:
+        """Return the upload that is under way, to be sent once more."""
+        if not self.under_way:
+            raise InputError(f"no upload of {self.name!r} is under way.")
+        return self.under_way
+
+    def settle(self, receipt: bytes) -> None:
+        """Note that the upload under way was added."""
+        message, sent = decode(receipt, Receipt), self._state.under_way
+        self._check_addressee(message.terms, message.participant)
+        if sent is None or not sent.is_the_one_of(message.upload):
+            raise MessageError(f"the receipt is for another upload than the one of {self.name!r} under way.")
+        self._keep(self._state.added(self._state.sequence + 1, message.upload, self.sharing))
+
+    def entered(self, arrived: SparseUpdate) -> None:
+        """Note that a contribution entered its sum, as `arrived`: rounded or cut by the scheme that adds."""
+        sent = self._state.under_way
+        if sent is None or sent.upload:
+            raise InputError(f"no contribution of {self.name!r} is under way.")
+        self._keep(self._state.settled(arrived, self.sharing))
+
+    def withdraw(self) -> None:
+        """Give up the upload under way because it was refused; with residuals, its content goes into the next."""
+        self._keep(self._state.withdrawn(self.sharing))
+
+    def _prepared(self, rng: np.random.Generator) -> tuple[UnderWay, Vector]:
+        """Return what to upload and the own parameters after training; nothing but the ledger has changed yet."""
+        before = self._downloaded()
+        if self._state.under_way is not None:
+            raise InputError(f"an upload of {self.name!r} is under way. Settle, resend or withdraw it first.")
+        if self.spent:
+            raise BudgetExceededError(f"the budget of {self.scope!r} is spent: it trains no more.")
+        batch = self.terms.batch
+        if self.waiting < batch:
+            raise InputError(f"{self.name!r} has gathered {self.waiting} photos; it trains on {batch}. Gather more.")
+        self._charge()
+        if self._state.charged:  # should anything fail from here on, the same photos are charged for once more
+            self._keep(replace(self._state, charged=False))
+        after = self._trained(before)
+        with np.errstate(over="ignore", invalid="ignore"):
+            wanted = change_between(before, after)
+            if self._state.residual is not None:
+                wanted = wanted + self._state.residual
+        if self.sharing.noise is not None:
+            wanted = np.nan_to_num(wanted)
+        return UnderWay(wanted, protect(wanted, self.sharing, rng=rng, source=self._source)), after
+
+    def _trained(self, before: Vector) -> Vector:
+        """Return what the trainer makes of these parameters and the next batch."""
+        inputs, labels = (np.stack(photos[: self.terms.batch]) for photos in (self._state.inputs, self._state.labels))
+        try:
+            after = self._trainer.train(before.copy(), inputs, labels, int(self._rng.integers(2**63)))
+        except DivergedError:
+            if not self._noise_outside:
+                raise
+            return before
+        if after.shape != before.shape or after.dtype != np.float32:
+            raise InputError(f"a trainer returns {before.size} float32 parameters; got {after.dtype} {after.shape}.")
+        if np.isfinite(after).all():
+            return after
+        if self._noise_outside:
+            return before
+        raise DivergedError(f"the training of {self.name!r} diverged. Lower the learning rate; nothing was sent.")
+
+    @property
+    def _noise_outside(self) -> bool:
+        """Whether the promise is about what training returns, so that its failure would tell what noise is to hide."""
+        return self.sharing.noise is not None and not isinstance(self.sharing.noise, RecordGaussian)
+
+    def _charge(self) -> None:
+        """Record what the upload costs before anything is done for it.
+
+        Noise per record is charged once: each photo is in one batch only, so all batches together cost a photo no more
+        than its own does (parallel composition; a photo that does not count leaves its place in the batch empty).
+        """
+        unit = protected_unit(self.sharing)
+        if self._ledger is None or self._loss is None or (unit == "record" and self._state.charged):
+            return
+        try:
+            self._ledger.spend(
+                self._loss,
+                scope=self.scope,
+                unit=unit,
+                neighbours=neighbouring(self.sharing),
+                mechanism=str(self.sharing.noise),
+                purpose=f"upload {self._state.sequence + 1}",
+            )
+        except BudgetExceededError:
+            self._keep(replace(self._state, spent=True))
+            raise
+
+    def _commit(self, under_way: UnderWay, after: Vector) -> None:
+        """Note what was trained on, and what is to be sent, before any of it leaves."""
+        self._keep(self._state.trained(self.terms.batch, after, under_way, charged=self._ledger is not None))
+
+    def _downloaded(self) -> Vector:
+        if self._state.local is None:
+            raise InputError(f"{self.name!r} has no parameters yet. Let it take an answer of the server first.")
+        return self._state.local
+
+    def _check_addressee(self, terms: bytes, name: str) -> None:
+        if terms != self.terms.digest or name != self.name:
+            raise MessageError(f"the message is not for {self.name!r} in this run.")
