@@ -42,7 +42,7 @@ from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import decode
 from blindsight.data import FeaturePipeline, load, pipeline
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import Standardiser, extract
+from blindsight.data.features import Standardiser, extract, reading_side
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, MessageError
 from blindsight.files import cache_folder, storage_errors
@@ -50,7 +50,7 @@ from blindsight.learn.linear import LARGEST_WEIGHT
 from blindsight.learn.model import Classes, LinearModel
 from blindsight.learn.recording import RecordedRound
 from blindsight.learn.rounds import fraction_bits
-from blindsight.learn.study import Division, Study, divide
+from blindsight.learn.study import Division, Sites, Study, divide
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.ppls import PPLS
@@ -92,6 +92,10 @@ class RebuiltRun:
     def load(cls, folder: Path, *, data: Dataset | None = None, progress: Progress = silent) -> Self:
         """Read a run; `data` stand for its collection where that cannot be read from where it was."""
         about, recording = read_run(folder), folder / RECORDING
+        if data is not None and "sites" in about:
+            raise InputError(
+                "this run's owners had collections of their own. It is audited where these lie: no --data."
+            )
         recorded = RecordedRound.load(recording) if recording.exists() else None
         model = LinearModel.load(folder / "model.npz")
         return cls(about, model, recorded, _read_noise(folder / NOISE), data, progress)
@@ -103,11 +107,24 @@ class RebuiltRun:
         return f"the run of {self.about['owners']} owners of {self.about['data']}{by}"
 
     @cached_property
+    def _sites(self) -> tuple[Dataset, Division]:
+        """The owners' own collections, put together as the run did."""
+        return Sites(**self.about["sites"]).read(
+            self._attributes, side=reading_side(self.features), random_state=self.about["seed"], progress=self.progress
+        )
+
+    @property
+    def _attributes(self) -> list[str]:
+        return [name.strip() for name in self.about["attributes"].split(",") if name.strip()]
+
+    @cached_property
     def dataset(self) -> Dataset:
         """The collection, as the run read it."""
         if self.given is not None:
             return self.given
         about = self.about
+        if "sites" in about:
+            return self._sites[0]
         path = None if about["path"] is None else Path(about["path"])
         return load(about["data"], path=path, count=about["count"], random_state=about["seed"], progress=self.progress)
 
@@ -115,11 +132,12 @@ class RebuiltRun:
     def division(self) -> Division:
         """Whose rows were whose."""
         about = self.about
-        asked = [name.strip() for name in about["attributes"].split(",") if name.strip()]
+        if "sites" in about:
+            return self._sites[1]
         return divide(
             self.dataset,
             owners=about["owners"],
-            attributes=asked,
+            attributes=self._attributes,
             sharing=about["sharing"],
             random_state=about["seed"],
         )

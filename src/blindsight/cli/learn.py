@@ -1,9 +1,12 @@
 """`blindsight learn`: owners train together, and nobody sees their data or their updates."""
 
+import csv
+import io
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from blindsight.cli import options
 from blindsight.cli.options import (
@@ -17,7 +20,7 @@ from blindsight.cli.options import (
     write_json,
 )
 from blindsight.errors import InputError
-from blindsight.files import cache_folder, check_writable
+from blindsight.files import as_path, atomic_writer, cache_folder, check_writable
 
 if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands should not wait for
     from collections.abc import Mapping
@@ -25,8 +28,9 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.data.partition import Sharing
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.comparison import Choice
+    from blindsight.learn.pictures import Pictures
     from blindsight.learn.rounds import OnRound, RoundReport
-    from blindsight.learn.study import Study
+    from blindsight.learn.study import Sites, Study
     from blindsight.selective.timeline.photostudy import SharingResult
     from blindsight.sums.costs import Cost
 
@@ -41,6 +45,16 @@ def learn_encrypted(
     data: options.DataOption = "digits",
     path: options.PathOption = None,
     count: options.CountOption = None,
+    owner: Annotated[
+        list[str] | None,
+        Option(help="An owner's own pictures, NAME=PATH (a folder per class, or a table); once for each."),
+    ] = None,
+    public: Annotated[
+        Path | None, Option(help="With --owner: public pictures, which say what the classes are.")
+    ] = None,
+    test: Annotated[
+        Path | None, Option(help="With --owner: pictures for the score; default: a part of the public ones.")
+    ] = None,
     features: options.FeaturesOption = "pixels",
     components: options.ComponentsOption = 200,
     attributes: options.AttributesOption = "",
@@ -87,15 +101,27 @@ def learn_encrypted(
     ] = False,
     seed: options.SeedOption = 0,
 ) -> None:
-    """Train one linear classifier from several owners by encrypted rounds; write model, statement and report."""
+    """Train one linear classifier from several owners by encrypted rounds; write model, statement and report.
+
+    The owners share one collection out (--data, --path, --owners), or each brings its own:
+    blindsight learn encrypted --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
+    """
     from blindsight.dp.ledger import Ledger
     from blindsight.learn.classifier import FederatedClassifier
 
     choice = _check_options(scheme, key_bits, sparsity, keys)
+    sites = _sites(owner, public, test)
+    if sites is not None:
+        if data != "digits" or path is not None or sharing is not None or count is not None:
+            raise InputError(
+                "with --owner each brings its own pictures. Leave --data, --path, --count and --sharing out."
+            )
+        data, owners = "own pictures", len(sites.owners)
     check_writable(out)
-    study = _study(data, path, count, (features, components), attributes, owners, sharing, seed)
+    study, pictures = _study(data, path, count, (features, components), attributes, owners, sharing, seed, sites)
     described = {"data": data, "path": None if path is None else str(path.absolute()), "count": count, "seed": seed}
     described |= {"features": features, "components": components, "attributes": attributes, "owners": owners}
+    described |= {} if sites is None else {"sites": asdict(sites)}
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described | {"sharing": sharing})
     learner = FederatedClassifier(
         scheme,
@@ -126,6 +152,8 @@ def learn_encrypted(
     )
     write_json(out / "history.json", [report.to_dict() for report in learner.history_])
     learner.model_.save(out / "model.npz")
+    if pictures is not None:
+        pictures.save(out / "pictures.npz")
     write_json(out / "statement.json", learner.statement_.to_dict())
     if learner.noise_ is not None:
         write_json(out / "noise.json", learner.noise_.to_dict() | {"delta": delta})
@@ -147,8 +175,42 @@ def learn_encrypted(
         f"\nScheme {choice}.",
         f"From {learner.public_score_:.1%} (public data) to {final.score:.1%} in {len(learner.history_)} rounds.",
         learner.statement_.headline(),
-        f"Model, statement and report are in {out}.",
+        f"Model, statement and report are in {out}."
+        + ("" if pictures is None else f"\nApply it to pictures: blindsight learn predict {out} FOLDER"),
     )
+
+
+@app.command("predict")
+def learn_predict(
+    run: Annotated[Path, Argument(help="Folder that `learn encrypted` wrote.")],
+    pictures: Annotated[Path, Argument(help="Folder of pictures, at any depth; their folders' names are not used.")],
+    out: Annotated[Path | None, Option(help="Write the answers as a table (.csv) as well.")] = None,
+) -> None:
+    """Say what the model of a run sees on pictures: blindsight learn predict out/learn PICTURES"""
+    from blindsight.data import load
+    from blindsight.learn.pictures import load_model
+
+    if out is not None:
+        check_writable(out.parent)
+    model = load_model(run)
+    with terminal_progress() as progress:
+        side = {} if model.pictures.side is None else {"size": model.pictures.side}
+        found = load("folder", path=pictures, keep_copies=True, progress=progress, **side)
+        answers = model.predict(found)
+    columns = ("picture", *(model.answers if model.multilabel else ("class",)))
+    rows = [
+        (name, *(map(str, answer) if model.multilabel else (str(answer),)))
+        for name, answer in zip(found.names, answers.tolist(), strict=True)
+    ]
+    if out is not None:
+        text = io.StringIO()
+        csv.writer(text).writerows([columns, *rows])
+        with atomic_writer(out) as stream:
+            stream.write(text.getvalue().encode())
+    document = {"answers": {name: list(row) if model.multilabel else row[0] for name, *row in rows}}
+    document |= {"skipped": list(found.skipped)}
+    skipped = [f"{len(found.skipped)} files could not be read."] if found.skipped else []
+    show(document, table(f"{len(rows)} pictures", columns, rows), *skipped)
 
 
 @app.command("cluster")
@@ -174,7 +236,7 @@ def learn_clusters(
 
     choice = _check_options(scheme, key_bits, sparsity, keys)
     check_writable(out)
-    study = _study(data, path, count, (features, components), "", owners, None, seed)
+    study, _ = _study(data, path, count, (features, components), "", owners, None, seed)
     if clusters is None and study.multilabel:
         raise InputError(f"{data} has attributes and no classes: say how many clusters to find (--clusters).")
     learner = FederatedKMeans(
@@ -231,7 +293,7 @@ def learn_compare(
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1); got {delta}.")
     _check_options("masks", key_bits, sparsity)
-    study = _study(data, path, count, (features, components), attributes, owners, None, seed)
+    study, _ = _study(data, path, count, (features, components), attributes, owners, None, seed)
     with terminal_progress() as progress:
         rows = contest(
             study,
@@ -377,6 +439,23 @@ def _check_options(scheme: str, key_bits: int, sparsity: float | None, keys: str
     return choice
 
 
+def _sites(owners: list[str] | None, public: Path | None, test: Path | None) -> "Sites | None":
+    """Return where the owners' own pictures lie, or None where they share one collection out."""
+    from blindsight.learn.study import Sites
+
+    if not owners:
+        if public is not None or test is not None:
+            raise InputError("--public and --test belong to owners with pictures of their own. Name them by --owner.")
+        return None
+    named = dict(owner.split("=", 1) for owner in owners if "=" in owner)
+    if len(named) < len(owners) or not all(named) or not all(named.values()):
+        raise InputError(f"--owner is NAME=PATH, once for each name; got {', '.join(owners)}.")
+    if public is None:
+        raise InputError("owners need public pictures that say what the classes are. Name them by --public.")
+    places = {name: str(as_path(path).absolute()) for name, path in named.items()}
+    return Sites(places, str(public.absolute()), None if test is None else str(test.absolute()))
+
+
 def _study(
     data: str,
     path: Path | None,
@@ -386,18 +465,28 @@ def _study(
     owners: int,
     sharing: "Sharing | None",
     seed: int,
-) -> "Study":
+    sites: "Sites | None" = None,
+) -> "tuple[Study, Pictures | None]":
+    """Return everybody's features, and how pictures become such, unless they came ready-made."""
     from blindsight.data import load, pipeline
+    from blindsight.data.features import reading_side
+    from blindsight.learn.pictures import Pictures
     from blindsight.learn.study import Study, divide
 
     kind, components = features
+    asked = split_names(attributes)
+    made = pipeline(kind, components=components, random_state=seed)
     with terminal_progress() as progress:
-        dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
-        division = divide(
-            dataset, owners=owners, attributes=split_names(attributes), sharing=sharing, random_state=seed
-        )
-        made = pipeline(kind, components=components, random_state=seed)
-        return Study.prepare(dataset, division, made, cache=cache_folder(), progress=progress)
+        if sites is None:
+            dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
+            division = divide(dataset, owners=owners, attributes=asked, sharing=sharing, random_state=seed)
+        else:
+            dataset, division = sites.read(asked, side=reading_side(made), random_state=seed, progress=progress)
+        study = Study.prepare(dataset, division, made, cache=cache_folder(), progress=progress)
+    if dataset.images is None:
+        return study, None
+    height, width = dataset.images.shape[1:3]
+    return study, Pictures(kind, made, study.answers, height if height == width else None)
 
 
 def _cells(report: "RoundReport") -> tuple[str, ...]:

@@ -139,6 +139,53 @@ class Dataset:
         return digest.hexdigest()
 
 
+def join(parts: Sequence[Dataset], name: str) -> Dataset:
+    """Return several datasets as one, their rows in this order; classes and attributes are matched by name.
+
+    The first says which classes and attributes there are. Persons of different datasets count as different persons.
+    """
+    first = parts[0]
+    if first.label_names:
+        parts = [part.with_label_names(first.label_names) for part in parts]
+    shapes = {None if part.images is None else part.images.shape[1:] for part in parts}
+    if len(shapes) > 1:
+        sizes = ", ".join(
+            f"{part.name}: {'no pictures' if part.images is None else part.images.shape[1:3]}" for part in parts
+        )
+        raise InputError(f"pictures of several datasets must have one size; got {sizes}. Read all with the same size.")
+    counted = [0 if part.persons is None else int(part.persons.max(initial=-1)) + 1 for part in parts]
+    first_person = np.concatenate([[0], np.cumsum(counted)[:-1]])
+    persons = [
+        None if part.persons is None else part.persons + at for part, at in zip(parts, first_person, strict=True)
+    ]
+    answers = [
+        np.stack([part.attribute(one) for one in first.attribute_names], axis=1) if first.attribute_names else None
+        for part in parts
+    ]
+    return Dataset(
+        name=name,
+        licence="; ".join(dict.fromkeys(part.licence for part in parts)),
+        source="; ".join(dict.fromkeys(part.source for part in parts)),
+        images=_stacked([part.images for part in parts]),
+        features=_stacked([part.features for part in parts]) if None in shapes else None,
+        labels=_stacked([part.labels for part in parts]),
+        label_names=first.label_names,
+        attributes=_stacked(answers),
+        attribute_names=first.attribute_names,
+        persons=_stacked(persons),
+        names=tuple(file for part in parts for file in part.names) if all(part.names for part in parts) else (),
+        skipped=tuple(file for part in parts for file in part.skipped),
+        duplicates=sum(part.duplicates for part in parts),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+    )
+
+
+def _stacked(arrays: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Return the arrays below each other; None where one of them is missing."""
+    known = [array for array in arrays if array is not None]
+    return np.concatenate(known) if len(known) == len(arrays) else None
+
+
 def _is_per_row(name: str, value: Any) -> bool:
     return isinstance(value, np.ndarray) or (name == "names" and bool(value))
 

@@ -131,6 +131,31 @@ def pipeline(kind: str, *, components: int | None = None, random_state: int = 0)
     raise UnknownNameError("feature pipeline", kind, ("embedding", "pixels", "thumbnail", "the path of an .onnx model"))
 
 
+def describe_pipeline(kind: str, made: FeaturePipeline) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return what `restored_pipeline` needs, to be saved with what stands on these features."""
+    described = {"features": kind, "fingerprint": made.fingerprint()}
+    if not isinstance(made, PixelFeatures):
+        return described, {}
+    return described | {"energy": made.energy, "most": made.max_components, "seed": made.random_state}, made.state()
+
+
+def restored_pipeline(described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> FeaturePipeline:
+    """Return the pipeline that was described; one that would give other features here is refused."""
+    try:
+        kind, fingerprint = str(described["features"]), described["fingerprint"]
+        if kind == "pixels":
+            made: FeaturePipeline = PixelFeatures(described["energy"], described["most"], described["seed"]).restore(
+                arrays
+            )
+        else:
+            made = pipeline(kind)
+    except (KeyError, TypeError) as error:
+        raise CorruptFileError(f"what describes the features is damaged: {error} is missing.") from None
+    if made.fingerprint() != fingerprint:
+        raise DataError(f"features by {kind} are other ones here: {made.fingerprint()} instead of {fingerprint}.")
+    return made
+
+
 def reading_side(pipeline: FeaturePipeline) -> int:
     """Return the side in pixels at which files should be read, so that a network sees as much as it can take.
 

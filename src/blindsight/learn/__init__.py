@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from blindsight.learn.comparison import compare
     from blindsight.learn.kmeans import FederatedKMeans
     from blindsight.learn.model import LinearModel
+    from blindsight.learn.pictures import PictureModel, load_model
     from blindsight.learn.rounds import RoundReport
     from blindsight.learn.study import Study
     from blindsight.sums import open_session
@@ -18,9 +19,11 @@ __all__ = [
     "FederatedClassifier",
     "FederatedKMeans",
     "LinearModel",
+    "PictureModel",
     "RoundReport",
     "Study",
     "compare",
+    "load_model",
     "open_session",
 ]
 
@@ -29,9 +32,11 @@ _HOMES = {
     "FederatedClassifier": "blindsight.learn.classifier",
     "FederatedKMeans": "blindsight.learn.kmeans",
     "LinearModel": "blindsight.learn.model",
+    "PictureModel": "blindsight.learn.pictures",
     "RoundReport": "blindsight.learn.rounds",
     "Study": "blindsight.learn.study",
     "compare": "blindsight.learn.comparison",
+    "load_model": "blindsight.learn.pictures",
     "open_session": "blindsight.sums",
 }
 

@@ -7,6 +7,12 @@ Encryption", ICCV 2017, sections 2.1 and 3; the rounds are `rounds`, an owner's 
     classifier = FederatedClassifier(rounds=10).fit([(X1, y1), (X2, y2), (X3, y3)], public=(X0, y0))
     classifier.predict(X), classifier.history_, print(classifier.statement_)
 
+From pictures, whose classes are matched by name, and back to pictures (`pictures.load_model` reads what is saved)::
+
+    sites = {name: load("folder", path=name) for name in ("north", "east", "west")}
+    classifier = FederatedClassifier().fit(sites, public=load("folder", path="public"))
+    classifier.predict(images), classifier.save("run")
+
 | paper | here |
 | --- | --- |
 | initial weights from public data | ``fit(..., public=(X0, y0))``, which also standardises the features |
@@ -20,6 +26,7 @@ fifth of the weights, by a public schedule that is the same for all (`sums.suppo
 them but its sum, and most of what they have learned elsewhere (`error_feedback`) is carried into the next round.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Self
 
@@ -29,15 +36,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from blindsight.data.features import Standardiser
+from blindsight.data.dataset import Dataset
+from blindsight.data.features import Standardiser, pipeline
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError
 from blindsight.files import AnyPath
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining, Loss, Target, train
 from blindsight.learn.model import Attributes, Classes, Floats, Labels, LinearModel
 from blindsight.learn.owners import Owners, check_pair, name_owners, speaking_of, survey
+from blindsight.learn.pictures import PictureModel, Pictures
 from blindsight.learn.private import Privacy, PrivateLearner, PublicSpace, check_sizes
 from blindsight.learn.rounds import Criterion, OnRound, Run, RunSettings, Seed, Selection, Sparsify, Task, alone, play
+from blindsight.learn.study import Study, gather
 from blindsight.progress import Progress, silent
 from blindsight.sums.noise import NoisePlan, NoiseUnit, noised
 
@@ -78,6 +88,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     clip : the longest gradient of a record (None is 1, rows of features having length 1), or update of an owner.
     colluders, drop_outs : how many owners may tell the server their noise, and miss a round; None is what masks
         withstand (`sums.masks`). A round with more drop-outs is not opened.
+    features, components : what is made of pictures (`data.pipeline`), where owners bring datasets of pictures.
     random_state : decides the order of samples in training; keys and noise never depend on it.
     record : keep, for one round, what each role held, as pictures (`views_`); for demonstrations only.
 
@@ -93,6 +104,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     views_ : a `RoleView` of what each role held, if recorded.
     recorded_ : the first round played, with everybody's messages and updates, if recorded: for audits only.
     n_features_in_ : the number of features.
+    pictures_ : how pictures become features, where owners brought pictures; else None.
     """
 
     def __init__(
@@ -123,6 +135,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clip: float | None = None,
         colluders: int | None = None,
         drop_outs: int | None = None,
+        features: str = "pixels",
+        components: int | None = 200,
         random_state: Seed = 0,
         insecure: bool = False,
         record: bool = False,
@@ -152,6 +166,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.clip = clip
         self.colluders = colluders
         self.drop_outs = drop_outs
+        self.features = features
+        self.components = components
         self.random_state = random_state
         self.insecure = insecure
         self.record = record
@@ -161,8 +177,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         owners: Owners | ArrayLike,
         y: ArrayLike | None = None,
         *,
-        public: tuple[ArrayLike, ArrayLike] | None = None,
-        validation: tuple[ArrayLike, ArrayLike] | None = None,
+        public: tuple[ArrayLike, ArrayLike] | Dataset | None = None,
+        validation: tuple[ArrayLike, ArrayLike] | Dataset | None = None,
         checkpoint: AnyPath | None = None,
         ledger: Ledger | None = None,
         scope: str | None = None,
@@ -173,10 +189,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         `owners` is a list of (X, y), or a mapping from names to them; a function that returns (X, y) can stand for the
         pair and is called in every round. `public` data give the first model, the standardisation and the classes.
+        Instead of pairs all may be a `Dataset`: features are made of its pictures, classes are matched by name.
         `validation` data are scored after every round. With a `checkpoint` folder, a run that was interrupted goes
         on where it stopped. `on_round` is called with each `RoundReport`. With epsilon, a `ledger` is charged under
         `scope` before anything is learned.
         """
+        self.pictures_: Pictures | None = None
+        if isinstance(public, Dataset):
+            owners, public, validation = self._from_pictures(owners, public, validation, progress)
         privacy = Privacy.of(self)
         if privacy is None and ledger is not None:
             raise InputError("a ledger counts proven privacy; got one without epsilon, delta and unit.")
@@ -207,8 +227,17 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the scores: (n,) for two classes, where they rank for detection, else (n, classes or attributes)."""
         return self._model.decision_function(self._features(X))
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of right answers; for attributes, the mean over them of the known ones that are right."""
+    def score(
+        self, X: ArrayLike | Dataset, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the share of right answers; for attributes, the mean over them of the known ones that are right.
+
+        A dataset brings its own.
+        """
+        if isinstance(X, Dataset):
+            y = self._answers(X)
+        if y is None:
+            raise InputError("a score needs the right answers y, or a dataset that has them.")
         if not self.multilabel:
             return float(super().score(X, y, sample_weight))
         if sample_weight is not None:
@@ -221,8 +250,18 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model: LinearModel = self.model_
         return model
 
-    def _features(self, X: ArrayLike) -> Any:
+    def save(self, folder: AnyPath) -> None:
+        """Write the model, and how pictures become features, for `pictures.load_model`."""
+        if self.pictures_ is None:
+            raise InputError("this classifier was fitted on features, not on pictures. Save model_ instead.")
+        PictureModel(self._model, self.pictures_).save(folder)
+
+    def _features(self, X: ArrayLike | Dataset) -> Any:
         check_is_fitted(self)
+        if isinstance(X, Dataset) or (self.pictures_ is not None and np.ndim(X) == 4):
+            if self.pictures_ is None:
+                raise InputError("this classifier was fitted on features, not on pictures. Give features.")
+            X = self.pictures_.transform(X if isinstance(X, Dataset) else np.asarray(X))
         return validate_data(self, X, reset=False)
 
     def _adopt(self, model: LinearModel, run: Run | None) -> Self:
@@ -238,6 +277,30 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.views_ = () if run is None else run.views
         self.recorded_ = None if run is None else run.recorded
         return self
+
+    def _from_pictures(self, owners: Any, public: Dataset, test: Any, progress: Progress) -> tuple[Any, Any, Any]:
+        """Return (features, classes by name) of everybody's pictures; what features learn they learn of public ones."""
+        named = owners if isinstance(owners, Mapping) else {f"owner {i}": one for i, one in enumerate(owners, start=1)}
+        if not all(isinstance(one, Dataset) for one in (*named.values(), *([] if test is None else [test]))):
+            raise InputError("where the public data are a dataset of pictures, so are each owner's and the validation.")
+        if public.labels is None and not self.multilabel:
+            raise InputError(f"{public.name} has no classes. To learn its attributes, say multilabel=True.")
+        asked = public.attribute_names if self.multilabel else ()
+        made = pipeline(self.features, components=self.components)
+        dataset, division = gather(named, public, test=0.0 if test is None else test, attributes=asked)
+        study = Study.prepare(dataset, division, made, progress=progress)
+        self.pictures_ = Pictures(self.features, made, study.answers)
+        names = np.array(study.answers)
+        sides = {name: (X, y if study.multilabel else names[y]) for name, (X, y) in study.owners.items()}
+        opened, held_out = ((X, y if study.multilabel else names[y]) for X, y in (study.public, study.test))
+        return sides, opened, None if test is None else held_out
+
+    def _answers(self, dataset: Dataset) -> NDArray[Any]:
+        known = () if self.pictures_ is None else self.pictures_.answers
+        if self.multilabel:
+            return np.stack([dataset.attribute(name) for name in known], axis=1)
+        labels = dataset.with_label_names(known).labels
+        return np.array(known)[labels]
 
     def _fit_alone(self, X: Any, y: ArrayLike | None) -> Self:
         if y is None:

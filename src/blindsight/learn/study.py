@@ -6,19 +6,20 @@ learned are the persons themselves. Rows are divided first, so that features whi
 public ones alone: what is fitted to private pictures would leave their owners by another way than the protocol.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.data import partition
-from blindsight.data.dataset import Dataset
+from blindsight.data import load, partition
+from blindsight.data.dataset import Dataset, join
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Sharing
 from blindsight.errors import DataError, InputError
-from blindsight.files import AnyPath
+from blindsight.files import AnyPath, as_path
+from blindsight.learn.owners import name_owners, speaking_of
 from blindsight.progress import Progress, silent
 
 Pair = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -29,6 +30,7 @@ class Division(partition.Division):
     """The rows of a collection that are public, each owner's, and held out for the test; what is to be learned."""
 
     attributes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of the owners; "owner 1", "owner 2", ... where they have none
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +65,13 @@ class Study:
     @classmethod
     def of(cls, dataset: Dataset, features: NDArray[np.float32], division: Division) -> Self:
         """Put a collection's features where its rows belong."""
-        targets, names = _targets(dataset, division.attributes)
+        targets, answers = _targets(dataset, division.attributes)
+        names = division.names or [f"owner {number}" for number in range(1, len(division.owners) + 1)]
         return cls(
             public=(features[division.public], targets[division.public]),
-            owners={f"owner {i}": (features[rows], targets[rows]) for i, rows in enumerate(division.owners, start=1)},
+            owners={name: (features[rows], targets[rows]) for name, rows in zip(names, division.owners, strict=True)},
             test=(features[division.held_out], targets[division.held_out]),
-            answers=names,
+            answers=answers,
             multilabel=targets.ndim == 2,
         )
 
@@ -107,6 +110,78 @@ def divide(
         random_state=random_state,
     )
     return Division(rows.public, rows.owners, rows.held_out, tuple(attributes))
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Where the owners' own collections lie, by name, and the public one; each a folder per class, or a table.
+
+    `test` is a further one; without it three tenths of the public pictures are held out.
+    """
+
+    owners: Mapping[str, str]
+    public: str
+    test: str | None = None
+
+    def read(
+        self, attributes: Sequence[str], *, side: int, random_state: int = 0, progress: Progress = silent
+    ) -> tuple[Dataset, Division]:
+        """Read everybody's pictures at one size, and say whose are whose."""
+
+        def read(path: str) -> Dataset:
+            kind = "csv" if as_path(path).suffix.lower() == ".csv" else "folder"
+            return load(kind, path=path, size=side, progress=progress)
+
+        owners = {}
+        for name, path in self.owners.items():
+            with speaking_of(name):
+                owners[name] = read(path)
+        test = 0.3 if self.test is None else read(self.test)
+        return gather(owners, read(self.public), test=test, attributes=attributes, random_state=random_state)
+
+
+def gather(
+    owners: Mapping[str, Dataset],
+    public: Dataset,
+    *,
+    test: Dataset | float = 0.3,
+    attributes: Sequence[str] = (),
+    random_state: int = 0,
+) -> tuple[Dataset, Division]:
+    """Put the owners' own collections and the public one together, and say whose rows are whose.
+
+    The public collection says which classes (or attributes) there are; the owners' are matched by name. An owner may
+    lack some; a class that the public collection does not know is refused. `test` is a collection, or the part of the
+    public one that is held out, 0 for none: what is scored on owners' own pictures would tell of them.
+    """
+    name_owners(owners)
+    targets, _ = _targets(public, attributes)
+    parts = (
+        {"the public collection": public}
+        | dict(owners)
+        | ({"the test collection": test} if isinstance(test, Dataset) else {})
+    )
+    for name, part in parts.items():
+        with speaking_of(name):
+            if public.labels is not None and not attributes:
+                part.with_label_names(public.label_names)
+            else:
+                _targets(part, attributes or public.attribute_names)
+    ends = np.cumsum([len(part) for part in parts.values()])
+    rows = [np.arange(end - len(part), end) for end, part in zip(ends, parts.values(), strict=True)]
+    known, held_out = rows[0], rows[-1]
+    if not isinstance(test, Dataset):
+        held_out = known[:0]
+    if isinstance(test, float) and test:
+        known, held_out = partition.train_test(
+            targets if targets.ndim == 1 else targets[:, 0],
+            test=test,
+            persons=public.persons,
+            stratify=targets.ndim == 1,
+            random_state=random_state,
+        )
+    division = Division(known, tuple(rows[1 : 1 + len(owners)]), held_out, tuple(attributes), tuple(owners))
+    return join(list(parts.values()), public.name), division
 
 
 def _targets(dataset: Dataset, attributes: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
