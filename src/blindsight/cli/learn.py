@@ -4,7 +4,7 @@ import csv
 import io
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -119,7 +119,8 @@ def learn_encrypted(
         data, owners = "own pictures", len(sites.owners)
     check_writable(out)
     study, pictures = _study(data, path, count, (features, components), attributes, owners, sharing, seed, sites)
-    described = {"data": data, "path": None if path is None else str(path.absolute()), "count": count, "seed": seed}
+    where = None if path is None else str(path.absolute())
+    described: dict[str, Any] = {"data": data, "path": where, "count": count, "seed": seed}
     described |= {"features": features, "components": components, "attributes": attributes, "owners": owners}
     described |= {} if sites is None else {"sites": asdict(sites)}
     write_json(out / "run.json", {"schema": "blindsight/run", "version": 1} | described | {"sharing": sharing})
@@ -194,8 +195,7 @@ def learn_predict(
         check_writable(out.parent)
     model = load_model(run)
     with terminal_progress() as progress:
-        side = {} if model.pictures.side is None else {"size": model.pictures.side}
-        found = load("folder", path=pictures, keep_copies=True, progress=progress, **side)
+        found = load("folder", path=pictures, size=model.pictures.side, keep_copies=True, progress=progress)
         answers = model.predict(found)
     columns = ("picture", *(model.answers if model.multilabel else ("class",)))
     rows = [
@@ -207,8 +207,8 @@ def learn_predict(
         csv.writer(text).writerows([columns, *rows])
         with atomic_writer(out) as stream:
             stream.write(text.getvalue().encode())
-    document = {"answers": {name: list(row) if model.multilabel else row[0] for name, *row in rows}}
-    document |= {"skipped": list(found.skipped)}
+    named = {name: row if model.multilabel else row[0] for name, *row in rows}
+    document = {"answers": named, "skipped": list(found.skipped)}
     skipped = [f"{len(found.skipped)} files could not be read."] if found.skipped else []
     show(document, table(f"{len(rows)} pictures", columns, rows), *skipped)
 
