@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import InputError
 from blindsight.sift.learner import FewerComponentsWarning
-from blindsight.sift.lossbench import SiftLearner
+from blindsight.sift.trial import SiftLearner
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int8]

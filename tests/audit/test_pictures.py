@@ -17,8 +17,7 @@ from blindsight.data import faces as draw_faces
 from blindsight.data.catalogue import CatalogueEntry
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.sift import PPLS, LinearSift
-from blindsight.sift.layers import Layers, SymbolSift
-from blindsight.sift.sift import Quantiser
+from blindsight.sift.sift import Layers, Quantiser, SymbolSift
 
 
 def samples(rows, seed=0, size=150):

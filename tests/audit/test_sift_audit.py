@@ -21,10 +21,9 @@ from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.progress import silent
 from blindsight.sift.cheats import Cheat, collinear_pair, low_digits
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint, picture_digests
-from blindsight.sift.lossbench import QUICK
 from blindsight.sift.policy import Policy
-from blindsight.sift.sift import LinearSift, Quantiser
-from blindsight.sift.siftfile import save_sift
+from blindsight.sift.sift import LinearSift, Quantiser, save_sift
+from blindsight.sift.trial import QUICK
 from blindsight.sift.verify import Verifier
 
 WIDTH = 6

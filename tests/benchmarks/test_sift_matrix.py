@@ -12,8 +12,8 @@ from benchmarks.suites.sift_matrix.scores import Judge, by_policy
 from benchmarks.suites.sift_matrix.tables import sections
 from blindsight.errors import InputError
 from blindsight.sift.attackers import PAPER
-from blindsight.sift.lossbench import QUICK
 from blindsight.sift.ppls import PPLS
+from blindsight.sift.trial import QUICK
 
 LINEAR = (PAPER[0], QUICK[0])
 

@@ -13,7 +13,7 @@ from PIL import Image
 from blindsight.cli import run
 from blindsight.data import load
 from blindsight.sift.fitted import FittedSift
-from blindsight.sift.siftfile import load_sift
+from blindsight.sift.sift import load_sift
 from blindsight.statement import PrivacyStatement
 
 FEW = ["-n", "500", "--dimensions", "20"]

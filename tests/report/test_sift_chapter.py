@@ -68,8 +68,7 @@ def test_shown_faces_are_those_nobody_learned_from(result, faces):
 
 def test_certificates_are_told_and_what_was_not_measured_is_left_out(result):
     (linear, symbols), certificate = result.sifted, Certificate("m&le_face", 0.03, 0.06, 0.95, 2, 150, 150, "Hoeffding")
-    verification = replace(symbols.losses.verification, certificates=(certificate,))
-    certified = replace(symbols, losses=replace(symbols.losses, verification=verification))
+    certified = replace(symbols, verification=replace(symbols.found, certificates=(certificate,)))
     bare = {"faces": None, "received": (), "average": None, "regions": {}, "trade_off": None, "matrix": None}
     blocks = sift_chapter(replace(result, sifted=[linear, certified], **bare)).blocks
     (plot,) = (block for block in blocks if isinstance(block, Plot))

@@ -15,7 +15,7 @@ from blindsight.service.foundation import drawn_frames
 from blindsight.service.gateway import Gateway
 from blindsight.service.log import verify_export
 from blindsight.service.settings import ServiceSettings
-from blindsight.sift.lossbench import QUICK
+from blindsight.sift.trial import QUICK
 from blindsight.sift.verify import Verifier
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "serve.md"

@@ -22,7 +22,7 @@ from blindsight.service.jobs import Jobs
 from blindsight.service.log import AuditLog
 from blindsight.service.proposals import Proposals
 from blindsight.service.releases import Release
-from blindsight.sift.siftfile import SiftStore
+from blindsight.sift.register import SiftStore
 
 STEPS = [
     (AuditLog, "append_all"),

@@ -10,9 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from blindsight.errors import InputError, MissingExtraError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.adversarial import AdversarialSift, _discrepancy
-from blindsight.sift.layers import LayeredSift, Layers
-from blindsight.sift.sift import Quantiser
-from blindsight.sift.siftfile import load_sift, save_sift
+from blindsight.sift.sift import LayeredSift, Layers, Quantiser, load_sift, save_sift
 
 SMALL = {"hidden": 16, "steps": 120, "batch": 128, "learning_rate": 1e-2}
 

@@ -20,14 +20,15 @@ from blindsight.sift.analysis import (
     entanglement,
     feature_directions,
     overlaps,
+    policy_matrix,
+    regress,
     sift_regions,
 )
 from blindsight.sift.attackers import Attacker
-from blindsight.sift.lossbench import LossBench
 from blindsight.sift.policy import Policy
-from blindsight.sift.policymatrix import policy_matrix, regress
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.tradeoff import trade_off
+from blindsight.sift.trial import Trial, trade_off
+from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 
 # --- entanglement ---
@@ -153,55 +154,54 @@ def crowd():
     shown[1, :4], shown[0, 4:8] = 0.5, 0.5
     shown[3, 8:10] = 0.5  # what tells of c tells of d as well, in places
     X = latent @ shown + rng.normal(size=(4000, 16))
-    return X, labels, np.arange(4000) // 2
+    return Trial(VerificationSet(X, labels, np.arange(4000) // 2), verifier=LIGHT)
 
 
 @pytest.fixture(scope="module")
 def matrix(crowd):
-    X, labels, persons = crowd
-    return policy_matrix(X, labels, ("a", "b", "c", "d"), method=PPLS(2, math.inf), verifier=LIGHT, persons=persons)
+    return policy_matrix(crowd, ("a", "b", "c", "d"), method=PPLS(2, math.inf))
 
 
 def test_the_matrix_has_every_ordered_pair_and_says_which_work(crowd, matrix):
     assert len(matrix.cells) == 12
     losses = matrix.figures("priv_loss")
     assert np.isnan(losses).tolist() == np.eye(4, dtype=bool).tolist()
-    verdicts = {(cell.public, cell.private): cell.verdict for cell in matrix.cells}
+    verdicts = {pair: cell.verdict for pair, cell in matrix.cells.items()}
     assert all(verdicts[pair] == "accept" for pair in [("a", "c"), ("c", "d"), ("d", "b"), ("c", "a")])
     assert matrix.accepted == sum(verdict == "accept" for verdict in verdicts.values())
     costs = matrix.figures("pub_loss")
     together = costs[0, 1] + costs[1, 0]  # hiding b costs a most of what there is
     assert together > costs[0, 2] + costs[0, 3] + costs[2, 0] + costs[3, 0]
-    assert matrix.average("priv_loss") == pytest.approx(np.mean([cell.priv_loss for cell in matrix.cells]))
-    assert all(cell.bound >= cell.priv_loss and cell.attacker == "logistic" for cell in matrix.cells)
+    assert matrix.average("priv_loss") == pytest.approx(np.mean([cell.priv_loss for cell in matrix.cells.values()]))
+    assert all(cell.bound >= cell.priv_loss for cell in matrix.cells.values())
     assert all(0.7 < accuracy < 1 for accuracy in matrix.raw.values())
     assert matrix.regression("pub_loss").policies == 12
     assert matrix.regression("pub_loss").correlation.value > 0
-    X, labels, persons = crowd
-    told, asked = [], {"method": PPLS(2, 0.0), "verifier": LIGHT, "persons": persons}
-    plain = policy_matrix(X, labels, ("a", "b"), progress=lambda *step: told.append(step), **asked)
-    assert [cell.verdict for cell in plain.cells] == ["reject", "reject"]  # without privacy, where features are shared
-    assert min(cell.priv_loss for cell in plain.cells) > 0.2 > losses[0, 1]
+    told = []
+    plain = policy_matrix(crowd, ("a", "b"), method=PPLS(2, 0.0), progress=lambda *step: told.append(step))
+    assert [cell.verdict for cell in plain.cells.values()] == ["reject", "reject"]  # without privacy, features shared
+    assert min(cell.priv_loss for cell in plain.cells.values()) > 0.2 > losses[0, 1]
     document = json.loads(json.dumps(plain.to_dict(), allow_nan=False))
     assert [cell["public"] for cell in document["cells"]] == ["a", "b"]
+    assert [cell["attacker"] for cell in document["cells"]] == ["logistic", "logistic"]
     assert document["correlation"][0][0] == 1
     assert told[-1][1:] == (2, 2)
 
 
 def test_a_pair_without_a_sift_keeps_its_sentence(crowd):
-    X, labels, _ = crowd
-    twins = {"a": labels["a"], "b": labels["a"], "c": labels["c"]}
-    found = policy_matrix(X, twins, ("a", "b", "c"), method=PPLS(1, math.inf), verifier=LIGHT)
-    broken = [cell for cell in found.cells if cell.problem]
-    assert {(cell.public, cell.private) for cell in broken} == {("a", "b"), ("b", "a")}
-    assert math.isnan(broken[0].pub_loss)
+    data = crowd.data
+    same = replace(data, labels={"a": data.labels["a"], "b": data.labels["a"], "c": data.labels["c"]})
+    twins = Trial(same, verifier=LIGHT)
+    found = policy_matrix(twins, ("a", "b", "c"), method=PPLS(1, math.inf))
+    assert {pair for pair, cell in found.cells.items() if cell.problem} == {("a", "b"), ("b", "a")}
+    assert math.isnan(found.cells["a", "b"].pub_loss)
     assert found.to_dict()["cells"][0]["pub_loss"] is None
     assert not math.isnan(found.average("pub_loss"))
-    curve = trade_off(X, twins, Policy("a", "b"), components=(1,), privacies=(math.inf,), verifier=LIGHT)
-    assert (curve.points, curve.best) == ((), None)
+    curve = trade_off(twins, Policy("a", "b"), components=(1,), privacies=(math.inf,))
+    assert (dict(curve.curves), curve.best) == ({}, None)
     assert "no direction" in curve.problems[math.inf]
     with pytest.raises(InputError, match="lambda"):
-        trade_off(X, labels, Policy("a", "b"), components=(), verifier=LIGHT)
+        trade_off(crowd, Policy("a", "b"), components=())
 
 
 def test_regression_agrees_with_two_libraries():
@@ -224,17 +224,16 @@ def test_regression_agrees_with_two_libraries():
 
 
 def test_the_trade_off_is_that_of_separate_fits(crowd):
-    X, labels, persons = crowd
     policy = Policy(("a", "d"), ("c",))
-    found = trade_off(X, labels, policy, components=(3, 1), privacies=(0.0, math.inf), verifier=LIGHT, persons=persons)
-    assert [(p.components, p.privacy) for p in found.points] == [(1, 0.0), (3, 0.0), (1, math.inf), (3, math.inf)]
-    bench = LossBench(X, labels, policy.public + policy.private, verifier=LIGHT, persons=persons)
-    alone = bench.losses(bench.fit(PPLS(1, math.inf), policy), policy)
-    one = found.curve(math.inf)[0]
-    assert (one.pub_loss, one.priv_loss, one.verdict) == (alone.pub_loss, alone.priv_loss, alone.verification.verdict)
-    for few, many in (found.curve(0.0), found.curve(math.inf)):
+    found = trade_off(crowd, policy, components=(3, 1), privacies=(0.0, math.inf))
+    counts = {privacy: [one.numbers for one in curve] for privacy, curve in found.curves.items()}
+    assert counts == {0.0: [1, 3], math.inf: [1, 3]}
+    alone = crowd.measure("one", crowd.fit(PPLS(1, math.inf), policy), policy)
+    one = found.curves[math.inf][0]
+    assert (one.pub_loss, one.priv_loss, one.verdict) == (alone.pub_loss, alone.priv_loss, alone.verdict)
+    for few, many in found.curves.values():
         assert many.pub_loss < few.pub_loss  # Figure 3: more numbers tell more
     assert found.best is not None
-    assert found.best.verdict == "accept"
+    assert found.best[1].verdict == "accept"
     assert set(found.raw) == {"a", "d"}
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["points"][-1]["privacy"] == "inf"

@@ -12,9 +12,8 @@ from blindsight.sift.attackers import MODERN, PAPER
 from blindsight.sift.certificate import certify
 from blindsight.sift.cheats import collinear_pair, low_digits, xor_hash
 from blindsight.sift.harden import harden
-from blindsight.sift.layers import LayeredSift, Layers
 from blindsight.sift.platform import Platform
-from blindsight.sift.sift import LinearSift, Quantiser
+from blindsight.sift.sift import LayeredSift, Layers, LinearSift, Quantiser
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
 

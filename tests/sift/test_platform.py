@@ -27,14 +27,13 @@ from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.consent import Reading, consent_sentence
 from blindsight.sift.harden import with_few_levels
-from blindsight.sift.layers import LayeredSift, Layers
 from blindsight.sift.personal import PersonalSift, respond
 from blindsight.sift.platform import Platform, included_sift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
 from blindsight.sift.register import Register
-from blindsight.sift.sift import LinearSift, Quantiser, Sift
+from blindsight.sift.sift import LayeredSift, Layers, LinearSift, Quantiser, Sift
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier

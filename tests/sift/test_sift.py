@@ -12,8 +12,7 @@ from scipy import sparse
 
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import read_arrays, write_arrays
-from blindsight.sift.sift import LinearSift, Quantiser, without_negligible
-from blindsight.sift.siftfile import load_sift, save_sift
+from blindsight.sift.sift import LinearSift, Quantiser, load_sift, save_sift, without_negligible
 
 
 def parts(d=6, k=3, seed=0):

@@ -9,27 +9,29 @@ from scipy.stats import norm
 
 from blindsight.errors import InputError, MissingExtraError
 from blindsight.sift.attackers import MODERN
-from blindsight.sift.compare import RAW, SiftRow, best, compare_sifts, standard_methods
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
+from blindsight.sift.trial import RAW, Sifted, best, by_learner, compare_sifts, standard_methods
+from blindsight.sift.verificationset import VerificationSet
+from blindsight.sift.verify import Verifier
 
-FAST = tuple(attacker for attacker in MODERN if attacker.name == "kernel screen, tuned")
+FAST = Verifier([attacker for attacker in MODERN if attacker.name == "kernel screen, tuned"])
 POLICY = Policy(("smiling",), ("male",))
 
 
-def faces(n=3000, seed=0):
+def faces(n=3000, seed=0, persons=None):
     """Return features in which smiling is seen in one place, male in another, and both in a third."""
     generator = np.random.default_rng(seed)
     shared = generator.normal(size=n)
     smiling, male = ((shared + generator.normal(size=n)) > 0 for _ in range(2))
     signal = np.stack([smiling, smiling, male, male, smiling ^ male, smiling], axis=1) * 2.0 - 1
     X = np.hstack([signal, np.zeros((n, 4))]) + generator.normal(size=(n, 10))
-    return X.astype(np.float32), {"smiling": smiling.astype(np.int8), "male": male.astype(np.int8)}
+    labels = {"smiling": smiling.astype(np.int8), "male": male.astype(np.int8)}
+    return VerificationSet(X.astype(np.float32), labels, persons, "drawn")
 
 
 @pytest.fixture(scope="module")
 def rows():
-    X, labels = faces()
     methods = (
         "PLS 5",
         "PPLS 5, lambda inf",
@@ -39,19 +41,19 @@ def rows():
         "parity",
         "symbol",
     )
-    return compare_sifts(X, labels, POLICY, methods=methods, attackers=FAST, pipeline="drawn")
+    return compare_sifts(faces(), POLICY, methods=methods, verifier=FAST)
 
 
 def test_every_method_has_a_row_and_raw_features_come_first(rows):
-    assert rows[0].method == RAW
+    assert rows[0].name == RAW
     assert rows[0].pub_loss == 0
     assert rows[0].verdict == "reject"
-    assert [row.method for row in rows[1:]][-3:] == ["label", "parity", "symbol"]
+    assert [row.name for row in rows[1:]][-3:] == ["label", "parity", "symbol"]
     assert not any(row.problem for row in rows)
 
 
 def test_symbols_are_certified_and_numbers_are_attacked(rows):
-    by_name = {row.method: row for row in rows}
+    by_name = {row.name: row for row in rows}
     assert {name for name, row in by_name.items() if row.certified} == {"label", "parity", "symbol"}
     assert by_name["symbol"].alphabet == 2
     assert by_name["PLS 5"].alphabet is None
@@ -60,7 +62,7 @@ def test_symbols_are_certified_and_numbers_are_attacked(rows):
 
 
 def test_hiding_more_leaks_less_and_tells_less(rows):
-    by_name = {row.method: row for row in rows}
+    by_name = {row.name: row for row in rows}
     assert by_name["PLS 5"].priv_loss > 0.3 > by_name["label"].priv_loss > by_name["symbol"].priv_loss
     assert by_name["label"].pub_loss < by_name["symbol"].pub_loss < by_name["parity"].pub_loss
     assert by_name["label"].verdict == "reject"
@@ -71,7 +73,7 @@ def test_hiding_more_leaks_less_and_tells_less(rows):
 
 def test_the_best_is_accepted_and_can_be_used(rows):
     found = best(rows)
-    assert found.method == "symbol"
+    assert found.name == "symbol"
     assert found.verdict == "accept"
     assert found.sift.pipeline == "drawn"
     assert found.sift.name == str(POLICY)
@@ -81,48 +83,44 @@ def test_the_best_is_accepted_and_can_be_used(rows):
 def test_verdicts_hold_together(rows):
     """Seven methods at 95% in all: each is verified at 1 - .05 / 7, the symbols' intervals included."""
     assert all(row.verification.setting.confidence == pytest.approx(1 - 0.05 / 7) for row in rows)
-    row = next(row for row in rows if row.method == "symbol")
+    row = next(row for row in rows if row.name == "symbol")
     (certificate,) = row.verification.certificates
     spread = math.sqrt(1 / certificate.n1 + 1 / certificate.n0) / 4
     assert certificate.bound - certificate.estimate == pytest.approx(norm.ppf(1 - 0.05 / 7) * spread, rel=0.1)
 
 
 def test_rows_are_strict_json(rows):
-    failed = SiftRow("PPLS", problem="no direction")
+    failed = Sifted("PPLS", problem="no direction")
     text = json.dumps([row.to_dict() for row in [*rows, failed]], allow_nan=False)
     back = json.loads(text)
     assert back[0]["accuracies"].keys() == {"smiling"}
-    assert back[-1] | {"problem": ""} == SiftRow("PPLS").to_dict()
+    assert back[-1] | {"problem": ""} == Sifted("PPLS").to_dict()
     assert back[-1]["pub_loss"] is None
     assert back[-1]["interval"] is None
 
 
 def test_a_method_that_fails_keeps_its_sentence_and_others_go_on():
-    X, labels = faces(1500)
-
-    def without_torch(trial):
+    def without_torch(trial, policy):
         raise MissingExtraError("needs torch")
 
-    methods = {"broken": without_torch, "mine": lambda trial: trial.fit(PPLS(1, math.inf))}
-    raw, broken, mine = compare_sifts(X, labels, POLICY, methods=methods, attackers=FAST, persons=np.arange(1500) // 3)
+    methods = {"broken": without_torch, "mine": by_learner(PPLS(1, math.inf))}
+    raw, broken, mine = compare_sifts(faces(1500, persons=np.arange(1500) // 3), POLICY, methods=methods, verifier=FAST)
     assert broken.problem == "needs torch"
     assert math.isnan(broken.pub_loss)
     assert broken.verdict is None
     assert mine.numbers == 1
     assert mine.verification.setting.persons == 300  # persons are on one side
     assert best([raw, broken]) is None
-    names = set(standard_methods(POLICY))
+    names = set(standard_methods())
     assert {"adversarial 5", "adversarial 1", "PPLS 5, lambda 1", "PPLS 1, lambda inf"} <= names
 
 
 def test_bad_input_is_named():
-    X, labels = faces(600)
-    for rows, policy, options, named in [
-        (X, POLICY, {"methods": ["symbols"]}, "'symbol'"),
-        (X, POLICY, {"methods": []}, "no method"),
-        (X[:-1], POLICY, {"methods": ["label"]}, "rows"),
-        (X, Policy(("smiling",), ("female",)), {}, "'female'"),
-        (X, POLICY, {"threshold": 2}, "threshold"),
+    data = faces(600)
+    for policy, methods, named in [
+        (POLICY, ["symbols"], "'symbol'"),
+        (POLICY, [], "no method"),
+        (Policy(("smiling",), ("female",)), None, "'female'"),
     ]:
         with pytest.raises(InputError, match=named):
-            compare_sifts(rows, labels, policy, attackers=FAST, **options)
+            compare_sifts(data, policy, methods=methods, verifier=FAST)

@@ -13,9 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from blindsight.errors import CorruptFileError, InputError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.certificate import certify, certify_joint
-from blindsight.sift.layers import Layers, SymbolSift
-from blindsight.sift.sift import LinearSift, Quantiser
-from blindsight.sift.siftfile import load_sift, save_sift
+from blindsight.sift.sift import Layers, LinearSift, Quantiser, SymbolSift, load_sift, save_sift
 from blindsight.sift.symbollearner import Posteriors, SymbolLearner, fit_posteriors, leak_of, symbol_rule
 
 

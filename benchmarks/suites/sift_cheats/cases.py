@@ -14,7 +14,7 @@ from benchmarks.suites.sift_cheats.platform import Platform
 from benchmarks.suites.sift_matrix.pictures import FACES, UTKFACE_FILE, divided, utkface_path
 from blindsight.audit.siftclaims import Hole
 from blindsight.sift.attackers import MODERN, PAPER
-from blindsight.sift.lossbench import QUICK
+from blindsight.sift.trial import QUICK
 
 SIDE = 16
 POLICIES = {"faces": ("male", "smiling"), "utkface": ("female", "white")}

@@ -14,8 +14,8 @@ from blindsight.sift.attackers import LOOKUP, Attacker
 from blindsight.sift.certificate import certify
 from blindsight.sift.cheats import Cheat
 from blindsight.sift.harden import harden, with_few_levels
-from blindsight.sift.lossbench import QUICK
 from blindsight.sift.sift import LinearSift
+from blindsight.sift.trial import QUICK
 from blindsight.sift.verify import Verifier
 
 NUMBERS, LEVELS = 3, 2

@@ -22,7 +22,7 @@ from benchmarks.suites.sift_matrix.pictures import (
 )
 from benchmarks.suites.sift_matrix.scores import Judge
 from blindsight.sift.attackers import MODERN, PAPER, Attacker
-from blindsight.sift.lossbench import QUICK
+from blindsight.sift.trial import QUICK
 
 PHOTOGRAPHS = 8000
 

@@ -15,7 +15,7 @@ from benchmarks.harness import Settings
 from benchmarks.methods.sifting import Floats, Labels
 from blindsight.data.partition import split
 from blindsight.rng import science
-from blindsight.sift.lossbench import DEVELOPER
+from blindsight.sift.trial import DEVELOPER
 
 UTKFACE_FILE = "utkface64.npz"
 FACES, COMPONENTS = 6000, 300

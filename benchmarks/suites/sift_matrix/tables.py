@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.results import Result
 from benchmarks.suites.sift_matrix.scores import THRESHOLD, by_policy
 from benchmarks.table import Cell, Grid, Row, Section
-from blindsight.sift.policymatrix import LossRegression, regress
+from blindsight.sift.analysis import LossRegression, regress
 
 Values = tuple[float, ...]
 Figures = dict[str, float]

@@ -10,7 +10,7 @@ from benchmarks.suites.sift_matrix.scores import Judge
 from benchmarks.suites.sift_peers import symbols
 from blindsight.errors import InputError
 from blindsight.sift.attackers import MODERN, PAPER
-from blindsight.sift.lossbench import QUICK
+from blindsight.sift.trial import QUICK
 
 PHOTOGRAPHS = 12_000
 TARGETED: tuple[Pair, ...] = (("female", "white"), ("white", "female"), ("under_30", "female"))

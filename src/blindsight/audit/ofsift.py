@@ -28,9 +28,9 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.fitted import EVIDENCE, VERIFIED, FittedSift, fingerprint
 from blindsight.sift.labels import FEWEST_OF_EITHER, FEWEST_ROWS, Labels, label_columns
-from blindsight.sift.lossbench import QUICK
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.stream import FRAMES, windows
+from blindsight.sift.trial import QUICK
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier

@@ -58,7 +58,7 @@ def serve(
     from blindsight.service.gateway import Gateway
     from blindsight.service.running import run_service
     from blindsight.service.settings import ServiceSettings
-    from blindsight.sift.lossbench import QUICK
+    from blindsight.sift.trial import QUICK
     from blindsight.sift.verify import Verifier
 
     settings = ServiceSettings(

@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
 
     from blindsight.data import Dataset
     from blindsight.progress import Progress
-    from blindsight.sift.compare import SiftRow
+    from blindsight.sift.analysis import PolicyMatrix
     from blindsight.sift.policy import Policy
-    from blindsight.sift.policymatrix import PolicyMatrix
     from blindsight.sift.sift import Sift
     from blindsight.sift.study import SiftResult
+    from blindsight.sift.trial import Sifted
     from blindsight.sift.verdict import Verification
     from blindsight.sift.verify import Verifier
 
@@ -74,13 +74,14 @@ def fit(
         dataset = _collection(data, path, root, count, seed, progress)
         _check_policy(asked, dataset, threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
-        trial = Trial(rows, asked, verifier=verifier)
+        trial = Trial(rows, verifier=verifier)
         progress("fitting the sift", 0, None)
-        found = trial.measure(METHODS[method], trial.fit(learner), progress=progress)
+        sift = trial.fit(learner, asked)
+        found = trial.measure(METHODS[method], sift, asked, progress=progress)
         develop, _ = divide_rows(len(dataset), dataset.persons, seed)
-        FittedSift(found.sift, asked, features, made_by, picture_digests(dataset)[develop]).save(out)
-        write_json(out / "statement.json", found.losses.verification.statement.to_dict())
-        result = study_sift(dataset, trial, found, learner, made_by, progress=progress)
+        FittedSift(sift, asked, features, made_by, picture_digests(dataset)[develop]).save(out)
+        write_json(out / "statement.json", found.found.statement.to_dict())
+        result = study_sift(dataset, trial, asked, found, learner, made_by, progress=progress)
     facts = {"Command": "blindsight sift fit", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"{asked}: a sift for {data}", [sift_chapter(result)], facts=facts, private=True)
     _show_fit(result, out)
@@ -189,10 +190,10 @@ def matrix(
     from blindsight.data import pipeline
     from blindsight.report import write_report
     from blindsight.report.sifting import matrix_chapter
+    from blindsight.sift.analysis import policy_matrix
     from blindsight.sift.labels import label_columns
-    from blindsight.sift.policymatrix import policy_matrix
     from blindsight.sift.study import make_learner, most_even
-    from blindsight.sift.trial import prepare_data
+    from blindsight.sift.trial import Trial, prepare_data
 
     verifier = _verifier("quick", threshold, confidence, seed)
     made_by = pipeline(features, components=dimensions, random_state=seed)
@@ -202,17 +203,9 @@ def matrix(
         names = tuple(split_names(attributes)) or most_even(dataset)
         label_columns(dataset, names)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
-        found = policy_matrix(
-            rows.features,
-            rows.labels,
-            names,
-            method=learner,
-            verifier=verifier,
-            persons=rows.persons,
-            progress=progress,
-        )
-    if all(cell.problem for cell in found.cells):
-        raise InputError(f"no two of these attributes have a sift: {found.cells[0].problem}")
+        found = policy_matrix(Trial(rows, verifier=verifier), names, method=learner, progress=progress)
+    if len(found.problems) == len(found.cells):
+        raise InputError(f"no two of these attributes have a sift: {found.problems[0]}")
     chapter = matrix_chapter(found, threshold=threshold)
     report = write_report(out / "report.html", f"Attributes of {data}", [chapter], facts={"Seed": str(seed)})
     _show_matrix(found, report)
@@ -237,8 +230,7 @@ def compare(
 ) -> None:
     """Make sifts for one policy by every method, and name the accepted one that costs the app least."""
     from blindsight.data import PixelFeatures, pipeline
-    from blindsight.sift.compare import compare_sifts
-    from blindsight.sift.trial import prepare_data
+    from blindsight.sift.trial import compare_sifts, prepare_data
 
     asked = _policy(public, private, policy)
     verifier = _verifier(attackers, threshold, confidence, seed)  # refuses what it cannot mean before any work is done
@@ -247,19 +239,8 @@ def compare(
         dataset = _collection(data, path, root, count, seed, progress)
         _check_policy(asked, dataset, threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
-        found = compare_sifts(
-            rows.features,
-            rows.labels,
-            asked,
-            methods=split_names(methods, ";") or None,
-            threshold=threshold,
-            confidence=confidence,
-            attackers=verifier.attackers,
-            persons=rows.persons,
-            scale=not isinstance(made_by, PixelFeatures),
-            random_state=seed,
-            progress=progress,
-        )
+        only, scale = split_names(methods, ";") or None, not isinstance(made_by, PixelFeatures)
+        found = compare_sifts(rows, asked, methods=only, verifier=verifier, scale=scale, progress=progress)
     _show_comparison(asked, found)
 
 
@@ -307,7 +288,7 @@ def _policy(public: str, private: str, file: Path | None) -> "Policy":
 
 def _verifier(attackers: options.Attackers, threshold: float, confidence: float, seed: int) -> "Verifier":
     """Return a verifier that lets every attacker have its turn."""
-    from blindsight.sift.lossbench import QUICK
+    from blindsight.sift.trial import QUICK
     from blindsight.sift.verify import Verifier
 
     chosen = QUICK if attackers == "quick" else attackers
@@ -340,11 +321,11 @@ def _write_released(out: Path, dataset: "Dataset", released: "NDArray[Any]", sif
 def _show_fit(result: "SiftResult", out: Path) -> None:
     """Show the policy's ceiling, what the sift costs and leaks at a quick look, and where everything lies."""
     (found,) = result.sifted
-    seen = found.losses.verification
+    seen = found.found
     document = {"sift": str(out / "sift.npz"), "report": str(out / "report.html")} | result.to_dict()
     rows = [
         (f"told: {name}", f"{result.raw[name]:.3f}", f"{accuracy:.3f}", f"{result.check.ceilings[name]:.3f}")
-        for name, accuracy in found.losses.accuracies.items()
+        for name, accuracy in found.accuracies.items()
     ]
     for name in result.policy.private:
         raw, left = (f"{_best(verification, name):.3f}" for verification in (result.before, seen))
@@ -353,7 +334,7 @@ def _show_fit(result: "SiftResult", out: Path) -> None:
     show(
         document,
         table(f"{result.policy} by {found.name}", columns, rows, numbers=columns[1:]),
-        f"PubLoss {found.losses.pub_loss:.3f}, PrivLoss {seen.priv_loss:.3f}. {seen.sentence}",
+        f"PubLoss {found.pub_loss:.3f}, PrivLoss {seen.priv_loss:.3f}. {seen.sentence}",
         *(f"Certificate: {one.sentence}." for one in seen.certificates),
         f"A quick look; `blindsight sift verify {out}` decides. Sift, policy, statement and report are in {out}.",
     )
@@ -401,7 +382,7 @@ def _show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
         "PrivLoss (rows told, columns hidden)": matrix.figures("priv_loss"),
     }
     averages = {"pub_loss": matrix.average("pub_loss"), "priv_loss": matrix.average("priv_loss")}
-    sifts = sum(not cell.problem for cell in matrix.cells)
+    sifts = len(matrix.cells) - len(matrix.problems)
     explained = asdict(matrix.regression()) if sifts >= FEWEST_POLICIES else None
     document = {"report": str(report), "accepted": matrix.accepted, "average": averages, "regression": explained}
     lines = [
@@ -417,16 +398,15 @@ def _show_matrix(matrix: "PolicyMatrix", report: Path) -> None:
     show(document | matrix.to_dict(), *drawn, *lines, f"The report is in {report}.")
 
 
-def _show_comparison(policy: "Policy", rows: "list[SiftRow]") -> None:
+def _show_comparison(policy: "Policy", rows: "list[Sifted]") -> None:
     """Show what every method costs and leaks, and which accepted one costs least."""
-    from blindsight.sift.compare import best
-    from blindsight.sift.study import lets_out
+    from blindsight.sift.trial import best
 
     columns = ("sift", "lets out", "PubLoss", "PrivLoss", "at most", "verdict")
     cells = [
         (
-            row.method,
-            ("-" if row.problem else "everything") if row.sift is None else lets_out(row.sift),
+            row.name,
+            row.lets_out,
             _cell(row.pub_loss, 3),
             _cell(row.priv_loss, 3),
             _cell(row.bound, 3),
@@ -438,10 +418,10 @@ def _show_comparison(policy: "Policy", rows: "list[SiftRow]") -> None:
     line = (
         "No sift is accepted."
         if winner is None
-        else f"Of the accepted ones, {winner.method} costs the app least: PubLoss {winner.pub_loss:.3f} at PrivLoss "
+        else f"Of the accepted ones, {winner.name} costs the app least: PubLoss {winner.pub_loss:.3f} at PrivLoss "
         f"{winner.priv_loss:.3f}."
     )
-    document = {"rows": [row.to_dict() for row in rows], "best": None if winner is None else winner.method}
+    document = {"rows": [row.to_dict() for row in rows], "best": None if winner is None else winner.name}
     show(document, table(str(policy), columns, cells, numbers=columns[2:5]), line)
 
 

@@ -24,11 +24,9 @@ from blindsight.report.page import (
     plain_text,
     to_svg,
 )
-from blindsight.sift.analysis import PixelRegions
-from blindsight.sift.policymatrix import PolicyMatrix
-from blindsight.sift.study import Guess, Released, SiftResult, best_guess, guesses, lets_out, words
-from blindsight.sift.tradeoff import TradeOff
-from blindsight.sift.trial import Sifted
+from blindsight.sift.analysis import PixelRegions, PolicyMatrix
+from blindsight.sift.study import Guess, Released, SiftResult, best_guess, guesses, words
+from blindsight.sift.trial import Sifted, TradeOff
 
 FEWEST_POLICIES = 6
 """Below this a regression over policies says nothing."""
@@ -46,13 +44,13 @@ def sift_chapter(result: SiftResult) -> Chapter:
     blocks += [Text(f"What a person reads ({one.name}): “{result.consent(one)}”") for one in result.sifted]
     if result.faces is not None:
         blocks.append(_received(result, result.faces))
-    if result.trade_off is not None and result.trade_off.points:
+    if result.trade_off is not None and result.trade_off.curves:
         blocks.append(_trade_off(result.trade_off, result.threshold))
     if result.regions and result.average is not None:
         blocks.append(_regions(result.regions, result.average))
     if result.matrix is not None:
         blocks += _matrix_blocks(result.matrix, result.threshold)
-    blocks += [StatementBlock(one.losses.verification.statement) for one in result.sifted]
+    blocks += [StatementBlock(one.found.statement) for one in result.sifted]
     return Chapter(title="Showing one thing and hiding another", lead=_lead(result), blocks=tuple(blocks))
 
 
@@ -67,10 +65,10 @@ def matrix_chapter(matrix: PolicyMatrix, *, threshold: float) -> Chapter:
 
 
 def _lead(result: SiftResult) -> str:
-    best = min(result.sifted, key=lambda one: (one.losses.verification.verdict != "accept", one.losses.pub_loss))
+    best = min(result.sifted, key=lambda one: (one.found.verdict != "accept", one.pub_loss))
     told, hidden = (" and ".join(map(words, side)) for side in (result.policy.public, result.policy.private))
-    kept = np.mean(list(best.losses.accuracies.values()))
-    left = best_guess(best.losses.verification)
+    kept = best.told
+    left = best_guess(best.found)
     return (
         f"An app asks for “{told}”, a person hides “{hidden}”. From raw features a classifier reads them with "
         f"{np.mean(list(result.raw.values())):.0%} and {result.before.best.balanced_accuracy:.0%} balanced accuracy; "
@@ -99,7 +97,7 @@ def _policy_table(result: SiftResult) -> Table:
 def _attackers(result: SiftResult) -> Plot:
     several = len(result.policy.private) > 1
     groups = [("raw features", guesses(result.before, several=several))]
-    groups += [(one.name, guesses(one.losses.verification, several=several)) for one in result.sifted]
+    groups += [(one.name, guesses(one.found, several=several)) for one in result.sifted]
     spoken = "; ".join(f"{name}: {max(guess.accuracy for guess in found):.2f}" for name, found in groups)
     return Plot(
         _attackers_plot(groups, result.threshold),
@@ -115,12 +113,12 @@ def _sifts_table(result: SiftResult) -> Table:
     rows = tuple(
         (
             one.name,
-            lets_out(one.sift),
-            f"{np.mean(list(one.losses.accuracies.values())):.3f}",
-            f"{one.losses.pub_loss:.3f}",
-            f"{best_guess(one.losses.verification):.3f}",
-            f"{0.5 + _ceil(one.losses.verification.bound):.3f}",
-            one.losses.verification.verdict,
+            one.lets_out,
+            f"{one.told:.3f}",
+            f"{one.pub_loss:.3f}",
+            f"{best_guess(one.found):.3f}",
+            f"{0.5 + _ceil(one.found.bound):.3f}",
+            one.found.verdict,
         )
         for one in result.sifted
     )
@@ -147,7 +145,7 @@ def _received(result: SiftResult, faces: NDArray[np.uint8]) -> Picture:
         contact_sheet(
             np.concatenate([faces] * len(result.sifted)),
             columns=len(faces),
-            titles=[f"{one.name}: {lets_out(one.sift)}" for one in result.sifted],
+            titles=[f"{one.name}: {one.lets_out}" for one in result.sifted],
             captions=captions,
             scale=max(1, _WIDE // faces.shape[2]),
         ),
@@ -158,7 +156,7 @@ def _received(result: SiftResult, faces: NDArray[np.uint8]) -> Picture:
 
 
 def _caption(released: Released, public: Sequence[str], one: Sifted) -> str:
-    if one.sift.levels == (2,) * len(public):
+    if one.sift is not None and one.sift.levels == (2,) * len(public):
         answers = zip(map(words, public), released, strict=True)
         return ", ".join(name if yes else f"not {name}" for name, yes in answers)
     if released.dtype.kind == "i":
@@ -168,7 +166,7 @@ def _caption(released: Released, public: Sequence[str], one: Sifted) -> str:
 
 def _trade_off(found: TradeOff, threshold: float) -> Plot:
     best = found.best
-    told = "none is accepted" if best is None else f"the best accepted one has K = {best.components}"
+    told = "none is accepted" if best is None else f"the best accepted one has K = {best[1].numbers}"
     return Plot(
         _trade_off_plot(found, threshold),
         caption="More numbers tell the app more, and attackers too; a larger lambda hides more (PPLS; Figure 3 of the "
@@ -211,7 +209,7 @@ def _matrix_blocks(matrix: PolicyMatrix, threshold: float) -> list[Block]:
 
 def _regression(matrix: PolicyMatrix) -> str:
     """Return in a sentence how far correlation and overlap explain PrivLoss; "" where that cannot be said."""
-    if sum(not cell.problem for cell in matrix.cells) < FEWEST_POLICIES:
+    if len(matrix.cells) - len(matrix.problems) < FEWEST_POLICIES:
         return ""
     found = matrix.regression("priv_loss")
     return (
@@ -251,16 +249,14 @@ def _attackers_plot(groups: Sequence[tuple[str, Sequence[Guess]]], threshold: fl
 
 def _trade_off_plot(trade_off: TradeOff, threshold: float) -> str:
     """Draw what an app and what the best attacker reads against the numbers let out, a line per lambda."""
-    privacies = sorted({point.privacy for point in trade_off.points})
     with drawing(7.2, 3.4) as (figure, axes):
         axes.remove()
         told, hidden = figure.subplots(1, 2, sharex=True, sharey=True)
-        for colour, privacy in zip(SERIES, privacies, strict=False):
-            curve = trade_off.curve(privacy)
-            numbers = [point.components for point in curve]
-            told.plot(numbers, [np.mean(list(p.accuracies.values())) for p in curve], "o-", color=colour, markersize=4)
+        for colour, (privacy, curve) in zip(SERIES, sorted(trade_off.curves.items()), strict=False):
+            numbers = [one.numbers for one in curve]
+            told.plot(numbers, [one.told for one in curve], "o-", color=colour, markersize=4)
             name = "no privacy" if privacy == 0 else "infinity" if np.isinf(privacy) else f"{privacy:g}"
-            hidden.plot(numbers, [0.5 + p.priv_loss for p in curve], "o-", color=colour, markersize=4, label=name)
+            hidden.plot(numbers, [0.5 + one.priv_loss for one in curve], "o-", color=colour, markersize=4, label=name)
         _level(told, float(np.mean(list(trade_off.raw.values()))), "raw features", INK, (0.02, "bottom"))
         _level(hidden, 0.5 + threshold, "allowed", SERIES[4], (1.01, "center"))
         told.set_title(f"the app reads {_listed(trade_off.policy.public)}", fontsize=11)
@@ -269,7 +265,7 @@ def _trade_off_plot(trade_off: TradeOff, threshold: float) -> str:
         told.set_ylim(0.48, 1.0)
         for panel in (told, hidden):
             panel.set_xlabel("numbers let out, K")
-            panel.set_xticks(sorted({point.components for point in trade_off.points}))
+            panel.set_xticks(sorted({one.numbers or 0 for curve in trade_off.curves.values() for one in curve}))
         hidden.legend(title="lambda", loc="upper right", fontsize=9, title_fontsize=9)
         return to_svg(figure)
 

@@ -16,8 +16,7 @@ from blindsight.data import Dataset, FeaturePipeline, PixelFeatures, faces
 from blindsight.errors import InputError, StorageError
 from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
-from blindsight.sift.lossbench import DEVELOPER
-from blindsight.sift.trial import prepare_data
+from blindsight.sift.trial import DEVELOPER, prepare_data
 from blindsight.sift.verificationset import VerificationSet
 
 PICTURES, PER_PERSON = 5000, 2

@@ -34,11 +34,11 @@ from blindsight.service.views import GrantView, PersonView, ProposalView, grant_
 from blindsight.service.witness import PLATFORM, Witness, acting, digest
 from blindsight.service.worker import Handler, Worker
 from blindsight.sift.attackers import chosen_attackers
-from blindsight.sift.lossbench import SiftLearner
 from blindsight.sift.platform import Platform
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.register import Grant
 from blindsight.sift.stream import Then
+from blindsight.sift.trial import SiftLearner
 from blindsight.sift.verify import Verifier
 
 MOST_WAITING = 5

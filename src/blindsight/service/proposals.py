@@ -17,8 +17,7 @@ from blindsight.metrics import Interval
 from blindsight.sift.certificate import Certificate
 from blindsight.sift.consent import Proposal, Situation
 from blindsight.sift.register import App
-from blindsight.sift.sift import Sift
-from blindsight.sift.siftfile import load_sift, save_sift
+from blindsight.sift.sift import Sift, load_sift, save_sift
 from blindsight.sift.stream import ReleaseBudget
 from blindsight.sift.union import Examination
 from blindsight.sift.verdict import AttackResult, Setting, Verification

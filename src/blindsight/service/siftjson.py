@@ -4,7 +4,7 @@ Either a plain matrix with its preprocessing, z = ((x - mean) / scale) matrix,
 
     {"mean": [...], "scale": [...], "matrix": [[...], ...], "edges": [[...], ...]}
 
-where `edges` (optional) sorts every number into few levels, or the parts of a sift file (`sift.siftfile`),
+where `edges` (optional) sorts every number into few levels, or the parts of a sift file (`sift.save_sift`),
 
     {"kind": "linear" | "layered" | "symbol", "settings": {...}, "arrays": {"mean": [...], ...}}
 
@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.sift.layers import LayeredSift, SymbolSift
 from blindsight.sift.personal import PersonalSift
-from blindsight.sift.sift import LARGEST, LinearSift, Sift
+from blindsight.sift.sift import LARGEST, LayeredSift, LinearSift, Sift, SymbolSift
 
 MOST_NUMBERS = 4_000_000
 """Of all arrays together."""

@@ -31,8 +31,7 @@ from blindsight.extras import require
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.labels import Labels, check_labels
-from blindsight.sift.layers import LayeredSift, Layers
-from blindsight.sift.sift import Features, Floats, finite_blocks
+from blindsight.sift.sift import Features, Floats, LayeredSift, Layers, finite_blocks
 from blindsight.validation import check_shape
 
 Tensor = Any

@@ -31,8 +31,7 @@ from blindsight.errors import CorruptFileError, InputError
 from blindsight.files import AnyPath, as_path, atomic_writer, read_arrays, storage_errors, write_arrays
 from blindsight.progress import Progress, silent
 from blindsight.sift.policy import Policy
-from blindsight.sift.sift import Sift
-from blindsight.sift.siftfile import load_sift, save_sift
+from blindsight.sift.sift import Sift, load_sift, save_sift
 from blindsight.sift.verdict import Verification
 
 SIFT, POLICY, PIPELINE, ORIGIN = "sift.npz", "policy.yaml", "pipeline.npz", "origin.npz"

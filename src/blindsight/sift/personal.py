@@ -30,11 +30,8 @@ from blindsight.dp.sampling import bernoulli_exp
 from blindsight.errors import InputError
 from blindsight.metrics import Interval
 from blindsight.rng import ByteSource, random_below, system_bytes
-from blindsight.sift.layers import LayeredSift, SymbolSift
-from blindsight.sift.sift import Floats, Levels, LinearSift, Sift
+from blindsight.sift.sift import Arrays, Floats, Levels, Sift
 from blindsight.sift.verdict import Verification
-
-_KINDS: dict[str, type[Sift]] = {kind.kind: kind for kind in (LinearSift, LayeredSift, SymbolSift)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,17 +81,14 @@ class PersonalSift(Sift):
         return promise(self, 1)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the numbers of the sift whose symbols are drawn."""
         return self.certain.arrays()
 
     def document(self) -> dict[str, Any]:
-        """Return epsilon and the settings of the sift whose symbols are drawn."""
         return {"epsilon": self.epsilon, "certain": self.certain.kind, "settings": self.certain.document()}
 
     @classmethod
-    def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
-        """Return the sift made of these parts."""
-        certain = _KINDS[str(document["certain"])].from_parts(document["settings"], arrays, name)
+    def from_parts(cls, document: Mapping[str, Any], arrays: Arrays, name: str = "") -> Self:
+        certain = Sift.kinds[str(document["certain"])].from_parts(document["settings"], arrays, name)
         return cls(certain, float(document["epsilon"]))
 
     def _release(self, block: Floats) -> Levels:

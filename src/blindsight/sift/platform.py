@@ -47,16 +47,14 @@ from blindsight.sift.attackers import Attacker, chosen_attackers
 from blindsight.sift.consent import Odometer, Proposal
 from blindsight.sift.harden import harden, with_few_levels
 from blindsight.sift.labels import Labels, enough_of_either, label_columns
-from blindsight.sift.layers import LayeredSift, SymbolSift
-from blindsight.sift.lossbench import SiftLearner
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
-from blindsight.sift.register import Grant, Mode, Register, Witness, verifier_name
-from blindsight.sift.sift import Features, LinearSift, Quantiser, Sift, without_negligible
-from blindsight.sift.siftfile import SiftStore
+from blindsight.sift.register import Grant, Mode, Register, SiftStore, Witness, verifier_name
+from blindsight.sift.sift import Features, LayeredSift, LinearSift, Quantiser, Sift, SymbolSift, without_negligible
 from blindsight.sift.stream import ReleaseBudget, Then
+from blindsight.sift.trial import SiftLearner
 from blindsight.sift.union import Part, certifiable
 from blindsight.sift.verdict import Verdict
 from blindsight.sift.verificationset import VerificationSet

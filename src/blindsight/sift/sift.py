@@ -1,9 +1,8 @@
-"""A sift lets out what an app may see of a picture's features, and nothing else: it is data, never code.
+"""Sifts: what an app may see of a picture's features, and nothing else. A sift is data, never code.
 
 A sift can be applied, saved, named by its hash and verified. It holds plain numbers alone, checked when it is made and
 again when it is read from a file, so a platform can take one from an app it does not trust. What a sift *says* about a
-private attribute is another matter: only verification decides that, and `harden` first takes away the places where a
-linear sift can hide things (near-collinear columns, low digits).
+private attribute is another matter: only verification decides that.
 
 Enev et al., "SensorSift", ACSAC 2012, section 4, gives a new sample x the numbers z = ((x - mean) / scale) W:
 
@@ -14,19 +13,23 @@ Enev et al., "SensorSift", ACSAC 2012, section 4, gives a new sample x the numbe
 | d, the features it takes | `Sift.dimension` |
 | w_1 ... w_K | columns of `LinearSift.matrix` |
 
-Features as they come: dense or sparse, of any kind of number, too many for a copy; they are read block by block.
+| kind | release | what bounds it |
+| --- | --- | --- |
+| `LinearSift` | numbers, or their levels | attackers, once `harden` has taken away where a matrix can hide things |
+| `LayeredSift` | numbers of a network, or their levels | a certificate; attackers only if it was trained honestly |
+| `SymbolSift` | one of few symbols | a certificate |
+| `personal.PersonalSift` | symbols drawn by randomised response | epsilon, for every single person |
 
-Numbers become few levels: what a released number can say is bounded by how many levels it has, not by its digits.
-
-Output j is sorted into `levels` cells by its row of `edges`: level i means edges[i - 1] <= z < edges[i]. Cells are
-intervals in rising order, so a quantiser can coarsen a number but never reshuffle it.
+A network can compute almost anything, an XOR of the private attribute with a hash of the rest included (`cheats`), and
+unlike a matrix it cannot be re-expressed in a basis of the platform's choice. So the platform releases one only as a
+small alphabet under a certificate, of all its frames and together with all else that is out.
 """
 
 import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias
@@ -34,16 +37,32 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.linalg import block_diag
+from scipy.special import expit
 
-from blindsight.errors import InputError
+from blindsight.errors import CorruptFileError, InputError, UnknownNameError
+from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.validation import check_finite, check_shape
 
 Features: TypeAlias = ArrayLike | Any
 """Numbers of shape (n, d): an array, possibly memory-mapped, or a scipy.sparse matrix."""
 
 Floats = NDArray[np.float32]
+Levels = NDArray[np.int64]
+Arrays = Mapping[str, NDArray[Any]]
 
+LARGEST = 1e12
+"""No number of a sift is larger, no scale, and no weight of a matrix other than zero, smaller than its inverse."""
+
+HUGE = 1e6
+"""No weight is this many times the median weight of its column: such columns let one feature drown or hide others."""
+
+MOST_SYMBOLS = 32
+
+_FILE = "blindsight/sift.1"
 _CELLS = 1 << 20  # numbers in one dense block while a sift is applied
+_ROWS = 4096  # rows whose hidden values are in memory at once
+_MOST_LEVELS = 1 << 16
 
 
 def blocks(rows: Any, cells: int = _CELLS) -> Iterator[tuple[slice, Any]]:
@@ -68,14 +87,14 @@ def finite_blocks(X: Features, dimension: int) -> Iterator[Floats]:
         yield floats
 
 
-_MOST_LEVELS = 1 << 16
-
-
 @dataclass(frozen=True, eq=False)
 class Quantiser:
-    """Sorts each of `width` outputs into the same number of levels; `edges` (width, levels - 1) rise along rows."""
+    """Sorts each of `width` outputs into the same number of levels; `edges` (width, levels - 1) rise along rows.
 
-    edges: NDArray[np.float32]
+    Level i of output j means edges[j, i - 1] <= z < edges[j, i]: a quantiser can coarsen a number, never reshuffle it.
+    """
+
+    edges: Floats
 
     def __post_init__(self) -> None:
         edges = np.array(self.edges, dtype=np.float32)
@@ -93,12 +112,9 @@ class Quantiser:
         >>> Quantiser.uniform([0.0], [4.0], bits=2).apply(np.float32([[-9], [0.5], [1], [3.9], [9]])).ravel().tolist()
         [0, 0, 1, 3, 3]
         """
-        first, last = (
-            np.atleast_1d(np.asarray(low, dtype=np.float64)),
-            np.atleast_1d(np.asarray(high, dtype=np.float64)),
-        )
         if not 1 <= bits <= 16:
             raise InputError(f"a uniform quantiser has 1 to 16 bits; got {bits}.")
+        first, last = (np.atleast_1d(np.asarray(end, dtype=np.float64)) for end in (low, high))
         return cls(np.linspace(first, last, (1 << bits) + 1, axis=1)[:, 1:-1].astype(np.float32))
 
     @property
@@ -111,19 +127,10 @@ class Quantiser:
         """How many levels each output has."""
         return int(self.edges.shape[1]) + 1
 
-    def apply(self, outputs: NDArray[np.float32]) -> NDArray[np.int64]:
+    def apply(self, outputs: Floats) -> Levels:
         """Return the level of every output, 0 to levels - 1, shape (n, width)."""
         ranks = [np.searchsorted(row, outputs[:, j], side="right") for j, row in enumerate(self.edges)]
         return np.stack(ranks, axis=1).astype(np.int64, copy=False)
-
-
-Levels = NDArray[np.int64]
-
-LARGEST = 1e12
-"""No number of a linear sift is larger, no scale or weight other than zero smaller than its inverse."""
-
-HUGE = 1e6
-"""No weight is this many times the median weight of its column: such columns let one feature drown or hide others."""
 
 
 class Sift(ABC):
@@ -137,6 +144,12 @@ class Sift(ABC):
 
     pipeline: str
     """Fingerprint of the feature pipeline it belongs to; "" where nobody said."""
+
+    kinds: ClassVar[dict[str, type["Sift"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            Sift.kinds[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -157,14 +170,14 @@ class Sift(ABC):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all numbers that decide the release."""
 
-    @abstractmethod
     def document(self) -> dict[str, Any]:
         """Return all settings that decide the release, as JSON."""
+        return {"pipeline": self.pipeline}
 
     @classmethod
     @abstractmethod
-    def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
-        """Return the sift that `document` and `arrays` described, checked anew."""
+    def from_parts(cls, document: Mapping[str, Any], arrays: Arrays, name: str = "") -> Self:
+        """Return the sift that `document` and `arrays` described, checked again."""
 
     @abstractmethod
     def _release(self, block: Floats) -> Floats | Levels:
@@ -203,8 +216,55 @@ class Sift(ABC):
         return digest.hexdigest()
 
 
+def save_sift(sift: Sift, path: AnyPath) -> None:
+    """Write the sift to one file with a checksum, whole or not at all."""
+    write_arrays(path, _FILE, {"kind": sift.kind, "name": sift.name, "settings": sift.document()}, sift.arrays())
+
+
+def load_sift(path: AnyPath) -> Sift:
+    """Read a sift that `save_sift` wrote; nothing in the file is ever executed, a damaged one is refused."""
+    document, arrays = read_arrays(path, _FILE)
+    try:
+        kind = str(document["kind"])
+        if kind not in Sift.kinds:
+            raise UnknownNameError("kind of sift", kind, Sift.kinds)
+        return Sift.kinds[kind].from_parts(document["settings"], arrays, str(document["name"]))
+    except (KeyError, TypeError, IndexError, ValueError, InputError) as error:
+        raise CorruptFileError(f"{path} holds no usable sift: {error}") from None
+
+
+class _NumberSift(Sift):
+    """Real numbers, rounded by the quantiser if there is one."""
+
+    quantiser: Quantiser | None
+
+    @abstractmethod
+    def _project(self, block: Floats) -> Floats:
+        """Return the numbers before any rounding."""
+
+    @property
+    def levels(self) -> tuple[int, ...] | None:
+        """How many levels each number has, or None without a quantiser."""
+        return None if self.quantiser is None else (self.quantiser.levels,) * self.width
+
+    def _check_quantiser(self) -> None:
+        if self.quantiser is not None and self.quantiser.width != self.width:
+            raise InputError(f"the quantiser takes {self.quantiser.width} outputs; the sift gives {self.width}.")
+
+    def _edges(self) -> dict[str, NDArray[Any]]:
+        return {} if self.quantiser is None else {"edges": self.quantiser.edges}
+
+    def _release(self, block: Floats) -> Floats | Levels:
+        outputs = self._project(block)
+        return outputs if self.quantiser is None else self.quantiser.apply(outputs)
+
+
+def _quantiser(arrays: Arrays) -> Quantiser | None:
+    return Quantiser(arrays["edges"]) if "edges" in arrays else None
+
+
 @dataclass(frozen=True, eq=False)
-class LinearSift(Sift):
+class LinearSift(_NumberSift):
     """z = ((x - mean) / scale) matrix, rounded by the quantiser if there is one.
 
     `mean` and `scale` have one number per feature, `matrix` is (features, width). Numbers are kept as float32: what is
@@ -220,17 +280,14 @@ class LinearSift(Sift):
     kind: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
-        for part in ("mean", "scale", "matrix"):
-            object.__setattr__(self, part, _frozen(getattr(self, part), part))
+        _freeze(self, "mean", "scale", "matrix")
         d, width = self.matrix.shape if self.matrix.ndim == 2 else (0, 0)
         if not d or not width or self.mean.shape != (d,) or self.scale.shape != (d,):
             shapes = f"mean {self.mean.shape}, scale {self.scale.shape}, matrix {self.matrix.shape}"
             raise InputError(f"a linear sift needs a mean and a scale per row of its matrix; got {shapes}.")
-        if not (self.scale >= 1 / LARGEST).all():
-            raise InputError(f"every scale must lie in [{1 / LARGEST:g}, {LARGEST:g}]; got {self.scale.min():g}.")
+        _check_scale(self.scale)
         _check_weights(self.matrix)
-        if self.quantiser is not None and self.quantiser.width != width:
-            raise InputError(f"the quantiser takes {self.quantiser.width} outputs; the matrix gives {width}.")
+        self._check_quantiser()
 
     @property
     def dimension(self) -> int:
@@ -240,30 +297,18 @@ class LinearSift(Sift):
     def width(self) -> int:
         return int(self.matrix.shape[1])
 
-    @property
-    def levels(self) -> tuple[int, ...] | None:
-        """How many levels each number has, or None without a quantiser."""
-        return None if self.quantiser is None else (self.quantiser.levels,) * self.width
-
     @cached_property
     def weights(self) -> Floats:
         """The matrix in units of the features themselves, (x - mean) weights = z."""
         return np.asarray(self.matrix / self.scale[:, None])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return mean, scale, matrix and the quantiser's edges."""
-        edges = {} if self.quantiser is None else {"edges": self.quantiser.edges}
-        return {"mean": self.mean, "scale": self.scale, "matrix": self.matrix, **edges}
-
-    def document(self) -> dict[str, Any]:
-        """Return the pipeline it belongs to."""
-        return {"pipeline": self.pipeline}
+        return {"mean": self.mean, "scale": self.scale, "matrix": self.matrix, **self._edges()}
 
     @classmethod
-    def from_parts(cls, document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str = "") -> Self:
-        """Return the sift made of these parts."""
-        quantiser = Quantiser(arrays["edges"]) if "edges" in arrays else None
-        return cls(arrays["mean"], arrays["scale"], arrays["matrix"], quantiser, str(document["pipeline"]), name)
+    def from_parts(cls, document: Mapping[str, Any], arrays: Arrays, name: str = "") -> Self:
+        parts = (arrays["mean"], arrays["scale"], arrays["matrix"], _quantiser(arrays))
+        return cls(*parts, str(document["pipeline"]), name)
 
     def project(self, X: Features) -> Floats:
         """Return z before any rounding, float32 (n, width): for the platform's eyes, not for the app's."""
@@ -274,9 +319,178 @@ class LinearSift(Sift):
             outputs: Floats = np.matmul(block - self.mean, self.weights)
         return without_overflow(outputs)
 
-    def _release(self, block: Floats) -> Floats | Levels:
-        outputs = self._project(block)
-        return outputs if self.quantiser is None else self.quantiser.apply(outputs)
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """A learned network as plain arrays, applied with numpy alone, whatever library trained it.
+
+    x becomes (x - mean) / scale, then x @ weight + bias layer by layer with max(0, x) between; the last layer is left
+    as it is. `mean` and `scale` have one number per feature; `weights[k]` is (inputs, outputs), `biases[k]` (outputs,).
+    """
+
+    mean: Floats
+    scale: Floats
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+
+    def __post_init__(self) -> None:
+        _freeze(self, "mean", "scale")
+        for part in ("weights", "biases"):
+            object.__setattr__(self, part, tuple(_frozen(array, part) for array in getattr(self, part)))
+        if not self.weights or len(self.weights) != len(self.biases) or self.scale.shape != self.mean.shape:
+            raise InputError("a network has a mean and a scale per feature, and weights with biases for every layer.")
+        _check_scale(self.scale)
+        width = self.mean.shape
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            if weight.ndim != 2 or weight.shape[:1] != width or weight.shape[1:] != bias.shape or not weight.size:
+                raise InputError(f"weights {weight.shape} and biases {bias.shape} do not fit {width} inputs.")
+            width = bias.shape
+
+    @property
+    def dimension(self) -> int:
+        """How many features it takes."""
+        return len(self.mean)
+
+    @property
+    def width(self) -> int:
+        """How many numbers it gives."""
+        return len(self.biases[-1])
+
+    def apply(self, X: Floats) -> Floats:
+        """Return the outputs (n, width) of float32 features (n, d); rows that overflow give zeros."""
+        outputs = np.empty((len(X), self.width), dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(X), _ROWS):
+                values = (X[start : start + _ROWS] - self.mean) / self.scale
+                for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+                    values = np.maximum(values @ weight + bias, 0)
+                outputs[start : start + _ROWS] = values @ self.weights[-1] + self.biases[-1]
+        return without_overflow(outputs)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all numbers by name."""
+        layers = {f"weight{k}": weight for k, weight in enumerate(self.weights)}
+        layers |= {f"bias{k}": bias for k, bias in enumerate(self.biases)}
+        return {"mean": self.mean, "scale": self.scale, **layers}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Return the network whose `arrays` these are, checked again."""
+        depth = range(sum(name.startswith("weight") for name in arrays))
+        weights, biases = (tuple(arrays[f"{part}{k}"] for k in depth) for part in ("weight", "bias"))
+        return cls(arrays["mean"], arrays["scale"], weights, biases)
+
+    @classmethod
+    def side_by_side(cls, networks: Sequence[Self]) -> Self:
+        """Return one network that gives the outputs of all, in order; they share mean and scale.
+
+        Networks with fewer layers than the deepest (no hidden layer at all: a linear model) are carried along as x =
+        max(0, x) - max(0, -x).
+        """
+        depth = max(len(network.weights) for network in networks)
+        levelled = [network._deepened(depth) for network in networks]
+        weights = [np.hstack([network.weights[0] for network in levelled])]
+        weights += [block_diag(*(network.weights[k] for network in levelled)) for k in range(1, depth)]
+        biases = tuple(np.concatenate([network.biases[k] for network in levelled]) for k in range(depth))
+        return cls(networks[0].mean, networks[0].scale, tuple(weights), biases)
+
+    def _deepened(self, depth: int) -> Self:
+        """Return the same function with so many layers."""
+        weights, biases = list(self.weights), list(self.biases)
+        while len(weights) < depth:
+            last, bias, one = weights.pop(), biases.pop(), np.eye(self.width, dtype=np.float32)
+            weights += [np.hstack([last, -last]), np.vstack([one, -one])]
+            biases += [np.concatenate([bias, -bias]), np.zeros(self.width, dtype=np.float32)]
+        return type(self)(self.mean, self.scale, tuple(weights), tuple(biases))
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredSift(_NumberSift):
+    """z = layers(x), rounded by the quantiser if there is one."""
+
+    layers: Layers
+    quantiser: Quantiser | None = None
+    pipeline: str = ""
+    name: str = ""
+    kind: ClassVar[str] = "layered"
+
+    def __post_init__(self) -> None:
+        self._check_quantiser()
+
+    @property
+    def dimension(self) -> int:
+        return self.layers.dimension
+
+    @property
+    def width(self) -> int:
+        return self.layers.width
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self.layers.arrays(), **self._edges()}
+
+    @classmethod
+    def from_parts(cls, document: Mapping[str, Any], arrays: Arrays, name: str = "") -> Self:
+        return cls(Layers.from_arrays(arrays), _quantiser(arrays), str(document["pipeline"]), name)
+
+    def _project(self, block: Floats) -> Floats:
+        return self.layers.apply(block)
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolSift(Sift):
+    """symbol = argmax of sigmoid(layers(x)) @ matrix + offset, read as `reading` says: bits, or one number.
+
+    The features become probabilities of attributes, the probabilities one score per symbol, and the symbol with the
+    highest score is released. `matrix` is (outputs of the layers, symbols), `offset` (symbols,).
+    """
+
+    layers: Layers
+    matrix: Floats
+    offset: Floats
+    reading: tuple[int, ...]
+    pipeline: str = ""
+    name: str = ""
+    kind: ClassVar[str] = "symbol"
+
+    def __post_init__(self) -> None:
+        _freeze(self, "matrix", "offset")
+        object.__setattr__(self, "reading", tuple(int(levels) for levels in self.reading))
+        symbols = math.prod(self.reading)
+        if min(self.reading, default=0) < 2 or symbols > MOST_SYMBOLS:
+            raise InputError(f"a symbol sift has 2 to {MOST_SYMBOLS} symbols; got {self.reading}.")
+        if self.matrix.shape != (self.layers.width, symbols) or self.offset.shape != (symbols,):
+            raise InputError(
+                f"{self.layers.width} outputs and {symbols} symbols need a matrix of that shape and an offset per "
+                f"symbol; got {self.matrix.shape} and {self.offset.shape}."
+            )
+
+    @property
+    def dimension(self) -> int:
+        return self.layers.dimension
+
+    @property
+    def width(self) -> int:
+        return len(self.reading)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """How many levels each number has."""
+        return self.reading
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self.layers.arrays(), "matrix": self.matrix, "offset": self.offset}
+
+    def document(self) -> dict[str, Any]:
+        return {**super().document(), "reading": list(self.reading)}
+
+    @classmethod
+    def from_parts(cls, document: Mapping[str, Any], arrays: Arrays, name: str = "") -> Self:
+        parts = (Layers.from_arrays(arrays), arrays["matrix"], arrays["offset"], tuple(document["reading"]))
+        return cls(*parts, str(document["pipeline"]), name)
+
+    def _release(self, block: Floats) -> Levels:
+        scores = expit(self.layers.apply(block)) @ self.matrix + self.offset
+        return np.stack(np.unravel_index(scores.argmax(axis=1), self.reading), axis=1).astype(np.int64, copy=False)
 
 
 def natural_units(sift: Sift) -> NDArray[np.float64]:
@@ -306,13 +520,24 @@ def without_negligible(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(size * HUGE < size.max(axis=0), 0.0, matrix)
 
 
+def _freeze(owner: Any, *parts: str) -> None:
+    for part in parts:
+        object.__setattr__(owner, part, _frozen(getattr(owner, part), part))
+
+
 def _frozen(numbers: ArrayLike, part: str) -> Floats:
+    """Return a read-only float32 copy of finite numbers of sane size."""
     with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(numbers, dtype=np.float32)
     if not (np.abs(array) <= LARGEST).all():
-        raise InputError(f"the {part} of a linear sift must be finite and within +-{LARGEST:g}.")
+        raise InputError(f"the {part} of a sift must be finite and within +-{LARGEST:g}.")
     array.setflags(write=False)
     return array
+
+
+def _check_scale(scale: Floats) -> None:
+    if not (scale >= 1 / LARGEST).all():
+        raise InputError(f"every scale must lie in [{1 / LARGEST:g}, {LARGEST:g}]; got {scale.min():g}.")
 
 
 def _check_weights(matrix: Floats) -> None:

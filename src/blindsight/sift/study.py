@@ -18,21 +18,18 @@ from blindsight.errors import InputError
 from blindsight.metrics import Interval
 from blindsight.progress import Progress, silent
 from blindsight.sift.adversarial import AdversarialSift
-from blindsight.sift.analysis import PixelRegions, attribute_regions, sift_regions
+from blindsight.sift.analysis import PixelRegions, PolicyMatrix, attribute_regions, policy_matrix, sift_regions
 from blindsight.sift.consent import consent_sentence, readings
 from blindsight.sift.fitted import FittedSift, fingerprint
 from blindsight.sift.labels import label_columns
 from blindsight.sift.leace import LeacePLS
-from blindsight.sift.lossbench import QUICK, SiftLearner
 from blindsight.sift.personal import PersonalSift, drawn
 from blindsight.sift.platform import prepare
 from blindsight.sift.policy import Policy, PolicyReport
-from blindsight.sift.policymatrix import PolicyMatrix, policy_matrix
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbollearner import SymbolLearner, fit_posteriors
-from blindsight.sift.tradeoff import TradeOff, trade_off
-from blindsight.sift.trial import Sifted, Trial, divide_rows
+from blindsight.sift.trial import QUICK, Sifted, SiftLearner, TradeOff, Trial, divide_rows, trade_off
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier, rows_in_words
@@ -51,7 +48,6 @@ METHODS: Mapping[MethodName, str] = {
 _AVERAGED = 300  # pictures of the average face
 _DIMENSIONS = 100  # features of the demo: of principal components the first, which carry more than noise
 _MOST_EVEN = 6  # attributes of a matrix where nobody names them
-_FEW = 256  # symbols that are told as such
 
 
 def words(attribute: str) -> str:
@@ -84,13 +80,6 @@ def best_guess(found: Verification) -> float:
     return 0.5 + max([found.priv_loss, *(one.estimate for one in found.certificates)])
 
 
-def lets_out(sift: Sift) -> str:
-    """Return in words what an app receives of a picture."""
-    if sift.alphabet is not None and sift.alphabet <= _FEW:
-        return f"one of {sift.alphabet} symbols"
-    return f"{sift.width} number{'s' * (sift.width > 1)}"
-
-
 @dataclass(frozen=True, eq=False)
 class SiftResult:
     """One policy, what attackers read before and after sifting, and what else was measured."""
@@ -120,26 +109,26 @@ class SiftResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return policy, ceilings and what the first sift costs and leaks, as plain data for JSON."""
-        found = self.sifted[0]
-        seen = found.losses.verification
+        one = self.sifted[0]
+        seen = one.found
         return {
-            "digest": found.sift.digest,
+            "digest": None if one.sift is None else one.sift.digest,
             "policy": {"public": list(self.policy.public), "private": list(self.policy.private)},
             "ceilings": dict(self.check.ceilings),
             "raw_accuracy": dict(self.raw),
             "raw_guess": self.before.best.balanced_accuracy,
-            "accuracy": dict(found.losses.accuracies),
-            "pub_loss": found.losses.pub_loss,
+            "accuracy": dict(one.accuracies),
+            "pub_loss": one.pub_loss,
             "priv_loss": seen.priv_loss,
             "bound": seen.bound,
             "verdict": seen.verdict,
-            "certificates": [one.to_dict() for one in seen.certificates],
+            "certificates": [certificate.to_dict() for certificate in seen.certificates],
             "statement": seen.statement.to_dict(),
         }
 
     def consent(self, one: Sifted) -> str:
         """Return the sentence that a person would read about one of the sifts."""
-        found = one.losses.verification
+        found = one.found
         return consent_sentence(
             self.policy.name or "X",
             [words(name) for name in self.policy.public],
@@ -155,6 +144,7 @@ class SiftResult:
     def of(
         cls,
         trial: Trial,
+        policy: Policy,
         sifted: Sequence[Sifted],
         dataset: Dataset,
         *,
@@ -163,16 +153,16 @@ class SiftResult:
         matrix: PolicyMatrix | None = None,
     ) -> Self:
         """Gather what a trial on the rows of a dataset tells, with some pictures if there are any."""
-        policy, seed = trial.policy, trial.verifier.random_state
         check = policy.check(trial.data.labels, leak_cap=trial.verifier.threshold)
         faces, received, average = None, [], None
         if dataset.images is not None:
-            _, judged = divide_rows(len(dataset), dataset.persons, seed)
+            _, judged = divide_rows(len(dataset), dataset.persons, trial.verifier.random_state)
             rows = _telling(dataset, policy, judged)
             faces = dataset.images[rows]
-            received = [one.sift.apply(trial.data.features[rows]) for one in sifted]
+            received = [one.sift.apply(trial.data.features[rows]) for one in sifted if one.sift is not None]
             average = np.rint(dataset.images[judged[:_AVERAGED]].mean(axis=0)).astype(np.uint8)
-        gathered = (policy, check, trial.raw, trial.before, tuple(sifted), faces, received, average)
+        raw, before = trial.raw(policy.public), trial.before(policy.private)
+        gathered = (policy, check, raw, before, tuple(sifted), faces, received, average)
         return cls(*gathered, regions or {}, trade_off, matrix)
 
 
@@ -231,6 +221,7 @@ def verify_fitted(
 def study_sift(
     dataset: Dataset,
     trial: Trial,
+    policy: Policy,
     found: Sifted,
     learner: SiftLearner,
     pipeline: FeaturePipeline,
@@ -238,24 +229,16 @@ def study_sift(
     progress: Progress = silent,
 ) -> SiftResult:
     """Measure what stands beside a fitted sift: the trade-off of PPLS, and where in a picture attributes are seen."""
-    data, policy, curves, regions = trial.data, trial.policy, None, {}
+    data, curves, regions = trial.data, None, {}
     if isinstance(learner, PPLS):
-        curves = trade_off(
-            data.features,
-            data.labels,
-            policy,
-            components=sorted({1, 2, 5, learner.n_components, 2 * learner.n_components}),
-            privacies=sorted({0.0, learner.privacy, math.inf}),
-            method=learner,
-            verifier=trial.verifier,
-            persons=data.persons,
-            progress=progress,
-        )
+        numbers = sorted({1, 2, 5, learner.n_components, 2 * learner.n_components})
+        weights = sorted({0.0, learner.privacy, math.inf})
+        curves = trade_off(trial, policy, components=numbers, privacies=weights, method=learner, progress=progress)
     if dataset.images is not None and isinstance(pipeline, PixelFeatures):
         regions = attribute_regions(data.features, data.labels, policy.public + policy.private, pipeline)
         if isinstance(found.sift, LinearSift):
             regions["where the sift looks"] = sift_regions(found.sift, pipeline)
-    return SiftResult.of(trial, [found], dataset, regions=regions, trade_off=curves)
+    return SiftResult.of(trial, policy, [found], dataset, regions=regions, trade_off=curves)
 
 
 def sift_demo(
@@ -279,26 +262,20 @@ def sift_demo(
     labels = {name: dataset.attribute(name) for name in names}
     data = VerificationSet(features[:, :_DIMENSIONS], labels, dataset.persons)
     progress("sifting", 0, 4)
-    trial = Trial(data, policy, verifier=Verifier(QUICK, random_state=random_state, stop_early=False))
-    linear = trial.fit(PPLS(5, math.inf, scale=False))
-    sifted = [trial.measure("PPLS", linear), trial.measure("Symbols", _symbols(trial, random_state))]
-    progress("sifting", 1, 4)
-    light, method = Verifier(QUICK[:2], random_state=random_state, stop_early=False), PPLS(scale=False)
-    curves = trade_off(
-        data.features,
-        labels,
-        policy,
-        components=(1, 2, 3, 5, 8),
-        privacies=(0.0, 1.0, math.inf),
-        method=method,
-        verifier=light,
-        persons=data.persons,
+    trial, light = (
+        Trial(data, verifier=Verifier(attackers, random_state=random_state, stop_early=False))
+        for attackers in (QUICK, QUICK[:2])
     )
+    makers = {"PPLS": trial.fit(PPLS(5, math.inf, scale=False), policy), "Symbols": _symbols(trial, policy)}
+    sifted = [trial.measure(name, sift, policy) for name, sift in makers.items()]
+    progress("sifting", 1, 4)
+    method, weights = PPLS(scale=False), (0.0, 1.0, math.inf)
+    curves = trade_off(light, policy, components=(1, 2, 3, 5, 8), privacies=weights, method=method)
     progress("sifting", 2, 4)
-    matrix = policy_matrix(data.features, labels, names, method=method, verifier=light, persons=data.persons)
+    matrix = policy_matrix(light, names, method=method)
     progress("sifting", 3, 4)
     regions = {} if pipeline is None else attribute_regions(features, labels, names, pipeline)
-    result = SiftResult.of(trial, sifted, dataset, regions=regions, trade_off=curves, matrix=matrix)
+    result = SiftResult.of(trial, policy, sifted, dataset, regions=regions, trade_off=curves, matrix=matrix)
     progress("sifting", 4, 4)
     return result
 
@@ -312,15 +289,14 @@ def most_even(dataset: Dataset) -> tuple[str, ...]:
     return tuple(name for name in dataset.attribute_names if name in chosen)
 
 
-def _symbols(trial: Trial, random_state: int) -> Sift:
+def _symbols(trial: Trial, policy: Policy) -> Sift:
     """Return a sift of two symbols, made from logistic regressions alone."""
-    made_from, policy = trial.developer, trial.policy
-    sides = [label_columns(made_from.labels, side) for side in (policy.public, policy.private)]
+    made_from, sides, seed = trial.developer, trial.sides(policy), trial.verifier.random_state
     posteriors = fit_posteriors(
-        made_from.features, np.hstack(sides), persons=made_from.persons, networks=False, random_state=random_state
+        made_from.features, np.hstack(sides), persons=made_from.persons, networks=False, random_state=seed
     )
     judges = trial.judged.features if trial.judged.persons is None else np.unique(trial.judged.persons)
-    return SymbolLearner(rows=len(judges), random_state=random_state).fit_posteriors(posteriors, *sides).sift_
+    return SymbolLearner(rows=len(judges), random_state=seed).fit_posteriors(posteriors, *sides).sift_
 
 
 def _telling(dataset: Dataset, policy: Policy, rows: NDArray[np.int64]) -> NDArray[np.int64]:

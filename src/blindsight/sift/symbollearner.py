@@ -74,9 +74,8 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.certificate import EXACT_SYMBOLS
 from blindsight.sift.labels import FEWEST_OF_EITHER, Labels, check_labels, check_persons, enough
-from blindsight.sift.layers import MOST_SYMBOLS, Layers, SymbolSift
 from blindsight.sift.policy import check_leak_cap
-from blindsight.sift.sift import Features, Floats, finite_blocks
+from blindsight.sift.sift import MOST_SYMBOLS, Features, Floats, Layers, SymbolSift, finite_blocks
 from blindsight.validation import check_shape
 
 FOLDS = 4

@@ -1,41 +1,176 @@
-"""A policy on trial: sifts for it are made from one part of the pictures, attacked and measured on the other.
+"""Policies on trial: sifts are made from one part of the pictures, attacked and measured on the other.
 
-The parts are those of `lossbench`: two fifths of the rows are the developer's, nobody is on two sides. What attackers
-read off raw features stands beside what a sift leaves them.
+Enev et al., "SensorSift", ACSAC 2012, section 6.2: PubLoss is what the best classifier loses on a public attribute when
+it gets the sift instead of raw features, PrivLoss what the best attacker on a private one gains over guessing. The
+paper does not say who fits on what. Here two fifths of the rows are the developer's, who fits the sift; of the rest
+classifiers and attackers learn from one half and are judged by the other; where persons are known nobody is on two
+sides. Accuracies are balanced.
+
+`trade_off` draws Figure 3: accuracies of public and private attributes as K grows, for each lambda. PPLS finds its
+directions one after the other, so the sift of K numbers is the first K columns of any longer one: one fit per lambda is
+enough. `compare_sifts` puts every method side by side. Who takes the best of many verdicts takes the luckiest as well,
+so each is given with so much confidence that *all* of them hold together (Bonferroni): the best row may be chosen by
+looking.
 """
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract
 from blindsight.data.partition import Indices, split
+from blindsight.errors import InputError, MissingExtraError, UnknownNameError
 from blindsight.files import AnyPath
+from blindsight.metrics import Interval, balanced_accuracy, pub_loss
 from blindsight.progress import Progress, silent
+from blindsight.sift.adversarial import AdversarialSift
+from blindsight.sift.attackers import MODERN, Attacker, chosen_attackers
 from blindsight.sift.fitted import fingerprint
-from blindsight.sift.labels import label_columns
-from blindsight.sift.lossbench import DEVELOPER, QUICK_VERIFIER, LossBench, Losses, SiftLearner
+from blindsight.sift.harden import harden
+from blindsight.sift.labels import Labels, label_columns, verification_halves
+from blindsight.sift.leace import LeacePLS
+from blindsight.sift.learner import FewerComponentsWarning
 from blindsight.sift.policy import Policy
-from blindsight.sift.publicclassifier import RAW_CLASSIFIERS
-from blindsight.sift.sift import Sift
-from blindsight.sift.symbollearner import SymbolLearner
-from blindsight.sift.verdict import Verification
+from blindsight.sift.ppls import PPLS
+from blindsight.sift.publicclassifier import RAW_CLASSIFIERS, best_raw_accuracy
+from blindsight.sift.sift import LinearSift, Sift
+from blindsight.sift.symbollearner import Posteriors, SymbolLearner, fit_posteriors
+from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
+
+DEVELOPER = 0.4
+"""Share of the rows that sifts are fitted to."""
+
+RAW = "raw features"
+
+_FEW = 256  # symbols that are told as such
+_QUICK = ("linear SVM, balanced and tuned", "kernel screen, tuned", "gradient boosting, tuned")
+
+QUICK: tuple[Attacker, ...] = tuple({one.name: one for one in MODERN}[name] for name in _QUICK)
+"""Three attackers that together read nearly what all read, at a small part of the cost: for many policies at once."""
+
+QUICK_VERIFIER = Verifier(QUICK, stop_early=False)
+"""Lets every quick attacker have its turn, so that PrivLoss is that of the best."""
+
+
+class SiftLearner(Protocol):
+    """What makes a sift from features and labels: `PPLS`, `LeacePLS` and their peers."""
+
+    sift_: Any
+    """The fitted `Sift`."""
+
+    def fit(self, X: Any, public: ArrayLike, private: ArrayLike) -> Any:
+        """Learn from features (n, d) and labels (n, attributes)."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Sifted:
-    """A sift by a name people understand, with what it costs and leaks."""
+    """What a sift costs and leaks; None is the raw features. Where none could be made, `problem` says why."""
 
     name: str
-    sift: Sift
-    losses: Losses
+    sift: Sift | None = None
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    """Balanced accuracy of the best classifier on each public attribute."""
+    pub_loss: float = math.nan
+    """Mean over the public attributes, from the best classifier on raw features."""
+    verification: Verification | None = None
+    cpu_seconds: float = math.nan
+    """To make the sift."""
+    problem: str = ""
+
+    @property
+    def found(self) -> Verification:
+        """The verification, where there is a sift."""
+        if self.verification is None:
+            raise InputError(f"{self.name} has no sift: {self.problem}")
+        return self.verification
+
+    @property
+    def told(self) -> float:
+        """Mean accuracy over the public attributes."""
+        return float(np.mean(list(self.accuracies.values())))
+
+    @property
+    def numbers(self) -> int | None:
+        """How many numbers are let out, None for the raw features."""
+        return None if self.sift is None else self.sift.width
+
+    @property
+    def alphabet(self) -> int | None:
+        """How many different releases there can be; None where they are real numbers."""
+        return None if self.sift is None else self.sift.alphabet
+
+    @property
+    def lets_out(self) -> str:
+        """In words what an app receives of a picture."""
+        if self.sift is None:
+            return "-" if self.problem else "everything"
+        if self.alphabet is not None and self.alphabet <= _FEW:
+            return f"one of {self.alphabet} symbols"
+        return f"{self.sift.width} number{'s' * (self.sift.width > 1)}"
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What may be done with the sift."""
+        return None if self.verification is None else self.verification.verdict
+
+    @property
+    def priv_loss(self) -> float:
+        """What the best attacker gained over a blind guess, by balanced accuracy."""
+        return math.nan if self.verification is None else self.verification.priv_loss
+
+    @property
+    def interval(self) -> Interval:
+        """Of `priv_loss`; the intervals of all attackers and methods hold together."""
+        low, high = (math.nan, math.nan) if self.verification is None else self.verification.best.interval
+        return Interval(low - 0.5, high - 0.5)
+
+    @property
+    def paper_priv_loss(self) -> float:
+        """The most that an attacker gained by the paper's Eq. 5."""
+        results = () if self.verification is None else self.verification.results
+        return max((result.mean_precision for result in results), default=math.nan) - 0.5
+
+    @property
+    def bound(self) -> float:
+        """Upper limit of PrivLoss: of every attacker there can be where `certified`, else of those on the list."""
+        return math.nan if self.verification is None else self.verification.bound
+
+    @property
+    def certified(self) -> bool:
+        """Whether `bound` is a certificate's."""
+        return self.verification is not None and self.verification.certified
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain data for strict JSON; what does not exist is None."""
+        names = ("numbers", "alphabet", "pub_loss", "priv_loss", "paper_priv_loss", "bound", "certified", "verdict")
+        figures = {name: getattr(self, name) for name in (*names, "cpu_seconds", "problem")}
+        plain = {key: None if value != value else value for key, value in figures.items()}  # NaN is not itself
+        seen = self.verification
+        leader = {
+            "interval": None if seen is None else list(self.interval),
+            "attacker": None if seen is None else seen.best.attacker,
+        }
+        return {"method": self.name, "accuracies": dict(self.accuracies)} | plain | leader
+
+
+def best(rows: Iterable[Sifted]) -> Sifted | None:
+    """Return the accepted sift of the lowest PubLoss, of equals the one that lets out least; None if there is none."""
+    accepted = [row for row in rows if row.sift is not None and row.verdict == "accept"]
+    return min(accepted, key=lambda row: (row.pub_loss, row.alphabet or math.inf, row.numbers), default=None)
 
 
 def divide_rows(rows: int, persons: ArrayLike | None, random_state: int) -> tuple[Indices, Indices]:
@@ -61,37 +196,244 @@ def prepare_data(
 
 
 class Trial:
-    """One policy on the rows of `data`, judged by `verifier`, whose `random_state` also divides the rows."""
+    """The rows of `data`, divided once, on which any number of sifts and policies are measured alike.
 
-    def __init__(self, data: VerificationSet, policy: Policy, *, verifier: Verifier = QUICK_VERIFIER) -> None:
-        self.data, self.policy, self.verifier = data, policy, verifier
+    `verifier` judges; its `random_state` also divides the rows.
+    """
+
+    def __init__(self, data: VerificationSet, *, verifier: Verifier = QUICK_VERIFIER) -> None:
+        self.data, self.verifier = data, verifier
         self.developer, self.judged = data.divide(DEVELOPER, random_state=verifier.random_state)
-        names = policy.public + policy.private
-        self._bench = LossBench(data.features, data.labels, names, verifier=verifier, persons=data.persons)
+        self._raw: dict[str, float] = {}
 
-    @cached_property
-    def raw(self) -> Mapping[str, float]:
-        """Balanced accuracy of the best classifier on each public attribute, from raw features."""
-        return {name: self._bench.raw_accuracy(name) for name in self.policy.public}
+    def raw(self, names: Iterable[str]) -> dict[str, float]:
+        """Return how well each attribute is read off raw features by the best classifier; measured once."""
+        label_columns(self.data.labels, asked := tuple(names))  # unknown names first
+        for name in asked:
+            if name not in self._raw:
+                (train, learned), (test, truth) = self._halves(name)
+                rows, seed = self.judged.features, self.verifier.random_state
+                with _converged_or_not():
+                    found = best_raw_accuracy(rows[train], learned, rows[test], truth, random_state=seed)
+                self._raw[name] = found.accuracy
+        return {name: self._raw[name] for name in asked}
 
-    @cached_property
-    def before(self) -> Verification:
-        """Attacks on raw features: what an app could guess if nothing were sifted."""
+    def before(self, private: Iterable[str]) -> Verification:
+        """Attack raw features: what an app could guess if nothing were sifted."""
         verifier = replace(self.verifier, attackers=RAW_CLASSIFIERS, stop_early=False)
-        private = self.judged.private(self.policy.private)
-        return verifier.verify(self.judged.features, private, persons=self.judged.persons)
+        return verifier.verify(self.judged.features, self.judged.private(private), persons=self.judged.persons)
 
-    def fit(self, learner: SiftLearner) -> Sift:
+    def sides(self, policy: Policy) -> tuple[Labels, Labels]:
+        """Return the developer's labels of what is public and of what is private."""
+        return label_columns(self.developer.labels, policy.public), label_columns(self.developer.labels, policy.private)
+
+    def fit(self, learner: SiftLearner, policy: Policy) -> Sift:
         """Return the sift that a fresh copy of the learner makes from the developer's rows, named by the policy."""
-        made_from, fresh = self.developer, copy.deepcopy(learner)
-        sides = [label_columns(made_from.labels, side) for side in (self.policy.public, self.policy.private)]
-        if isinstance(fresh, SymbolLearner):
-            fresh.fit(made_from.features, *sides, persons=made_from.persons)
-        else:
-            fresh.fit(made_from.features, *sides)
-        sift: Sift = replace(fresh.sift_, pipeline=self.data.pipeline, name=str(self.policy))
-        return sift
+        fresh = copy.deepcopy(learner)
+        persons: dict[str, Any] = {"persons": self.developer.persons} if isinstance(fresh, SymbolLearner) else {}
+        return self.named(fresh.fit(self.developer.features, *self.sides(policy), **persons).sift_, policy)
 
-    def measure(self, name: str, sift: Sift, *, progress: Progress = silent) -> Sifted:
+    def named(self, sift: Sift, policy: Policy) -> Sift:
+        """Return a sift with the pipeline of these rows and the name of the policy."""
+        made: Sift = replace(sift, pipeline=self.data.pipeline, name=str(policy))  # type: ignore[type-var]
+        return made
+
+    def measure(self, name: str, sift: Sift, policy: Policy, *, progress: Progress = silent) -> Sifted:
         """Return what a sift costs and leaks on the rows that it was not made from."""
-        return Sifted(name, sift, self._bench.losses(sift, self.policy, progress=progress))
+        released = sift.apply(self.judged.features)
+        accuracies = {public: self._accuracy(released, public) for public in policy.public}
+        costs = [pub_loss(raw, accuracies[public]) for public, raw in self.raw(policy.public).items()]
+        given, private = (sift, self.judged.features), self.judged.private(policy.private)
+        found = self.verifier.verify(given, private, persons=self.judged.persons, progress=progress)
+        return Sifted(name, sift, accuracies, float(np.mean(costs)), found)
+
+    def attempt(self, name: str, method: "Method", policy: Policy) -> Sifted:
+        """Make a sift and measure it; a method that cannot be used keeps its sentence."""
+        begun = time.process_time()
+        try:
+            with _fewer_numbers():
+                sift = method(self, policy)
+            seconds = time.process_time() - begun
+            return replace(self.measure(name, sift, policy), cpu_seconds=seconds)
+        except (InputError, MissingExtraError) as error:
+            return Sifted(name, problem=str(error))
+
+    def _accuracy(self, released: NDArray[Any], name: str) -> float:
+        """Return the balanced accuracy of the best of the verifier's classifiers."""
+        (train, learned), (test, truth) = self._halves(name)
+        who = None if self.judged.persons is None else self.judged.persons[train]
+        seed = self.verifier.random_state
+        with _converged_or_not():
+            return max(
+                balanced_accuracy(truth, peer.attack(released[train], learned, released[test], persons=who, seed=seed))
+                for peer in chosen_attackers(self.verifier.attackers)
+            )
+
+    def _halves(self, name: str) -> Iterator[tuple[Indices, Labels]]:
+        """Return the rows to learn an attribute from and those to be judged by, with labels, where it is known."""
+        column = self.judged.labels[name]
+        for half in verification_halves({name: column}, self.judged.persons, self.verifier.random_state):
+            rows = half[column[half] >= 0]
+            yield rows, column[rows]
+
+
+@contextmanager
+def _converged_or_not() -> Iterator[None]:
+    """Take classifiers as they are after their last step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+@contextmanager
+def _fewer_numbers() -> Iterator[None]:
+    """Take sifts with as many numbers as there are: `Sifted.numbers` tells."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewerComponentsWarning)
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class TradeOff:
+    """Sifts of one policy by lambda, in order of K; those of more components than the features hold are missing."""
+
+    policy: Policy
+    raw: Mapping[str, float]
+    """Of the best classifier on each public attribute, from raw features: the dashed line of Figure 3."""
+    curves: Mapping[float, tuple[Sifted, ...]]
+    """One panel of Figure 3 for each lambda."""
+    problems: Mapping[float, str]
+    """Why there is no sift at all at some lambda, in a sentence."""
+
+    @property
+    def best(self) -> tuple[float, Sifted] | None:
+        """The accepted sift that costs least and its lambda, or None if none was accepted."""
+        every = ((privacy, one) for privacy, curve in self.curves.items() for one in curve)
+        accepted = [pair for pair in every if pair[1].verdict == "accept"]
+        return min(accepted, key=lambda pair: (pair[1].pub_loss, pair[1].numbers), default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data for strict JSON; an infinite lambda is the text "inf"."""
+        curves = [(str(privacy), one.to_dict()) for privacy, curve in self.curves.items() for one in curve]
+        points = [{"privacy": privacy, "components": one["numbers"]} | one for privacy, one in curves]
+        problems = [{"privacy": str(privacy), "problem": problem} for privacy, problem in self.problems.items()]
+        names = {"public": list(self.policy.public), "private": list(self.policy.private)}
+        return names | {"raw": dict(self.raw), "points": points, "problems": problems}
+
+
+def trade_off(
+    trial: Trial,
+    policy: Policy,
+    *,
+    components: Sequence[int] = (1, 2, 5, 10, 15),
+    privacies: Sequence[float] = (0.0, 0.1, 1.0, 10.0, math.inf),
+    method: PPLS | None = None,
+    progress: Progress = silent,
+) -> TradeOff:
+    """Measure PPLS for every K in `components` and every lambda in `privacies`; `method` holds its other settings."""
+    if not components or not privacies or min(components) < 1:
+        raise InputError(f"name at least one lambda and one number of components, 1 or more; got {list(components)}.")
+    settings = {} if method is None else method.get_params()
+    curves: dict[float, tuple[Sifted, ...]] = {}
+    problems: dict[float, str] = {}
+    for done, privacy in enumerate(privacies):
+        progress("trade-off", done, len(privacies))
+        learner = PPLS(**settings | {"n_components": max(components), "privacy": privacy})
+        try:
+            with _fewer_numbers():
+                sift = trial.fit(learner, policy)
+        except InputError as error:
+            problems[privacy] = str(error)
+            continue
+        assert isinstance(sift, LinearSift)
+        counts = sorted({count for count in components if count <= sift.width})
+        shorter = (replace(sift, matrix=sift.matrix[:, :count]) for count in counts)
+        curves[privacy] = tuple(trial.measure(f"K = {one.width}", one, policy) for one in shorter)
+    progress("trade-off", len(privacies), len(privacies))
+    return TradeOff(policy, trial.raw(policy.public), curves, problems)
+
+
+Method = Callable[[Trial, Policy], Sift]
+"""Makes a sift for a policy from the developer's rows of a trial."""
+
+
+def compare_sifts(
+    data: VerificationSet,
+    policy: Policy,
+    *,
+    methods: Mapping[str, Method] | Iterable[str] | None = None,
+    verifier: Verifier | None = None,
+    scale: bool = True,
+    progress: Progress = silent,
+) -> list[Sifted]:
+    """Make a sift by every method and measure it; the first row is that of the raw features.
+
+    `methods` are some names of `standard_methods`, or other functions by name; all standard ones without it. All
+    verdicts together have the confidence of the `verifier` (modern attackers, unless told). `scale` is that of the
+    linear learners (False for principal components). A method that cannot be used keeps its sentence.
+    """
+    judge = Verifier() if verifier is None else verifier
+    known = standard_methods(threshold=judge.threshold, scale=scale, random_state=judge.random_state)
+    chosen = known if methods is None else dict(methods) if isinstance(methods, Mapping) else _by_name(methods, known)
+    if not chosen:
+        raise InputError("there is no method to compare; name at least one.")
+    label_columns(data.labels, policy.public + policy.private)
+    each = 1 - (1 - judge.confidence) / len(chosen)
+    trial = Trial(data, verifier=replace(judge, confidence=each, stop_early=False))
+    rows = [Sifted(RAW, None, trial.raw(policy.public), 0.0, trial.before(policy.private), 0.0)]
+    for done, (name, method) in enumerate(chosen.items()):
+        progress("comparing sifts", done, len(chosen))
+        rows.append(trial.attempt(name, method, policy))
+    progress("comparing sifts", len(chosen), len(chosen))
+    return rows
+
+
+def _by_name(names: Iterable[str], known: Mapping[str, Method]) -> dict[str, Method]:
+    asked = list(names)
+    for name in asked:
+        if name not in known:
+            raise UnknownNameError("method", name, known)
+    return {name: known[name] for name in asked}
+
+
+def by_learner(learner: SiftLearner) -> Method:
+    """Return the method of a learner."""
+    return lambda trial, policy: trial.fit(learner, policy)
+
+
+def standard_methods(*, threshold: float = 0.10, scale: bool = True, random_state: int = 0) -> dict[str, Method]:
+    """Return all methods by name; what symbols need to know of the attributes is learned once for all of them."""
+
+    @cache
+    def posteriors(trial: Trial, policy: Policy) -> Posteriors:
+        rows, names = trial.developer, policy.public + policy.private
+        columns = label_columns(rows.labels, names)
+        return fit_posteriors(rows.features, columns, names=names, persons=rows.persons, random_state=random_state)
+
+    def symbols(leak: float) -> Method:
+        def make(trial: Trial, policy: Policy) -> Sift:
+            learner = SymbolLearner(leak=leak, confidence=trial.verifier.confidence, random_state=random_state)
+            known, persons = posteriors(trial, policy), trial.developer.persons
+            return trial.named(learner.fit_posteriors(known, *trial.sides(policy), persons=persons).sift_, policy)
+
+        return make
+
+    def hardened(trial: Trial, policy: Policy) -> Sift:
+        sift = trial.fit(PPLS(5, math.inf, scale=scale), policy)
+        assert isinstance(sift, LinearSift)
+        return harden(sift, trial.developer.features)
+
+    return {
+        "PLS 5": by_learner(PPLS(5, 0.0, scale=scale)),
+        "PPLS 5, lambda 1": by_learner(PPLS(5, 1.0, scale=scale)),
+        "PPLS 5, lambda 10": by_learner(PPLS(5, 10.0, scale=scale)),
+        "PPLS 5, lambda inf": by_learner(PPLS(5, math.inf, scale=scale)),
+        "PPLS 1, lambda inf": by_learner(PPLS(1, math.inf, scale=scale)),
+        "PPLS 5, lambda inf, hardened": hardened,
+        "LEACE + PLS 5": by_learner(LeacePLS(5, scale=scale)),
+        "adversarial 5": by_learner(AdversarialSift(5, random_state=random_state)),
+        "adversarial 1": by_learner(AdversarialSift(1, random_state=random_state)),
+        "label": symbols(0.5),
+        "parity": symbols(0.0),
+        "symbol": symbols(threshold),
+    }

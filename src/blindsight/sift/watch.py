@@ -28,9 +28,8 @@ from blindsight.progress import Progress
 from blindsight.sift.adaptive import question
 from blindsight.sift.consent import Odometer, Situation, blind, readings
 from blindsight.sift.personal import PersonalSift
-from blindsight.sift.register import Grant, Register, Terms, verifier_name
+from blindsight.sift.register import Grant, Register, SiftStore, Terms, verifier_name
 from blindsight.sift.sift import Features, Sift
-from blindsight.sift.siftfile import SiftStore
 from blindsight.sift.union import Examination, Part, examine, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier

@@ -11,10 +11,9 @@ from blindsight.progress import Progress
 from blindsight.service.exhibits.exhibit import Exhibit, plain
 from blindsight.service.exhibits.pictures import png
 from blindsight.service.exhibits.stock import Stock
-from blindsight.sift.policymatrix import PolicyMatrix
-from blindsight.sift.study import Guess, SiftResult, best_guess, guesses, lets_out, sift_demo, words
-from blindsight.sift.tradeoff import TradeOff, TradeOffPoint
-from blindsight.sift.trial import Sifted
+from blindsight.sift.analysis import PolicyMatrix
+from blindsight.sift.study import Guess, SiftResult, best_guess, guesses, sift_demo, words
+from blindsight.sift.trial import Sifted, TradeOff
 
 _BESIDE = ("smiling", "male", "youth", "beard", "hat")  # attributes that fill up the matrices
 _MATRIX = 5
@@ -48,7 +47,7 @@ def sift_exhibit(stock: Stock, public: str, private: str, progress: Progress) ->
     assert result.faces is not None
     pictures = {f"face-{number}.png": png(face) for number, face in enumerate(result.faces)}
     groups = [("everything: raw features", guesses(result.before))]
-    groups += [(f"{one.name}: {lets_out(one.sift)}", guesses(one.losses.verification)) for one in result.sifted]
+    groups += [(f"{one.name}: {one.lets_out}", guesses(one.found)) for one in result.sifted]
     data = {
         "public": public,
         "private": private,
@@ -66,13 +65,13 @@ def sift_exhibit(stock: Stock, public: str, private: str, progress: Progress) ->
 
 
 def _sift(result: SiftResult, number: int, one: Sifted) -> dict[str, Any]:
-    found = one.losses.verification
+    found = one.found
     return {
         "name": one.name,
-        "lets_out": lets_out(one.sift),
+        "lets_out": one.lets_out,
         "received": [[round(value, 2) for value in row] for row in result.received[number].tolist()],
-        "public": float(np.mean(list(one.losses.accuracies.values()))),
-        "pub_loss": one.losses.pub_loss,
+        "public": one.told,
+        "pub_loss": one.pub_loss,
         "guess": best_guess(found),
         "at_most": 0.5 + found.bound,
         "certified": found.certified,
@@ -88,24 +87,23 @@ def _guess(one: Guess) -> dict[str, Any]:
 
 
 def _trade_off(found: TradeOff) -> dict[str, Any]:
-    privacies = sorted({point.privacy for point in found.points})
     return {
         "raw": float(np.mean(list(found.raw.values()))),
-        "best": None if found.best is None else _point(found.best),
+        "best": None if found.best is None else _point(*found.best),
         "curves": [
-            {"name": _lambda(privacy), "points": [_point(point) for point in found.curve(privacy)]}
-            for privacy in privacies
+            {"name": _lambda(privacy), "points": [_point(privacy, one) for one in curve]}
+            for privacy, curve in sorted(found.curves.items())
         ],
     }
 
 
-def _point(point: TradeOffPoint) -> dict[str, Any]:
+def _point(privacy: float, one: Sifted) -> dict[str, Any]:
     return {
-        "k": point.components,
-        "lambda": _lambda(point.privacy),
-        "told": float(np.mean(list(point.accuracies.values()))),
-        "hidden": 0.5 + point.priv_loss,
-        "verdict": point.verdict,
+        "k": one.numbers,
+        "lambda": _lambda(privacy),
+        "told": one.told,
+        "hidden": 0.5 + one.priv_loss,
+        "verdict": one.verdict,
     }
 
 
