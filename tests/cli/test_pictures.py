@@ -10,6 +10,7 @@ from PIL import Image
 from blindsight.audit.run_audit import RebuiltRun
 from blindsight.data import Dataset, load
 from blindsight.errors import CorruptFileError, DataError, InputError
+from blindsight.federated.task import Task, TaskOptions, classifier_task
 from blindsight.learn import FederatedClassifier, load_model
 from blindsight.learn.study import Study, gather
 
@@ -153,3 +154,24 @@ def test_three_folders_become_one_classifier_that_answers_and_is_audited(folders
 )
 def test_owners_are_named_with_their_pictures(tmp_path, blindsight, options, said):
     assert said in blindsight("learn", "encrypted", *options, "--out", tmp_path / "run", code=2).err
+
+
+def test_sites_agree_on_columns_and_classes(folders, tmp_path, blindsight):
+    agreed, made = tmp_path / "agreed.npz", {}
+    for site in ("public", *LACKS):
+        out = tmp_path / f"{site}.npz"
+        first = ["--public", "--components", 12] if site == "public" else []
+        blindsight("federation", "data", folders / site, "--agreed", agreed, "--out", out, *first)
+        made[site] = np.load(out, allow_pickle=False)
+    assert {site: data["features"].shape[1] for site, data in made.items()} == dict.fromkeys(made, 12)
+    assert set(made["north"]["labels"]) == {"boat", "cloud"}
+    task = classifier_task((made["public"]["features"], made["public"]["labels"]), None, 3, TaskOptions())
+    received = Task.from_bytes(task.task.to_bytes())
+    assert received.labels.names.tolist() == list(NAMES)
+    assert received.labels.signs(made["north"]["labels"]).shape == (60, 3)
+    strange = tmp_path / "strange"
+    (strange / "clown").mkdir(parents=True)
+    Image.fromarray(drawn(1).images[0]).save(strange / "clown" / "1.png")
+    said = blindsight("federation", "data", strange, "--agreed", agreed, "--out", tmp_path / "no.npz", code=1).err
+    assert "clown" in said
+    assert "anchor, boat, cloud" in said

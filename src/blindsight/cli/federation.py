@@ -10,7 +10,7 @@ from typer import Argument, Option, confirm
 from blindsight.cli import options
 from blindsight.cli.options import Commands, Settings, show, table
 from blindsight.errors import InputError, PrivacyError
-from blindsight.files import atomic_writer
+from blindsight.files import atomic_writer, check_writable
 
 if TYPE_CHECKING:
     from blindsight.federated.identity import Identity
@@ -92,6 +92,49 @@ def join(
     admission.accept(home, invitation)
     if start:
         start_node(invitation, admission, home, data=data and data.expanduser().resolve(), port=port)
+
+
+@app.command("data")
+def make_data(
+    pictures: Annotated[Path, Argument(help="A folder per class, or a table (.csv) of pictures.")],
+    agreed: Annotated[Path, Option(help="What all sites do with their pictures; written with --public, else read.")],
+    out: Annotated[Path, Option(help="The file for `data` of a node, or `public` of a run.")],
+    public: Annotated[bool, Option("--public", help="These are the public pictures: write what is agreed.")] = False,
+    features: options.FeaturesOption = "pixels",
+    components: options.ComponentsOption = 200,
+    attributes: Annotated[bool, Option("--attributes", help="With --public: learn the table's attributes.")] = False,
+) -> None:
+    """Make features and labels of pictures, the same way at every site.
+
+    Once, where the public pictures are: blindsight federation data public --public --agreed agreed.npz --out public.npz
+    Then everybody with agreed.npz: blindsight federation data my-pictures --agreed agreed.npz --out data.npz
+    """
+    import numpy as np
+
+    from blindsight.data import load
+    from blindsight.data.features import pipeline as named
+    from blindsight.data.features import reading_side
+    from blindsight.learn.pictures import Pictures
+
+    check_writable(out.parent)
+    known = None if public else Pictures.load(agreed)
+    kind = "csv" if pictures.suffix.lower() == ".csv" else "folder"
+    with options.terminal_progress() as progress:
+        side = reading_side(named(features)) if known is None else known.side
+        found = load(kind, path=pictures, size=side, progress=progress)
+        if known is None:
+            known = Pictures.agree(found, features, components=components, attributes=attributes)
+            known.save(agreed)
+        X, y = known.transform(found), known.answered(found)
+    with atomic_writer(out, private=not public) as stream:
+        np.savez(stream, allow_pickle=False, features=X, labels=y)
+    shape = {"pictures": len(X), "columns": X.shape[1], "answers": list(known.answers)}
+    show(
+        {"out": str(out), "agreed": str(agreed)} | shape,
+        f"{len(X):,} pictures, {X.shape[1]} columns, {len(known.answers)} answers: {escape(', '.join(known.answers))}.",
+        f"{escape(str(out))} is for {'the run' if public else 'your node'}; with the run's model in one "
+        f"folder, {escape(str(agreed))} (as pictures.npz) lets `blindsight learn predict` answer for pictures.",
+    )
 
 
 @app.command("status")

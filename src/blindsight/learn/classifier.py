@@ -234,8 +234,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         A dataset brings its own.
         """
-        if isinstance(X, Dataset):
-            y = self._answers(X)
+        if isinstance(X, Dataset) and self.pictures_ is not None:
+            y = self.pictures_.answered(X)
         if y is None:
             raise InputError("a score needs the right answers y, or a dataset that has them.")
         if not self.multilabel:
@@ -294,13 +294,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sides = {name: (X, y if study.multilabel else names[y]) for name, (X, y) in study.owners.items()}
         opened, held_out = ((X, y if study.multilabel else names[y]) for X, y in (study.public, study.test))
         return sides, opened, None if test is None else held_out
-
-    def _answers(self, dataset: Dataset) -> NDArray[Any]:
-        known = () if self.pictures_ is None else self.pictures_.answers
-        if self.multilabel:
-            return np.stack([dataset.attribute(name) for name in known], axis=1)
-        labels = dataset.with_label_names(known).labels
-        return np.array(known)[labels]
 
     def _fit_alone(self, X: Any, y: ArrayLike | None) -> Self:
         if y is None:

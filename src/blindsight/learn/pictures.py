@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
-from blindsight.data.features import FeaturePipeline, describe_pipeline, extract, restored_pipeline
+from blindsight.data.features import FeaturePipeline, describe_pipeline, extract, pipeline, restored_pipeline
 from blindsight.errors import CorruptFileError, DataError, InputError
 from blindsight.files import AnyPath, as_path, read_arrays, write_arrays
 from blindsight.learn.model import Attributes, Floats, LinearModel
@@ -25,19 +25,43 @@ class Pictures:
     """How pictures become features, at which `side` files are read, and what numbered answers are called."""
 
     features: str  # the name of the pipeline
-    pipeline: FeaturePipeline
+    made: FeaturePipeline
     answers: tuple[str, ...]
     side: int | None = None  # None where pictures did not come from files
 
     def transform(self, pictures: Dataset | NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the features of pictures, uint8 (n, height, width, 3) or a dataset."""
         if isinstance(pictures, Dataset):
-            return extract(pictures, self.pipeline)
-        return self.pipeline.transform(np.asarray(pictures))
+            return extract(pictures, self.made)
+        return self.made.transform(np.asarray(pictures))
+
+    @classmethod
+    def agree(
+        cls, public: Dataset, features: str = "pixels", *, components: int = 200, attributes: bool = False
+    ) -> Self:
+        """Return what all sites are to do with their pictures, so that their features and classes mean the same.
+
+        Features that learn do so from the public pictures, which also say which classes, or attributes, there are.
+        """
+        answers = public.attribute_names if attributes else public.label_names
+        if not answers:
+            raise DataError(f"{public.name} has no {'attributes' if attributes else 'classes'} to learn.")
+        made = pipeline(features, components=components)
+        if public.images is None:
+            raise DataError(f"{public.name} has no pictures to make features of.")
+        made.fit(public.images)
+        height, width = public.images.shape[1:3]
+        return cls(features, made, answers, height if height == width else None)
+
+    def answered(self, dataset: Dataset) -> NDArray[Any]:
+        """Return a dataset's classes by name, (n,), or if it has none its attributes, (n, a): 1, 0, -1 for unknown."""
+        if dataset.labels is None or set(self.answers) <= set(dataset.attribute_names):
+            return np.stack([dataset.attribute(name) for name in self.answers], axis=1)
+        return np.array(self.answers)[dataset.with_label_names(self.answers).labels]
 
     def save(self, path: AnyPath) -> None:
         """Write it to one file, whole or not at all."""
-        described, arrays = describe_pipeline(self.features, self.pipeline)
+        described, arrays = describe_pipeline(self.features, self.made)
         write_arrays(path, _KIND, described | {"answers": list(self.answers), "side": self.side}, arrays)
 
     @classmethod
