@@ -7,7 +7,7 @@ import pytest
 from blindsight.cli.options import LiveTable
 from blindsight.dp.ledger import Ledger
 from blindsight.learn.model import LinearModel
-from blindsight.service.shelf import Shelf
+from blindsight.service.library import Shelf
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.noise import NoisePlan
 

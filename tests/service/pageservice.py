@@ -10,8 +10,8 @@ from smallservice import TLS, open_service, serving
 
 from blindsight.files import exclusive_lock
 from blindsight.service.api import create_app
-from blindsight.service.exhibits.stock import Size
-from blindsight.service.showcase import Showcase
+from blindsight.service.demo import Showcase
+from blindsight.service.exhibits import Size
 from tests.keys import fixed_primes
 
 SIZE = Size(pictures=500, components=40, queries=60, rounds=2, key_bits=2048)
@@ -24,7 +24,7 @@ def computed_showcase(folder: Path) -> Path:
     done = folder / "done"
     with exclusive_lock(folder / "lock"):
         if not done.exists():
-            fewer = {"service.exhibits.searching.EPSILONS": (1.0, 4.0), "audit.portraits._PROBES": 9}
+            fewer = {"service.exhibits.EPSILONS": (1.0, 4.0), "audit.portraits._PROBES": 9}
             with ExitStack() as patches:
                 patches.enter_context(fixed_primes())
                 for name, value in fewer.items():

@@ -8,7 +8,7 @@ import pytest
 from pageservice import PageService
 from smallservice import Cast, asked
 
-from blindsight.service.exhibits.exhibit import Exhibit
+from blindsight.service.exhibits import Exhibit
 
 CHROMIUM = shutil.which("chromium")
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
@@ -156,7 +156,7 @@ def test_a_new_policy_is_tried_and_shown_when_it_is_there(service, open_page, mo
     name, shown = "sift-smiling-male", service.showcase
     data, face = shown.exhibit(name), shown.picture(name, "face-0.png")
     made = Exhibit(data | {"public": "eyeglasses"}, dict.fromkeys(data["faces"], face))
-    monkeypatch.setattr("blindsight.service.showcase.sift_exhibit", lambda *_: made)
+    monkeypatch.setattr("blindsight.service.demo.sift_exhibit", lambda *_: made)
     page = open_page(token=service.cast.ann_token)
     page.goto("/sift")
     page.get_by_label("The app may learn").select_option("eyeglasses")

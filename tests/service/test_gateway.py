@@ -19,8 +19,8 @@ from blindsight.errors import (
     UnknownNameError,
 )
 from blindsight.service.gateway import MOST_WAITING
+from blindsight.service.jobs import Worker
 from blindsight.service.principals import Principal
-from blindsight.service.worker import Worker
 
 EVIL = "'; DROP TABLE log; --<script>alert(1)</script>${7*7}../../etc/passwd"
 
@@ -79,7 +79,7 @@ def test_an_app_is_told_the_verdict_and_no_more(gateway, cast):
         job = asked(gateway, cast, sift)
         seen, told = gateway.proposal(app, job), gateway.job(app, job)
         assert (seen.verdict, seen.sentence, seen.evidence, seen.doing, seen.done) == (verdict, None, None, "", 1.0)
-        assert (told.result, told.payload, told.error) == ({"verdict": verdict}, {}, None)
+        assert (told.result, told.error) == ({"verdict": verdict}, None)
     assert all(one.sentence is None for one in gateway.proposals(app))
     assert [one.verdict for one in gateway.proposals(cast.ann)] == ["reject", "accept"]
     gateway.answer(cast.ann, gateway.proposals(cast.ann)[1].job, "allow")
@@ -323,7 +323,7 @@ def test_everyone_sees_only_what_is_theirs(gateway, cast):
     ):
         with pytest.raises(UnknownNameError, match=f"unknown {kind}"):
             call()
-    assert gateway.person(bob, "Bob").private == ("age",)
+    assert gateway.person(bob, "Bob").private == ["age"]
     assert gateway.person(cast.operator, "Ann").frames == 3
 
 
@@ -479,7 +479,7 @@ def test_budgets_are_checked_before_anything_is_queued(unchanged):
     assert gateway.jobs.waiting(cast.apps["X"].id) == 0
     with pytest.raises(UnknownNameError, match="mood"):  # an attribute without labels cannot be hidden
         gateway.set_private(cast.ann, ["mood"])
-    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
+    assert gateway.person(cast.ann, "Ann").private == ["smiling"]
 
 
 def test_sifts_may_come_in_parts_and_with_levels(gateway, cast):
@@ -545,7 +545,7 @@ def test_where_the_log_cannot_be_written_nothing_happens(gateway, cast, monkeypa
     monkeypatch.undo()
     (grant,) = gateway.grants(cast.ann)
     assert (grant.app, grant.standing, grant.released) == ("Y", "live", 0)
-    assert gateway.person(cast.ann, "Ann").private == ("smiling",)
+    assert gateway.person(cast.ann, "Ann").private == ["smiling"]
     assert gateway.attackers()[0] == ("logistic",)
 
 

@@ -16,7 +16,7 @@ from smallservice import GENDER, Cast, asked, granted, linear, open_service, tog
 
 from blindsight.dp.journal import Journal
 from blindsight.errors import BudgetExceededError, PrivacyError, UnknownNameError
-from blindsight.service.ensemble import Ensemble
+from blindsight.service.foundation import Ensemble
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import Jobs
 from blindsight.service.log import AuditLog
@@ -124,7 +124,7 @@ def hide_more(gateway, cast):
 
 
 def hidden_more(gateway, cast):
-    if gateway.person(cast.ann, "Ann").private != ("smiling", "age"):
+    if gateway.person(cast.ann, "Ann").private != ["smiling", "age"]:
         hide_more(gateway, cast)
     work(gateway)
     assert gateway.grants(cast.ann)[0].standing == "live"

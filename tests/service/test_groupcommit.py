@@ -7,7 +7,7 @@ import pytest
 from smallservice import Line, together
 
 from blindsight.errors import StorageError
-from blindsight.service.groupcommit import GroupCommit
+from blindsight.service.releases import GroupCommit
 
 
 class Rounds:

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
-from blindsight.service.jobs import Jobs
+from blindsight.service.jobs import Jobs, JobStoppedError, Worker
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.worker import JobStoppedError, Worker
 
 
 class Clock:

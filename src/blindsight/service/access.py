@@ -1,4 +1,4 @@
-"""Who may do what: one table, and nothing that is not in it.
+"""Who may do what: one table, and nothing that is not in it; and what all endpoints have in common.
 
 *The guarantee.* A route under /v1 without an entry in `ACCESS` cannot be made: the service does not start. A caller
 without a valid token, or of a role that the entry does not name, is refused before the body of the request is read.
@@ -15,13 +15,15 @@ once more by the gateway.
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Annotated, Any
 
-from fastapi import Depends, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
 
 from blindsight.service.errors import Refusal
+from blindsight.service.gateway import Gateway
 from blindsight.service.limits import retry_after
+from blindsight.service.models import Problem
 from blindsight.service.principals import Principal, Role
 
 PREFIX = "/v1"
@@ -75,7 +77,10 @@ ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
 
 
 class GuardedRoute(APIRoute):
-    """A route that asks the table first, before it reads what was sent."""
+    """A route that asks the table first, before it reads what was sent; its tag is the first word of its path."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **settings: Any) -> None:
+        super().__init__(path, endpoint, **settings | {"tags": [path.split("/")[2]]})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler behind the guard, or refuse to make a route that the table does not know."""
@@ -142,3 +147,65 @@ def own(principal: Principal, name: str) -> None:
     """Refuse an owner or app that speaks for somebody else; an operator may look at everybody."""
     if principal.role != "operator" and principal.name != name:
         raise Refusal(403, "this is not yours.")
+
+
+_MEANINGS = {
+    400: "the request cannot be read",
+    401: "no token, or one that is wrong, expired or revoked",
+    403: "not for this role, not yours, or a privacy rule would be broken",
+    404: "there is no such thing",
+    409: "not in this state: not finished, answered already, or the name is taken",
+    413: "the body is too large",
+    422: "an argument is wrong; the sentence says how",
+    429: "too many requests",
+    503: "a file or a part of the service is not available at the moment",
+}
+Answers = dict[int | str, dict[str, Any]]
+
+ALWAYS = (401, 403, 422, 429, 503)
+BODY = (400, 413)
+PICTURE: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            kind: {"schema": {"type": "string", "format": "binary"}}
+            for kind in ("image/png", "image/jpeg", "application/octet-stream")
+        },
+    }
+}
+
+
+def refusals(*statuses: int) -> Answers:
+    """Describe refusals beside those that can always happen."""
+    return described(*sorted({*ALWAYS, *statuses}))
+
+
+def described(*statuses: int) -> Answers:
+    """Describe these refusals and no others."""
+    return {status: {"model": Problem, "description": _MEANINGS[status]} for status in statuses}
+
+
+def only_if(possible: bool, sentence: str) -> None:
+    """Answer 409 where something cannot be done in this state."""
+    if not possible:
+        raise Refusal(409, sentence)
+
+
+def guarded_router() -> APIRouter:
+    """Return a router whose routes all ask the table of access."""
+    return APIRouter(prefix=PREFIX, route_class=GuardedRoute, responses=refusals())
+
+
+async def _gateway(request: Request) -> Gateway:
+    gateway = request.app.state.gateway
+    assert isinstance(gateway, Gateway)
+    return gateway
+
+
+async def _bytes_of(request: Request) -> bytes:
+    return await request.body()
+
+
+TheGateway = Annotated[Gateway, Depends(_gateway)]
+Picture = Annotated[bytes, Depends(_bytes_of)]
+"""The bytes of a picture: the whole body of a request."""

@@ -11,50 +11,17 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from blindsight import __version__
-from blindsight.service import errors
-from blindsight.service.access import ACCESS, PREFIX, check_routes
-from blindsight.service.endpoints import described
+from blindsight.service import errors, library, routes
+from blindsight.service.access import ACCESS, PREFIX, check_routes, described
 from blindsight.service.gateway import Gateway
+from blindsight.service.library import Shelf
 from blindsight.service.limits import RateLimit, add_limits
 from blindsight.service.models import Health
-from blindsight.service.routes import (
-    apps,
-    attackers,
-    frames,
-    grants,
-    jobs,
-    ledger,
-    log,
-    people,
-    principals,
-    proposals,
-    releases,
-    runs,
-    search,
-    statements,
-)
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.shelf import Shelf
 
 if TYPE_CHECKING:
-    from blindsight.service.showcase import Showcase
+    from blindsight.service.demo import Showcase
 
-_RESOURCES = (
-    releases,  # first, because it is asked most often
-    principals,
-    people,
-    frames,
-    apps,
-    proposals,
-    grants,
-    attackers,
-    log,
-    ledger,
-    search,
-    runs,
-    statements,
-    jobs,
-)
 _ABOUT = (
     "A trusted service that holds pictures, verifies what apps propose, and lets only sifted data out. "
     "Every call but /v1/health needs a token: `Authorization: Bearer TOKEN`. Every refusal is one sentence: "
@@ -80,8 +47,7 @@ def create_app(settings: ServiceSettings, gateway: Gateway, showcase: "Showcase 
     errors.install(app)
     add_limits(app, settings)
     app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], tags=["health"], responses=described(429))
-    for resource in _RESOURCES:
-        app.router.routes.extend(resource.router.routes)
+    app.router.routes.extend([*routes.router.routes, *library.router.routes])  # releases first: asked most often
     if showcase is not None:
         _add_page(app, settings, gateway, showcase)
     check_routes(app.routes)

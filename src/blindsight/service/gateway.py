@@ -17,22 +17,17 @@ from typing import Any, Self
 from blindsight.data import Dataset, FeaturePipeline
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.progress import Progress, silent
-from blindsight.service.asking import Answer, Asking
 from blindsight.service.database import Database, open_database
-from blindsight.service.duties import ASKING, ODOMETER, REVIEW, Duties
-from blindsight.service.ensemble import KNOWN, Ensemble
-from blindsight.service.foundation import FolderLock, lay_foundation
+from blindsight.service.foundation import KNOWN, Ensemble, FolderLock, lay_foundation
 from blindsight.service.frames import FrameStore
-from blindsight.service.jobs import UNFINISHED, Job, Jobs
+from blindsight.service.jobs import UNFINISHED, Handler, Job, Jobs, Worker
 from blindsight.service.log import AuditLog, Entry, LogCheck
+from blindsight.service.models import GrantView, JobView, PersonView, ProposalView, grant_view, job_view, proposal_view
 from blindsight.service.principals import Principal, Principals, Role, Token
-from blindsight.service.proposals import Proposals
+from blindsight.service.proposals import ASKING, ODOMETER, REVIEW, Answer, Asking, Duties, Proposals, Reviews
 from blindsight.service.releases import Release, Releases
-from blindsight.service.reviews import Reviews
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.views import GrantView, PersonView, ProposalView, grant_view, job_view, proposal_view
 from blindsight.service.witness import PLATFORM, Witness, acting, digest
-from blindsight.service.worker import Handler, Worker
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.platform import Platform
 from blindsight.sift.ppls import PPLS
@@ -191,14 +186,14 @@ class Gateway:
             if principal.name != name:
                 raise
             private = ()  # an owner who has not said anything yet
-        return PersonView(name, private, len(self.frames.ids(name)))
+        return PersonView(person=name, private=list(private), frames=len(self.frames.ids(name)))
 
-    def set_private(self, owner: Principal, attributes: Sequence[str]) -> Job:
+    def set_private(self, owner: Principal, attributes: Sequence[str]) -> JobView:
         """Note what a person hides, from now on; the job reviews their grants, which are suspended until then."""
         _only(owner, "owner")
         with acting(owner):
             self.platform.note_preferences(owner.name, attributes)
-        return self._reviews.of(owner.name, owner.id)
+        return job_view(owner, self._reviews.of(owner.name, owner.id))
 
     def add_frame(self, owner: Principal, content: bytes) -> str:
         """Keep a picture of a person; return its id."""
@@ -225,7 +220,7 @@ class Gateway:
         self.audit.append(owner.id, "delete frame", {"person": owner.name, "frame": frame})
         self.frames.delete(owner.name, frame)
 
-    def odometer(self, principal: Principal, person: str) -> Job:
+    def odometer(self, principal: Principal, person: str) -> JobView:
         """Measure how well all that is out about a person tells what they hide: a job, as it takes as long as a review.
 
         Its result is that of `Odometer` as plain data. While nothing has changed, asking again gives the same job.
@@ -258,7 +253,7 @@ class Gateway:
         *,
         frames: int = 1,
         then: Then = "refuse",
-    ) -> Job:
+    ) -> JobView:
         """Ask for something about a person: the numbers of a sift (`siftjson`), or without one the platform's label.
 
         The job verifies it; then the person is asked. `frames` counts all frames that this app will ever have got.
@@ -320,25 +315,25 @@ class Gateway:
         judging = tuple(attacker.name for attacker in chosen_attackers(self.platform.verifier.attackers))
         return judging, tuple(name for name in KNOWN if name not in judging)
 
-    def add_attacker(self, operator: Principal, name: str) -> tuple[Job, ...]:
+    def add_attacker(self, operator: Principal, name: str) -> tuple[JobView, ...]:
         """Let one more attacker judge, from now on; the jobs review every grant that rests on attackers."""
         _only(operator, "operator")
         Ensemble.candidate(name, self.platform.verifier)
         self.audit.append(operator.id, "add attacker", {"attacker": name})
         with acting(operator):
             self.platform.note_attacker(self._ensemble.join(name, self.platform.verifier))
-        return self._reviews.of_suspended(operator.id)
+        return tuple(job_view(operator, job) for job in self._reviews.of_suspended(operator.id))
 
-    def review(self, operator: Principal) -> tuple[Job, ...]:
+    def review(self, operator: Principal) -> tuple[JobView, ...]:
         """Verify anew whatever is suspended: the jobs, one for each person."""
         _only(operator, "operator")
-        return self._reviews.of_suspended(operator.id)
+        return tuple(job_view(operator, job) for job in self._reviews.of_suspended(operator.id))
 
-    def job(self, principal: Principal, id: str) -> Job:
+    def job(self, principal: Principal, id: str) -> JobView:
         """Return a job to who asked for it, to the person it is about, or to an operator, each with what is theirs."""
         return job_view(principal, self._job(principal, id))
 
-    def cancel(self, principal: Principal, id: str) -> Job:
+    def cancel(self, principal: Principal, id: str) -> JobView:
         """Stop a job; only an operator may stop a review, and even then what it would verify stays suspended."""
         job = self._job(principal, id)
         if principal.role != "operator" and (job.owner != principal.id or job.kind == REVIEW):

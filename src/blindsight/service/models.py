@@ -1,16 +1,142 @@
-"""What callers get, each with an example; made of the gateway's own records, which leave out what is not theirs."""
+"""What callers send and what they get, each with an example, and who is told how much.
 
+*Sent.* Every text, list and number has a bound; nothing unknown is let in. The numbers of a sift come in masses: they
+are plain JSON here and checked by the code that uses them (`siftjson`), so that nobody looks at each of them twice.
+
+*Told.* An app is told accept or denied, answers and what it may get: whether something was rejected, undecided or could
+not be verified is more than the one bit that `sift.adaptive` counts. Sentences, reasons and evidence are for the person
+and the operator: figures would teach an app how to write its next sift, and reasons tell what a person hides and who
+else has a grant. How far a verification is would tell it as well.
+"""
+
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from blindsight.service.jobs import State
-from blindsight.service.principals import Role
-from blindsight.service.requests import example
-from blindsight.service.views import Standing
-from blindsight.sift.register import Mode
+from blindsight.service.jobs import Job, State
+from blindsight.service.principals import NAME_LENGTH, Principal, Role
+from blindsight.service.proposals import ASKING
+from blindsight.service.releases import MOST_FRAMES
+from blindsight.sift.register import Grant, Mode
 from blindsight.sift.stream import Then
+
+Standing = Literal["live", "suspended", "revoked"]
+"""A suspended grant lets nothing out until it was verified anew."""
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise ValueError("one line of printable text is needed, without spaces around it")
+    return text
+
+
+def _addressable(text: str) -> str:
+    if text in (".", "..") or "/" in text or "\\" in text:
+        raise ValueError("a name must fit into an address: no slashes, and more than dots")
+    return text
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH), AfterValidator(_printable)]
+"""Of a person, an app, an attribute, an attacker."""
+Sentence = Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(_printable)]
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Of something the service named itself, or of a folder."""
+Names = Annotated[list[Name], Field(min_length=1, max_length=32)]
+Count = Annotated[int, Field(ge=1, le=MOST_FRAMES)]
+
+
+class Request(BaseModel):
+    """What a caller sends: nothing is guessed, nothing unknown is taken."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def example(**values: Any) -> ConfigDict:
+    """Return the settings that show an example; what a class inherits stays."""
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
+class NewPrincipal(Request):
+    """Somebody who shall get a token."""
+
+    name: Annotated[Name, AfterValidator(_addressable)]
+    role: Role
+    days: Annotated[int, Field(ge=1, le=3650)] | None = None
+
+    model_config = example(name="ann", role="owner", days=90)
+
+
+class Private(Request):
+    """What a person hides from now on."""
+
+    attributes: Names
+
+    model_config = example(attributes=["smiling"])
+
+
+class Public(Request):
+    """What an app wants to know."""
+
+    attributes: Names
+
+    model_config = example(attributes=["male"])
+
+
+class NewProposal(Request):
+    """What an app would like to get about a person: its own sift's numbers, or (without one) the platform's label.
+
+    A sift is data: ``{"mean": [d numbers], "scale": [d], "matrix": [d rows of K]}``, or the parts of a sift file.
+    `frames` counts all that the app will ever have got; `then` says what happens after the last one.
+    """
+
+    person: Name
+    sift: dict[str, Any] | None = None
+    frames: Count = 1
+    then: Then = "refuse"
+
+    model_config = example(person="ann", sift=None, frames=1, then="refuse")
+
+
+class Answer(Request):
+    """What the person says to a proposal; fewer: verify a coarser version of it."""
+
+    answer: Literal["allow", "fewer", "refuse"]
+
+    model_config = example(answer="allow")
+
+
+class Revocation(Request):
+    """Why a grant shall end."""
+
+    reason: Sentence
+
+    model_config = example(reason="I do not use it any more")
+
+
+class NewRelease(Request):
+    """Which frames of a person: by their ids, or the latest few."""
+
+    person: Name
+    frames: Annotated[list[Identifier], Field(min_length=1, max_length=MOST_FRAMES)] | None = None
+    latest: Count | None = None
+
+    model_config = example(person="ann", latest=1)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.frames is None) == (self.latest is None):
+            raise ValueError("name the frames, or ask for the latest few; not both")
+        return self
+
+
+class NewAttacker(Request):
+    """An attacker that shall judge from now on, by its name."""
+
+    name: Name
+
+    model_config = example(name="forest")
 
 
 class Response(BaseModel):
@@ -377,3 +503,58 @@ class StatementList(Response):
     statements: list[StatementView]
 
     model_config = example(statements=[])
+
+
+# --- who is told what ---
+
+
+def proposal_view(principal: Principal, job: Job, evidence: Mapping[str, Any] | None = None) -> ProposalView:
+    """Return what somebody may know of a proposal."""
+    about = {name: job.payload[name] for name in ("person", "app", "mode", "frames", "then")}
+    told: dict[str, Any] = {name: (job.result or {}).get(name) for name in ("verdict", "answer", "grant", "next")}
+    said: dict[str, Any] = {"sentence": (job.result or {}).get("sentence", job.error), "evidence": evidence}
+    progress: dict[str, Any] = {"doing": job.doing, "done": job.done}
+    if principal.role == "app":
+        told["verdict"], said, progress = _one_bit(told["verdict"]), {}, _ended(job)
+    return ProposalView(job=job.id, state=job.state, **about, **told, **said, **progress)
+
+
+def grant_view(principal: Principal, grant: Grant, *, holds: bool, released: int) -> GrantView:
+    """Return what somebody may know of a grant."""
+    told: dict[str, Any] = {}
+    if principal.role != "app":
+        told["evidence"] = {"report": grant.report, "together": grant.together}
+        told["reason"] = None if grant.revoked is None else grant.revoked.reason
+    return GrantView(
+        number=grant.number,
+        person=grant.person,
+        app=grant.app,
+        public=list(grant.public),
+        mode=grant.mode,
+        standing="revoked" if not grant.live else "live" if holds else "suspended",
+        frames=grant.budget.frames,
+        released=released,
+        then=grant.budget.then,
+        time=grant.time,
+        **told,
+    )
+
+
+def job_view(principal: Principal, job: Job) -> JobView:
+    """Return what somebody may know of a job."""
+    view = JobView.model_validate(job)
+    if principal.role != "app" or job.kind not in ASKING:
+        return view
+    result = {key: value for key, value in (job.result or {}).items() if key != "sentence"}
+    if "verdict" in result:
+        result["verdict"] = _one_bit(result["verdict"])
+    error = None if job.error is None else "this could not be verified."
+    return view.model_copy(update={"result": result or None, "error": error, **_ended(job)})
+
+
+def _one_bit(verdict: Any) -> Any:
+    return verdict if verdict in (None, "accept") else "denied"
+
+
+def _ended(job: Job) -> dict[str, Any]:
+    return {"doing": "", "done": 1.0 if job.state == "done" else 0.0}

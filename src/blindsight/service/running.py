@@ -17,10 +17,10 @@ from anyio.to_thread import current_default_thread_limiter
 
 from blindsight.errors import InputError, ServiceError
 from blindsight.service.api import create_app
+from blindsight.service.demo import Showcase
 from blindsight.service.gateway import Gateway
 from blindsight.service.principals import Token
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.showcase import Showcase
 
 MACHINE = "machine"
 """Who acts in the log where somebody on the machine itself does, without a token; no principal has this id."""

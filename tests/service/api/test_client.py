@@ -14,8 +14,8 @@ from smallservice import TLS
 
 from blindsight.client import Client, Hit, sift_document
 from blindsight.errors import InputError, PrivacyError, ServiceError, UnknownNameError
+from blindsight.service.library import Shelf
 from blindsight.service.log import verify_export
-from blindsight.service.shelf import Shelf
 from blindsight.service.siftjson import sift_from_json
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.sift import Quantiser

@@ -1,16 +1,23 @@
-"""From plain data to a page: templates, static files, and refusals that a person can read.
+"""From plain data to a page: sessions, charts, templates, static files, and refusals that a person can read.
 
-Everything a template puts into a page is escaped; there is no script, style or event handler inside a page, so that the
-content policy of the service (`limits`) can forbid them all.
+*The guarantee.* The cookie holds the token itself and is looked up on every request, so a token that expired or was
+revoked opens nothing, from that moment on. What changes anything is a POST that this page itself sent (`check_origin`),
+with a cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an address. Browsers send
+the cookie to every port of this machine: log out on a machine whose other services you do not trust. Everything a
+template puts into a page is escaped; there is no script, style or event handler inside a page, so that the content
+policy of the service (`limits`) can forbid them all.
 """
 
 import hashlib
+import json
 import logging
 from base64 import b64encode
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,15 +27,141 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from blindsight.errors import BlindsightError
+from blindsight.service.demo import Showcase
 from blindsight.service.errors import Refusal, status_of
 from blindsight.service.gateway import Gateway
-from blindsight.service.pages import charts
-from blindsight.service.pages.session import visitor
-from blindsight.service.principals import Principal, Principals
+from blindsight.service.principals import Principal, Principals, Role
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.showcase import Showcase
 from blindsight.sift.study import words
 from blindsight.statement import PrivacyStatement
+
+COOKIE = "blindsight_token"
+_DAYS = 1
+
+
+def is_encrypted(request: Request, settings: ServiceSettings) -> bool:
+    """Tell whether the browser talks TLS, to this service or to a proxy on this machine before it."""
+    return settings.encrypted or request.url.scheme == "https"
+
+
+def visitor(request: Request, principals: Principals) -> Principal | None:
+    """Return who looks, or None for somebody without a valid cookie."""
+    token = request.cookies.get(COOKIE)
+    return None if token is None else principals.authenticate(token)
+
+
+def remember(response: Response, token: str, *, encrypted: bool) -> None:
+    """Give the browser its cookie."""
+    response.set_cookie(
+        COOKIE, token, max_age=_DAYS * 86_400, httponly=True, samesite="strict", secure=encrypted, path="/"
+    )
+
+
+def forget(response: Response, *, encrypted: bool) -> None:
+    """Take the cookie back."""
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=encrypted, path="/")
+
+
+def check_origin(request: Request) -> None:
+    """Refuse what another site sent, or what does not say where it comes from.
+
+    A browser that was told to send no referrers makes the origin of a form "null"; it says so in `Sec-Fetch-Site`.
+    """
+    origin, host = request.headers.get("origin", "null"), request.headers.get("host", "")
+    same = urlsplit(origin).netloc == host
+    if origin == "null":
+        same = request.headers.get("sec-fetch-site") == "same-origin"
+    if not host or not same:
+        raise Refusal(403, "this did not come from this page. Open the page itself and try again.")
+
+
+def require(who: Principal | None, *roles: Role) -> Principal:
+    """Return who looks, or refuse whoever did not log in or has another role."""
+    if who is None:
+        raise Refusal(401, "log in with a token first.")
+    if roles and who.role not in roles:
+        raise Refusal(403, f"this is for the role {' or '.join(roles)}; you are logged in as {who.role}.")
+    return who
+
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 44
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineChart:
+    """Several lines over the same `x`, whose places are named by `ticks`; `levels` are horizontal lines.
+
+    `alt` says in words what is to be seen. A line has None where it has no point.
+    """
+
+    x: Sequence[float]
+    ticks: Sequence[str]
+    lines: Mapping[str, Sequence[float | None]]
+    levels: Mapping[str, float]
+    x_label: str
+    y_label: str
+    low: float
+    high: float
+    alt: str
+
+    def across(self, x: float) -> float:
+        """Return how far from the left a value stands."""
+        first, last = self.x[0], self.x[-1]
+        share = 0.5 if first == last else (x - first) / (last - first)
+        return round(LEFT + 14 + share * (WIDTH - LEFT - RIGHT - 28), 1)
+
+    def down(self, y: float) -> float:
+        """Return how far from the top a value stands."""
+        share = (y - self.low) / (self.high - self.low)
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+
+    def points(self, line: str) -> list[tuple[float, float]]:
+        """Return the places of one line's points."""
+        values = zip(self.x, self.lines[line], strict=False)
+        return [(self.across(x), self.down(y)) for x, y in values if y is not None]
+
+    @property
+    def grid(self) -> list[tuple[float, str]]:
+        """Return where horizontal rules stand, and their numbers."""
+        reach = self.high - self.low
+        step, digits = (0.2, 1) if reach > 0.6 else (0.1, 1) if reach > 0.25 else (0.05, 2)
+        values = [self.low + number * step for number in range(round(reach / step) + 1)]
+        return [(self.down(value), f"{value:.{digits}f}") for value in values]
+
+    def to_json(self) -> str:
+        """Return what a script needs to draw the same."""
+        return json.dumps(
+            {
+                "x": list(self.x),
+                "ticks": list(self.ticks),
+                "lines": [{"name": name, "y": list(values)} for name, values in self.lines.items()],
+                "levels": [{"name": name, "y": value} for name, value in self.levels.items()],
+                "xLabel": self.x_label,
+                "yLabel": self.y_label,
+                "low": self.low,
+                "high": self.high,
+            }
+        )
+
+
+def tint(value: float | None, strongest: float) -> int:
+    """Return how strongly a cell of a matrix is coloured, 0 to 5.
+
+    >>> tint(0.0, 1.0), tint(-0.5, 1.0), tint(3.0, 1.0), tint(None, 1.0)
+    (0, 3, 5, 0)
+    """
+    return 0 if value is None else min(5, round(5 * abs(value) / strongest + 1e-9))
+
+
+def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
+    """Return where a balanced accuracy stands on a scale of 0 to 100.
+
+    >>> bar(0.45), bar(1.0)
+    (0.0, 100.0)
+    """
+    return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
+
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +176,7 @@ class Pages:
     def __init__(self, gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings) -> None:
         self.gateway, self.showcase, self.principals, self.settings = gateway, showcase, principals, settings
         self._environment = _environment()
-        self._environment.globals.update(static=self._static_address, tabs=TABS, bar=charts.bar, tint=charts.tint)
+        self._environment.globals.update(static=self._static_address, tabs=TABS, bar=bar, tint=tint)
         self._environment.globals.update(inline=self._inline)
 
     def visitor(self, request: Request) -> Principal | None:

@@ -12,11 +12,9 @@ from PIL import Image
 from blindsight.data import Thumbnails, extract, load
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.learn.classifier import FederatedClassifier
-from blindsight.service import liverun, showcase
-from blindsight.service.exhibits import learning
-from blindsight.service.exhibits.exhibit import Exhibit
-from blindsight.service.exhibits.stock import Size, Stock
-from blindsight.service.showcase import Showcase, sift_name
+from blindsight.service import demo
+from blindsight.service.demo import Showcase, sift_name
+from blindsight.service.exhibits import Exhibit, Size, Stock, seen_rounds
 
 
 @pytest.fixture
@@ -77,7 +75,7 @@ def test_search_answers_stand_in_order_of_distance_and_are_marked_rightly(made):
 
 def test_rounds_played_one_by_one_are_those_of_one_run():
     stock = Stock(SIZE)
-    seen = list(learning.seen_rounds(stock, "masks", 2, lambda *_: None))
+    seen = list(seen_rounds(stock, "masks", 2, lambda *_: None))
     whole = FederatedClassifier("masks", rounds=2, multilabel=True, random_state=SIZE.seed)
     whole.fit(stock.study.owners, public=stock.study.public, validation=stock.study.test)
     assert [one.report.score for one in seen] == pytest.approx([report.score for report in whole.history_])
@@ -131,12 +129,12 @@ def test_what_failed_says_why_and_is_tried_again(tmp_path, monkeypatch):
 
     shown = Showcase(tmp_path, SIZE)
     for make, told in ((fails, "too few pictures"), (breaks, "")):
-        monkeypatch.setitem(showcase._FIXED, "audit", make)
+        monkeypatch.setitem(demo._FIXED, "audit", make)
         shown.ask("audit")
         assert shown.wait("audit").stage == "failed"
         assert told in shown.state("audit").what
         assert "secret" not in shown.state("audit").what
-    monkeypatch.setitem(showcase._FIXED, "audit", lambda stock, progress: Exhibit({"rows": []}))
+    monkeypatch.setitem(demo._FIXED, "audit", lambda stock, progress: Exhibit({"rows": []}))
     shown.ask("audit")
     assert shown.wait("audit").stage == "ready"
     assert shown.exhibit("audit") == {"rows": []}
@@ -152,7 +150,7 @@ def test_closing_interrupts_and_leaves_nothing_half_written(tmp_path, monkeypatc
         while True:
             progress("for ever", 1, 2)
 
-    monkeypatch.setitem(showcase._FIXED, "audit", endless)
+    monkeypatch.setitem(demo._FIXED, "audit", endless)
     shown = Showcase(tmp_path, SIZE)
     assert shown.ask("audit").stage == "waiting"
     begun.wait()
@@ -173,7 +171,7 @@ def test_progress_is_told(tmp_path, monkeypatch):
         go_on.wait()
         return Exhibit({})
 
-    monkeypatch.setitem(showcase._FIXED, "audit", make)
+    monkeypatch.setitem(demo._FIXED, "audit", make)
     shown = Showcase(tmp_path, SIZE)
     shown.ask("audit")
     told.wait()
@@ -207,7 +205,7 @@ def test_one_run_at_a_time_and_it_can_be_stopped(made, monkeypatch):
         progress("round 1: training", 0, 5)
         yield from ()
 
-    monkeypatch.setattr(liverun, "seen_rounds", slow)
+    monkeypatch.setattr(demo, "seen_rounds", slow)
     first = made.runs.start("plain", 3)
     begun.wait()
     with pytest.raises(InputError):
