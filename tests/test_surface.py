@@ -17,7 +17,6 @@ PACKAGES = [
     "blindsight.crypto",
     "blindsight.learn",
     "blindsight.selective",
-    "blindsight.selective.timeline",
     "blindsight.audit",
     "blindsight.search",
     "blindsight.sift",

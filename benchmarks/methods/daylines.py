@@ -11,13 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import UnknownNameError
+from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveLine
 from blindsight.selective.noise import Laplace, PublishedLaplace, calibrate_participant
 from blindsight.selective.protection import Sharing
-from blindsight.selective.timeline import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveLine
-from blindsight.selective.timeline.dayplan import DayPlan
-from blindsight.selective.timeline.figurelines import honest_lines
-from blindsight.selective.timeline.line import Line
-from blindsight.selective.timeline.photostudy import PhotoStudy
+from blindsight.selective.study import PhotoStudy, honest_lines
+from blindsight.selective.timeline import DayPlan, Line
 
 Curve = dict[str, NDArray[np.float64]]
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.selective.study import Model, Optimiser, Training, trainer_maker
 from blindsight.selective.timeline import Photos, train_initial
-from blindsight.selective.timeline.photostudy import Model, Optimiser, Training, trainer_maker
 
 
 @dataclass(frozen=True)

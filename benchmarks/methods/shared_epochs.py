@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.selective.methods import Centralised, LocalOnly, SelectiveLine
 from blindsight.selective.protection import Selection, Sharing
-from blindsight.selective.timeline import Centralised, LocalOnly, MakeTrainer, Photos, SelectiveLine
-from blindsight.selective.timeline.line import Course, Line, Setting
+from blindsight.selective.timeline import Course, Line, MakeTrainer, Photos, Setting
 
 _UNSHARED: Mapping[str, Line] = {"centralised": Centralised(), "alone": LocalOnly()}
 

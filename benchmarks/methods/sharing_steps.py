@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from blindsight.extras import Module, load_torch
 from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing
-from blindsight.selective.networktrainer import NetworkTrainer
+from blindsight.selective.trainers import NetworkTrainer
 
 Answer = Mapping[str, NDArray[Any]]
 

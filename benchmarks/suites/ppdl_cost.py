@@ -12,7 +12,7 @@ from benchmarks.suites.hash_tables.relations import verdict
 from benchmarks.table import Cell, Grid
 from blindsight.errors import InputError
 from blindsight.selective.networks import small_cnn
-from blindsight.selective.timeline.sharingstudy import SHARES
+from blindsight.selective.study import SHARES
 
 Values = tuple[float, ...]
 

@@ -31,8 +31,7 @@ from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
 from blindsight.search.compare import SearchResult, SearchStudy, contest
 from blindsight.search.compare import divide as divide_for_search
-from blindsight.selective.timeline.photostudy import PhotoStudy, SharingResult, Training
-from blindsight.selective.timeline.wishes import SharingWish
+from blindsight.selective.study import PhotoStudy, SharingResult, SharingWish, Training
 from blindsight.sift.study import sift_demo
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")

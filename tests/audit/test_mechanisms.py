@@ -91,7 +91,7 @@ def test_networks_with_noise_per_record_are_audited_as_well():
     """With the noise that epsilon 1 takes and, planted, with a twentieth of it."""
     pytest.importorskip("torch")
     from blindsight.selective.networks import head
-    from blindsight.selective.networktrainer import NetworkTrainer
+    from blindsight.selective.trainers import NetworkTrainer
 
     def trainer(share):
         def new(noise, source):

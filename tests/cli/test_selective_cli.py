@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from blindsight.selective.timeline.timeline import Timeline
+from blindsight.selective.timeline import Timeline
 from blindsight.statement import PrivacyStatement
 
 PROVEN = ["--delta", "1e-5", "--upload-clip", "0.5"]
@@ -83,9 +83,9 @@ def test_questions_and_ways_to_share(options, parameters, selective):
 
 def test_a_head_learns_above_ones_own_vgg16(tmp_path, selective, monkeypatch):
     torch = pytest.importorskip("torch")
-    from blindsight.selective import vgg
+    from blindsight.selective import networks as vgg
 
-    monkeypatch.setattr(vgg, "_WIDTHS", ((2,),))  # narrow, and for small photos
+    monkeypatch.setattr(vgg, "_VGG_WIDTHS", ((2,),))  # narrow, and for small photos
     monkeypatch.setattr(vgg, "_HIDDEN", 5)
     monkeypatch.setattr(vgg, "_SIZE", 16)
     with torch.random.fork_rng(devices=[]):

@@ -13,7 +13,7 @@ from blindsight.federated.runs import forget_run, kept_runs
 from blindsight.federated.server import find_run, label_run
 from blindsight.federated.sharing import OwnTerms, SharingHandler, SharingTask
 from blindsight.selective import ParameterServer, SelectiveTerms
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.trainers import SoftmaxTrainer
 from blindsight.sums import SCHEMES
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.parties import DIMENSION, MEMBERS, Parties, make_store

@@ -11,12 +11,9 @@ from blindsight.report import Plot, StatementBlock, Table, Text, render_report
 from blindsight.report.learning import sharing_chapter
 from blindsight.rng import seeded_bytes
 from blindsight.selective.accounting import figure
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.timeline.dayplan import plan_days
-from blindsight.selective.timeline.figurelines import OURS
-from blindsight.selective.timeline.photostudy import SharingResult
-from blindsight.selective.timeline.play import play_days
-from blindsight.selective.timeline.wishes import SharingWish
+from blindsight.selective.study import OURS, SharingResult, SharingWish
+from blindsight.selective.timeline import plan_days, play_days
+from blindsight.selective.trainers import SoftmaxTrainer
 
 LABELS = np.arange(400) % 2
 INPUTS = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)

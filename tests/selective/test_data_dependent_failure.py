@@ -11,11 +11,10 @@ from blindsight.data.features import Standardiser
 from blindsight.errors import BlindsightError, InputError
 from blindsight.rng import seeded_bytes
 from blindsight.selective import Participant, SelectiveTerms, Sharing
-from blindsight.selective.messages import Answer
+from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, encode_sparse
 from blindsight.selective.noise import Laplace, ParticipantGaussian, RecordGaussian
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.sparsecodec import encode_sparse
-from blindsight.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate
+from blindsight.selective.terms import Answer
+from blindsight.selective.trainers import SoftmaxTrainer
 
 FEATURES, BATCH = 4, 6
 NOISES = {
@@ -38,7 +37,7 @@ def softmax(noise, scale=1.0):
 def network(noise):
     pytest.importorskip("torch")
     from blindsight.selective.networks import head
-    from blindsight.selective.networktrainer import NetworkTrainer
+    from blindsight.selective.trainers import NetworkTrainer
 
     return NetworkTrainer(head(FEATURES, 2), batch=4, record_noise=noise, source=seeded_bytes(2))
 

@@ -6,8 +6,7 @@ import pytest
 
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
-from blindsight.selective.accounting import compose_sharing
-from blindsight.selective.disclosure import sharing_statement
+from blindsight.selective.accounting import compose_sharing, sharing_statement
 from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
 from blindsight.selective.protection import Sharing
 from blindsight.statement import PrivacyStatement

@@ -11,15 +11,16 @@ torch = pytest.importorskip("torch")
 
 from blindsight.errors import CorruptFileError, InputError, MissingExtraError, StorageError  # noqa: E402
 from blindsight.learn.model import Standardiser  # noqa: E402
-from blindsight.selective import vgg  # noqa: E402
-from blindsight.selective.networks import (  # noqa: E402
+from blindsight.selective import networks as vgg  # noqa: E402
+from blindsight.selective.networks import (  # noqa: E402  # noqa: E402
     FlatParameters,
+    VGG16Features,
     head,
     layout_of,
     new_optimiser,
     small_cnn,
+    vgg16,
 )
-from blindsight.selective.vgg import VGG16Features, vgg16  # noqa: E402
 
 nn = torch.nn
 
@@ -194,7 +195,7 @@ def test_vgg16_is_configuration_d():
 @pytest.fixture
 def little(monkeypatch, tmp_path):
     """Write the weights of a VGG16 that is narrow and works on small photos."""
-    monkeypatch.setattr(vgg, "_WIDTHS", ((2, 2), (3,)))
+    monkeypatch.setattr(vgg, "_VGG_WIDTHS", ((2, 2), (3,)))
     monkeypatch.setattr(vgg, "_HIDDEN", 5)
     monkeypatch.setattr(vgg, "_SIZE", 32)
     with torch.random.fork_rng(devices=[]):

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 from blindsight.errors import InputError  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
 from blindsight.selective.networks import FlatParameters, head, small_cnn  # noqa: E402
-from blindsight.selective.networktrainer import NetworkTrainer  # noqa: E402
 from blindsight.selective.noise import RecordGaussian  # noqa: E402
+from blindsight.selective.trainers import NetworkTrainer  # noqa: E402
 from tests.selective.nets import Tied, as_tensor, plain_loop, seeded_module  # noqa: E402
 
 nn = torch.nn

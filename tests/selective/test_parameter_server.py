@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError
 from blindsight.selective import ParameterServer, SelectiveTerms, Sharing
-from blindsight.selective.messages import Answer, Receipt, Request, Total, Upload
-from blindsight.selective.sparsecodec import decode_sparse, encode_sparse
-from blindsight.selective.sparseupdate import SparseUpdate
+from blindsight.selective.codec import SparseUpdate, decode_sparse, encode_sparse
+from blindsight.selective.terms import Answer, Receipt, Request, Total, Upload
 from tests.learn.mutants import mutant
 
 SIZE = 78

@@ -10,9 +10,8 @@ import pytest
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import CorruptFileError, MessageError, StorageError
 from blindsight.selective import ParameterServer, SelectiveTerms
-from blindsight.selective.messages import Receipt, Total, Upload
-from blindsight.selective.sparsecodec import encode_sparse
-from blindsight.selective.sparseupdate import SparseUpdate
+from blindsight.selective.codec import SparseUpdate, encode_sparse
+from blindsight.selective.terms import Receipt, Total, Upload
 from tests.learn.crashes import Child, full_disk
 
 SIZE = 60

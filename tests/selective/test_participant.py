@@ -21,10 +21,10 @@ from blindsight.errors import (
 )
 from blindsight.rng import seeded_bytes
 from blindsight.selective import Participant, Sharing
-from blindsight.selective.change import change_between
-from blindsight.selective.messages import Answer, Receipt, Upload
+from blindsight.selective.codec import decode_sparse
 from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
-from blindsight.selective.sparsecodec import decode_sparse
+from blindsight.selective.participant import change_between
+from blindsight.selective.terms import Answer, Receipt, Upload
 
 SIZE = 78
 

@@ -16,9 +16,10 @@ from blindsight.errors import (
     UnknownNameError,
 )
 from blindsight.rng import seeded_bytes
-from blindsight.selective import Participant, Sharing, participantfile
-from blindsight.selective.messages import Upload
+from blindsight.selective import Participant, Sharing
+from blindsight.selective import storage as participantfile
 from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
+from blindsight.selective.terms import Upload
 
 BATCHES = 2
 WRITES = 10

@@ -11,10 +11,9 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import Thumbnails
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import DataError, InputError, UnknownNameError
+from blindsight.selective.methods import Centralised, NeverUpdated, SelectiveLine
 from blindsight.selective.protection import Sharing
-from blindsight.selective.timeline import Centralised, NeverUpdated, SelectiveLine
-from blindsight.selective.timeline.photostudy import PhotoStudy, Training, answered, backbone
-from blindsight.selective.timeline.wishes import SharingWish
+from blindsight.selective.study import PhotoStudy, SharingWish, Training, answered, backbone
 
 DIGITS = load("digits", count=600, random_state=0)
 PLANNED = {"participants": 3, "days": 3, "initial": 0.3, "random_state": 4}

@@ -12,10 +12,9 @@ from scipy import stats
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 from blindsight.selective import noise as noise_module
+from blindsight.selective.codec import decode_sparse, encode_sparse
 from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
-from blindsight.selective.protection import Sharing, protect, remainder
-from blindsight.selective.selection import select_largest, select_random
-from blindsight.selective.sparsecodec import decode_sparse, encode_sparse
+from blindsight.selective.protection import Sharing, protect, remainder, select_largest, select_random
 
 FALSE_ALARM = 1e-6
 

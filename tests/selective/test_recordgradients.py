@@ -9,11 +9,10 @@ torch = pytest.importorskip("torch")
 from blindsight.errors import InputError  # noqa: E402
 from blindsight.extras import to_batch  # noqa: E402
 from blindsight.rng import seeded_bytes  # noqa: E402
-from blindsight.selective import recordgradients  # noqa: E402
+from blindsight.selective import trainers as recordgradients  # noqa: E402
 from blindsight.selective.networks import head, layout_of, small_cnn  # noqa: E402
-from blindsight.selective.networktrainer import NetworkTrainer  # noqa: E402
 from blindsight.selective.noise import RecordGaussian  # noqa: E402
-from blindsight.selective.recordgradients import RecordGradients  # noqa: E402
+from blindsight.selective.trainers import NetworkTrainer, RecordGradients  # noqa: E402
 from tests.selective.nets import Tied, seeded_module  # noqa: E402
 
 nn = torch.nn

@@ -5,16 +5,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from blindsight.selective.orders import play
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import Sharing
 from blindsight.selective.server import ParameterServer
+from blindsight.selective.simulation import play
 from blindsight.selective.terms import SelectiveTerms
 
 torch = pytest.importorskip("torch")
 
 from blindsight.selective.networks import FlatParameters  # noqa: E402
-from blindsight.selective.networktrainer import NetworkTrainer  # noqa: E402
+from blindsight.selective.trainers import NetworkTrainer  # noqa: E402
 from tests.selective.nets import as_tensor, plain_loop, seeded_module  # noqa: E402
 
 nn = torch.nn

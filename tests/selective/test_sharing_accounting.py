@@ -11,8 +11,14 @@ from scipy import stats
 from blindsight.data.features import Standardiser
 from blindsight.dp.accounting import BoundedLoss, GaussianLoss, LaplaceLoss, compose, gaussian_epsilon
 from blindsight.errors import InputError
-from blindsight.selective.accounting import compose_sharing, figure, neighbouring, protected_unit, upload_loss
-from blindsight.selective.disclosure import sharing_statement
+from blindsight.selective.accounting import (
+    compose_sharing,
+    figure,
+    neighbouring,
+    protected_unit,
+    sharing_statement,
+    upload_loss,
+)
 from blindsight.selective.noise import (
     Laplace,
     ParticipantGaussian,
@@ -21,7 +27,7 @@ from blindsight.selective.noise import (
     calibrate_participant,
 )
 from blindsight.selective.protection import Sharing
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.trainers import SoftmaxTrainer
 
 LAPLACE = Sharing(0.1, select="random", bound=0.1, noise=Laplace(1.0))
 PUBLISHED = Sharing(0.1, select="random", bound=0.1, noise=PublishedLaplace(1.0))

@@ -8,7 +8,7 @@ from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 from blindsight.selective.noise import RecordGaussian
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.trainers import SoftmaxTrainer
 
 CLASSES, FEATURES = 3, 4
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError, MessageError
-from blindsight.selective.sparsecodec import as_half, decode_sparse, encode_sparse, most_bytes
-from blindsight.selective.sparseupdate import SparseUpdate
+from blindsight.selective.codec import SparseUpdate, as_half, decode_sparse, encode_sparse, most_bytes
 
 
 @st.composite

@@ -11,7 +11,8 @@ from scipy.stats import chi2
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import seeded_bytes
-from blindsight.selective.layout import ParameterLayout
+from blindsight.selective.codec import ParameterLayout
+from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveLine
 from blindsight.selective.noise import (
     Laplace,
     ParticipantGaussian,
@@ -21,20 +22,9 @@ from blindsight.selective.noise import (
     calibrate_record,
 )
 from blindsight.selective.protection import Sharing
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.timeline import (
-    Centralised,
-    FederatedAveraging,
-    LocalOnly,
-    NeverUpdated,
-    Photos,
-    SelectiveLine,
-    honest_lines,
-    plan_days,
-    play_days,
-    unproven_lines,
-)
-from blindsight.selective.timeline.line import Setting, Traffic
+from blindsight.selective.study import honest_lines, unproven_lines
+from blindsight.selective.timeline import Photos, Setting, Traffic, plan_days, play_days
+from blindsight.selective.trainers import SoftmaxTrainer
 
 DELTA = 1e-5
 rng = np.random.default_rng(0)

@@ -7,17 +7,11 @@ import pytest
 from sklearn.datasets import load_digits
 
 from blindsight.data.features import Standardiser
+from blindsight.selective.methods import FederatedAveraging, LocalOnly, SelectiveLine
 from blindsight.selective.protection import Sharing
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.timeline import (
-    FederatedAveraging,
-    LocalOnly,
-    Photos,
-    SelectiveLine,
-    plan_days,
-    play_days,
-    sharing_study,
-)
+from blindsight.selective.study import sharing_study
+from blindsight.selective.timeline import Photos, plan_days, play_days
+from blindsight.selective.trainers import SoftmaxTrainer
 
 DELTA, DAYS = 1e-5, 7
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]

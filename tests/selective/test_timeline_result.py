@@ -8,20 +8,12 @@ import pytest
 
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, UnknownNameError
+from blindsight.selective.methods import Centralised, NeverUpdated, SelectiveLine
 from blindsight.selective.noise import PublishedLaplace
 from blindsight.selective.protection import Sharing
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.timeline import (
-    Centralised,
-    NeverUpdated,
-    Photos,
-    SelectiveLine,
-    Timeline,
-    plan_days,
-    play_days,
-    train_initial,
-)
-from blindsight.selective.timeline.sharingstudy import sharing_lines
+from blindsight.selective.study import sharing_lines
+from blindsight.selective.timeline import Photos, Timeline, plan_days, play_days, train_initial
+from blindsight.selective.trainers import SoftmaxTrainer
 
 LABELS = np.arange(200) % 2
 INPUTS = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)

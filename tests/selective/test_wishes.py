@@ -9,15 +9,11 @@ from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
 from blindsight.selective.accounting import compose_sharing
+from blindsight.selective.methods import NeverUpdated
 from blindsight.selective.noise import Laplace, ParticipantGaussian, PublishedLaplace, RecordGaussian
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.timeline.dayplan import plan_days
-from blindsight.selective.timeline.figurelines import OURS
-from blindsight.selective.timeline.line import Setting
-from blindsight.selective.timeline.play import play_days
-from blindsight.selective.timeline.timeline import PlayedLine, Timeline
-from blindsight.selective.timeline.unshared import NeverUpdated
-from blindsight.selective.timeline.wishes import BATCH, STATED_DELTA, SharingWish
+from blindsight.selective.study import BATCH, OURS, STATED_DELTA, SharingWish
+from blindsight.selective.timeline import PlayedLine, Setting, Timeline, plan_days, play_days
+from blindsight.selective.trainers import SoftmaxTrainer
 
 rng = np.random.default_rng(0)
 LABELS = np.arange(600) % 3

@@ -26,10 +26,9 @@ from blindsight.federated.server import wait_for_members
 from blindsight.federated.sharing import JOIN, SharingTask
 from blindsight.files import atomic_writer
 from blindsight.selective.server import ParameterServer
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
 from blindsight.selective.terms import SelectiveTerms
-from blindsight.selective.timeline.line import Photos
-from blindsight.selective.timeline.play import train_initial
+from blindsight.selective.timeline import Photos, train_initial
+from blindsight.selective.trainers import SoftmaxTrainer
 
 from .data import read_pair
 from .settings import Settings

@@ -15,8 +15,8 @@ from benchmarks.suites.hash_tables.pictures import usable
 from benchmarks.suites.ppdl_days.photos import CLASSES, Labelled, features, pixels
 from blindsight.errors import InputError
 from blindsight.rng import science
+from blindsight.selective.study import Model, PhotoStudy, Training, trainer_maker
 from blindsight.selective.timeline import DayPlan, Photos, plan_days, train_initial
-from blindsight.selective.timeline.photostudy import Model, PhotoStudy, Training, trainer_maker
 
 PARTICIPANTS, DAYS, WEEK = 10, 28, 7
 TUNING_SEEDS = 100  # added to the seed, so that nothing is judged on what it was tuned on

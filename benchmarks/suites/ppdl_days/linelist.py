@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from benchmarks.harness import Method
 from benchmarks.results import Argument
 from benchmarks.suites.ppdl_days.cases import RATES
-from blindsight.selective.timeline.photostudy import Model
+from blindsight.selective.study import Model
 
 EPSILONS = (2, 8, 32)
 _ADAPTER = "benchmarks.methods.daylines:run"

@@ -21,7 +21,7 @@ from benchmarks.table import Cell, Grid, Row, Section
 from blindsight.selective.accounting import compose_sharing, figure
 from blindsight.selective.noise import calibrate_participant, calibrate_record
 from blindsight.selective.protection import Sharing
-from blindsight.selective.timeline.photostudy import Model
+from blindsight.selective.study import Model
 
 Values = tuple[float, ...]
 

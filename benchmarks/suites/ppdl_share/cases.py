@@ -16,9 +16,8 @@ from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.extras import Module, load_torch, seeded
 from blindsight.rng import science
-from blindsight.selective.networktrainer import NetworkTrainer
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
 from blindsight.selective.timeline import MakeTrainer, Photos
+from blindsight.selective.trainers import NetworkTrainer, SoftmaxTrainer
 
 PARTICIPANTS = 10
 EPOCHS = {"digits": 30, "photos": 1}

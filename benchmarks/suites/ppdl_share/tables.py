@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.results import Argument, Result
 from benchmarks.suites.hash_tables.relations import verdict
 from benchmarks.table import Cell, Grid
-from blindsight.selective.timeline.sharingstudy import SHARES
+from blindsight.selective.study import SHARES
 
 Values = tuple[float, ...]
 

@@ -41,11 +41,10 @@ from blindsight.extras import require
 from blindsight.progress import Progress, silent
 from blindsight.rng import science, system_bytes
 from blindsight.selective import Participant, SelectiveTerms, Sharing
-from blindsight.selective.messages import Answer
+from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, encode_sparse
 from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.sparsecodec import encode_sparse
-from blindsight.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate
+from blindsight.selective.terms import Answer
+from blindsight.selective.trainers import SoftmaxTrainer
 from blindsight.sums import bfv, masks
 from blindsight.sums.dphe import Permutations, Shards, SparseSum, read_key
 from blindsight.sums.mac import PRIME, context_of, tag

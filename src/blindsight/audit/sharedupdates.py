@@ -24,8 +24,7 @@ from blindsight.selective.noise import (
     calibrate_record,
 )
 from blindsight.selective.protection import Selection, Sharing, protect
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.trainer import Trainer
+from blindsight.selective.trainers import SoftmaxTrainer, Trainer
 
 PUBLISHED = "Bu 2019"
 BOUND = 0.1

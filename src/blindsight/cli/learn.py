@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.learn.pictures import Pictures
     from blindsight.learn.rounds import OnRound, RoundReport
     from blindsight.learn.study import Sites, Study
-    from blindsight.selective.timeline.photostudy import SharingResult
+    from blindsight.selective.study import SharingResult
     from blindsight.sums.costs import Cost
 
 app = Commands(help="Train together without seeing each other's data or updates.")
@@ -366,8 +366,7 @@ def learn_selective(
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
     from blindsight.data import load
-    from blindsight.selective.timeline.photostudy import PhotoStudy, SharingResult, Training, backbone
-    from blindsight.selective.timeline.wishes import SharingWish
+    from blindsight.selective.study import PhotoStudy, SharingResult, SharingWish, Training, backbone
 
     training = Training(model=model, optimiser=optimiser, learning_rate=learning_rate)
     asked = SharingWish(
@@ -520,7 +519,7 @@ def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> N
     from blindsight.report import write_report
     from blindsight.report.learning import sharing_chapter
     from blindsight.selective.accounting import figure
-    from blindsight.selective.timeline.figurelines import OURS
+    from blindsight.selective.study import OURS
 
     statement = result.timeline.line(OURS).statement
     facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}

@@ -20,12 +20,10 @@ from dataclasses import dataclass, field, replace
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, ServiceError, UnknownNameError
 from blindsight.federated.sharing import EXCHANGE, REQUEST_BYTES, Instruction, Report
-from blindsight.selective.accounting import compose_sharing
-from blindsight.selective.disclosure import sharing_statement
-from blindsight.selective.messages import Receipt, Request, Upload
+from blindsight.selective.accounting import compose_sharing, sharing_statement
 from blindsight.selective.protection import Sharing
 from blindsight.selective.server import ParameterServer
-from blindsight.selective.terms import SelectiveTerms
+from blindsight.selective.terms import Receipt, Request, SelectiveTerms, Upload
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.transport import Response, Transport
 

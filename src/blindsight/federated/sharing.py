@@ -37,14 +37,11 @@ from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import SHARING, MemberHandler
 from blindsight.files import atomic_writer, pack_arrays, storage_errors, unpack_arrays
 from blindsight.selective.accounting import neighbouring, protected_unit
-from blindsight.selective.messages import Answer, Digest, Name, Receipt
-from blindsight.selective.noise import RecordGaussian, calibrate_record
-from blindsight.selective.numbers import check_whole
+from blindsight.selective.noise import RecordGaussian, calibrate_record, check_whole
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import Sharing
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.terms import SelectiveTerms
-from blindsight.selective.trainer import check_labels
+from blindsight.selective.terms import Answer, Digest, Name, Receipt, SelectiveTerms
+from blindsight.selective.trainers import SoftmaxTrainer, check_labels
 from blindsight.validation import check_features
 
 EXCHANGE = "sharing/exchange"

@@ -35,9 +35,8 @@ from blindsight.report.page import (
     to_svg,
 )
 from blindsight.selective.accounting import SharingCost, figure
-from blindsight.selective.timeline.figurelines import OURS
-from blindsight.selective.timeline.photostudy import WEEK, SharingResult
-from blindsight.selective.timeline.timeline import PlayedLine
+from blindsight.selective.study import OURS, WEEK, SharingResult
+from blindsight.selective.timeline import PlayedLine
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.costs import Cost
 

@@ -17,14 +17,13 @@ participant uploads, under which noise; `play` and `EncryptedTurns` let many lea
     w_global, stat                 `ParameterServer.parameters`, `ParameterServer.counters`
 """
 
-from blindsight.selective.encrypted import EncryptedTurns
-from blindsight.selective.layout import ParameterLayout
-from blindsight.selective.orders import Exchange, asynchronous, play, random_order, round_robin
+from blindsight.selective.codec import ParameterLayout
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import Sharing
 from blindsight.selective.server import ParameterServer
+from blindsight.selective.simulation import EncryptedTurns, Exchange, asynchronous, play, random_order, round_robin
 from blindsight.selective.terms import SelectiveTerms
-from blindsight.selective.trainer import Trainer
+from blindsight.selective.trainers import Trainer
 
 __all__ = [
     "EncryptedTurns",

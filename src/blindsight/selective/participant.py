@@ -1,4 +1,18 @@
-"""A participant: its photos stay with it; when enough have gathered it trains, and shares a little of what it learned.
+"""Who may join a run, sharing how: what would break the terms or a privacy claim is refused before anything is sent.
+
+What training changed, as float32 numbers that lead back to its result.
+
+The server adds in float32. The rounded difference of two float32 numbers, added to the first, can miss the second:
+therefore it is corrected where a neighbour of it hits. The numbers that hit lie in an interval around the exact
+difference, so if there is one, it is the rounded difference or one of its two neighbours.
+
+After one step of gradient descent, after = fl(before - step), there always is one: -step. Training that rounds less
+often has results which no float32 number leads to, at parameters that change their sign or lose more than half of
+their size: several steps at once, and the fused multiply-add of torch's optimisers unless the learning rate is a power
+of two. There the server's parameter differs from the trained one by about half a unit in the last place of the change.
+
+
+A participant: its photos stay with it; when enough have gathered it trains, and shares a little of what it learned.
 
 *The guarantee.* Nothing of a photo leaves but through `protect`, and with a ledger no batch is trained on before its
 cost is on record; training that fails has wasted it. When the budget is spent, training stops, and photos, parameters
@@ -27,22 +41,87 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from blindsight.crypto.wire import Secret, decode, encode
+from blindsight.dp.accounting import Loss
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
+from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.files import AnyPath
 from blindsight.rng import ByteSource, science, system_bytes
-from blindsight.selective.accounting import neighbouring, protected_unit
-from blindsight.selective.change import change_between
-from blindsight.selective.joining import check_joining, loss_of_an_upload
-from blindsight.selective.messages import Answer, Receipt, Request, Upload
+from blindsight.selective.accounting import neighbouring, protected_unit, upload_loss
+from blindsight.selective.codec import LARGEST_PARAMETER, SparseUpdate, Vector, decode_sparse, encode_sparse
 from blindsight.selective.noise import ParticipantGaussian, RecordGaussian
-from blindsight.selective.participantfile import Membership, ParticipantFile
-from blindsight.selective.participantstate import ParticipantState, UnderWay
 from blindsight.selective.protection import Sharing, protect
-from blindsight.selective.sparsecodec import decode_sparse, encode_sparse
-from blindsight.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate, Vector
-from blindsight.selective.terms import SelectiveTerms
-from blindsight.selective.trainer import DivergedError, Trainer, check_labels, check_photos
+from blindsight.selective.storage import Membership, ParticipantFile, ParticipantState, UnderWay
+from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Upload
+from blindsight.selective.trainers import DivergedError, Trainer, check_labels, check_photos
+
+
+def check_joining(name: str, terms: SelectiveTerms, trainer: Trainer, sharing: Sharing) -> None:
+    """Refuse a stranger, another network than the run's, and a way of sharing that the terms do not allow."""
+    if name not in terms.participants:
+        raise UnknownNameError("participant", name, terms.participants)
+    if trainer.layout.digest != terms.layout:
+        raise InputError(
+            f"{name!r} trains a network of {trainer.layout.dimension} parameters whose names or shapes are not "
+            f"those of the run's, which has {terms.dimension}. Use the same network and version as the server."
+        )
+    if sharing.count(terms.dimension) > terms.most_values:
+        raise InputError(
+            f"the terms allow {terms.most_values} values in an upload; a share of {sharing.share} of "
+            f"{terms.dimension} parameters is more. Share less."
+        )
+    noise = sharing.noise
+    if isinstance(noise, ParticipantGaussian) and noise.among > terms.together:
+        raise PrivacyError(
+            f"noise shared among {noise.among} protects only sums of as many uploads; by the terms sums of "
+            f"{terms.together} may be opened. Agree on together={noise.among}."
+        )
+    if isinstance(noise, RecordGaussian):
+        _check_inside(noise, trainer)
+
+
+def _check_inside(noise: RecordGaussian, trainer: Trainer) -> None:
+    """Refuse a trainer that does not add this noise, or does not tell how often it uses a photo."""
+    if getattr(trainer, "record_noise", None) != noise:
+        raise PrivacyError(
+            "noise per record is added inside training; this trainer adds none, or another. Give it the same."
+        )
+    if not isinstance(getattr(trainer, "epochs", None), int):
+        raise PrivacyError(
+            "noise per record is counted by how often a training uses a photo, which this trainer does not "
+            "tell. Give it `epochs`, a whole number."
+        )
+
+
+def loss_of_an_upload(terms: SelectiveTerms, trainer: Trainer, sharing: Sharing, *, counted: bool) -> Loss | None:
+    """Return what an upload costs, None if nothing is proven; that is refused where it is to be `counted`."""
+    steps = trainer.epochs if isinstance(sharing.noise, RecordGaussian) else 1
+    loss = upload_loss(sharing, dimension=terms.dimension, steps=steps)
+    if loss is None and counted:
+        raise PrivacyError(
+            "nothing is proven of what is shared this way, so a ledger cannot count it. Use Gaussian noise, or no "
+            "ledger."
+        )
+    return loss
+
+
+def change_between(before: Vector, after: Vector) -> Vector:
+    """Return the change that, added to `before` in float32, gives `after` bit for bit wherever there is such a number.
+
+    >>> before, after = np.float32([0.1, -1.0]), np.float32([0.1, 0.5])
+    >>> change_between(before, after).tolist()
+    [0.0, 1.5]
+    """
+    with np.errstate(over="ignore"):
+        change = after - before
+        missed = np.flatnonzero(before + change != after)
+        rounded = change[missed]
+        for toward in (np.inf, -np.inf):
+            neighbour = np.nextafter(rounded, np.float32(toward))
+            hits = before[missed] + neighbour == after[missed]
+            change[missed[hits]] = neighbour[hits]
+    zeros = np.flatnonzero(change == 0)
+    change[zeros] = np.copysign(change[zeros], after[zeros])  # -0.0 + 0.0 would be 0.0
+    return change
 
 
 class Participant(Secret):

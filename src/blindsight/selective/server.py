@@ -27,12 +27,16 @@ from numpy.typing import NDArray
 from blindsight.crypto.wire import Message, decode, encode
 from blindsight.errors import CorruptFileError, InputError, MessageError, StorageError
 from blindsight.files import AnyPath
-from blindsight.selective.messages import Answer, Receipt, Request, Total, Upload
-from blindsight.selective.serverstate import NO_UPLOAD, LastUpload, ServerState
-from blindsight.selective.sparsecodec import NotFiniteError, decode_sparse, encode_sparse
-from blindsight.selective.sparseupdate import LARGEST_PARAMETER, SparseUpdate, Vector
-from blindsight.selective.storage import ServerStore
-from blindsight.selective.terms import SelectiveTerms
+from blindsight.selective.codec import (
+    LARGEST_PARAMETER,
+    NotFiniteError,
+    SparseUpdate,
+    Vector,
+    decode_sparse,
+    encode_sparse,
+)
+from blindsight.selective.storage import NO_UPLOAD, LastUpload, ServerState, ServerStore
+from blindsight.selective.terms import Answer, Receipt, Request, SelectiveTerms, Total, Upload
 from blindsight.sums.roles import Record, forget
 
 Reason = Literal["damaged", "oversized", "stranger", "duplicate", "late", "alone", "not finite"]

@@ -10,8 +10,7 @@ from blindsight.audit.leakage.recovery import cosine
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.sparsity import top_entries
 from blindsight.rng import science
-from blindsight.selective.layout import ParameterLayout
-from blindsight.selective.sparseupdate import SparseUpdate
+from blindsight.selective.codec import ParameterLayout, SparseUpdate
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -15,19 +15,13 @@ from blindsight.crypto.wire import decode
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.rng import science, seeded_bytes
-from blindsight.selective.messages import Upload
-from blindsight.selective.noise import (
-    ParticipantGaussian,
-    RecordGaussian,
-    calibrate_participant,
-    calibrate_record,
-)
+from blindsight.selective.codec import decode_sparse
+from blindsight.selective.noise import ParticipantGaussian, RecordGaussian, calibrate_participant, calibrate_record
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import Sharing
 from blindsight.selective.server import ParameterServer
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.sparsecodec import decode_sparse
-from blindsight.selective.terms import SelectiveTerms
+from blindsight.selective.terms import SelectiveTerms, Upload
+from blindsight.selective.trainers import SoftmaxTrainer
 from blindsight.sums import masks
 from blindsight.sums.dphe import Permutations
 from blindsight.sums.session import open_session
@@ -208,7 +202,7 @@ def network(noise, source):
     torch = pytest.importorskip("torch")
     if noise is not None:
         pytest.importorskip("opacus")
-    from blindsight.selective.networktrainer import NetworkTrainer
+    from blindsight.selective.trainers import NetworkTrainer
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)

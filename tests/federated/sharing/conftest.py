@@ -7,7 +7,7 @@ from blindsight.data.features import Standardiser
 from blindsight.federated.parameter_server import SharingServer
 from blindsight.federated.sharing import step
 from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
+from blindsight.selective.trainers import SoftmaxTrainer
 from tests.federated.parties import Network
 
 NAMES = ("ann", "bob", "cem")

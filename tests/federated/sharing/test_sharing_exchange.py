@@ -10,7 +10,7 @@ from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNam
 from blindsight.federated.parameter_server import SharingServer
 from blindsight.federated.sharing import Instruction, Report, step
 from blindsight.selective import ParameterServer, Sharing
-from blindsight.selective.messages import Request, Upload
+from blindsight.selective.terms import Request, Upload
 
 KIND = "sharing/exchange"
 

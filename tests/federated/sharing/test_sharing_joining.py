@@ -12,10 +12,9 @@ from blindsight.federated.node import MemberHandler
 from blindsight.federated.parameter_server import SharingServer, sharing_statement_of
 from blindsight.federated.sharing import Instruction, OwnTerms, Report, SharingHandler, SharingTask
 from blindsight.selective import ParameterServer, SelectiveTerms
-from blindsight.selective.messages import Answer
-from blindsight.selective.softmaxtrainer import SoftmaxTrainer
-from blindsight.selective.sparsecodec import encode_sparse
-from blindsight.selective.sparseupdate import SparseUpdate
+from blindsight.selective.codec import SparseUpdate, encode_sparse
+from blindsight.selective.terms import Answer
+from blindsight.selective.trainers import SoftmaxTrainer
 from blindsight.statement import PrivacyStatement
 from blindsight.sums import HIDING_SCHEMES
 from tests.federated.parties import make_store

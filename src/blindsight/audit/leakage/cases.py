@@ -17,7 +17,7 @@ from blindsight.audit.leakage.steps import Loss, gradient_step
 from blindsight.errors import InputError
 from blindsight.learn.sparsity import top_entries
 from blindsight.rng import science
-from blindsight.selective.layout import ParameterLayout
+from blindsight.selective.codec import ParameterLayout
 
 OWNERS = ("ann", "bob", "cem")
 LEARNING_RATE = 0.1

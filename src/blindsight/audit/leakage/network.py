@@ -24,8 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.leakage.recovery import Vector
 from blindsight.errors import InputError
-from blindsight.selective.layout import ParameterLayout
-from blindsight.selective.sparseupdate import SparseUpdate
+from blindsight.selective.codec import ParameterLayout, SparseUpdate
 
 Update = ArrayLike | SparseUpdate
 """A change of all parameters in one row, whole or in part."""

@@ -1,4 +1,8 @@
-"""A sparse update as few bytes: one encoding for each update, and no way to make the reader do much for few bytes.
+"""Which parameters a network has, in which order: what all parties must agree on before they exchange plain vectors.
+
+A few of many values: what is left of a participant's change of the model after selection.
+
+A sparse update as few bytes: one encoding for each update, and no way to make the reader do much for few bytes.
 
 *The guarantee.* `decode_sparse(encode_sparse(x))` is x, bit for bit, and every blob that is accepted is the one that
 `encode_sparse` writes for what it holds; anything else raises `MessageError`. All lengths are checked against the blob,
@@ -12,11 +16,98 @@ code is within a few percent of the entropy (Gallager and Van Voorhis 1975): 4.7
 the entropy is 4.69.
 """
 
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError
-from blindsight.selective.sparseupdate import SparseUpdate, Vector, every_place
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """Names and shapes of the parameters that are learned, in the order in which they make up one vector."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a layout in which nothing can be learned."""
+        if not self.names:
+            raise InputError("this model has no trainable parameters, so there is nothing to share.")
+        if len(self.names) != len(self.shapes) or len(set(self.names)) != len(self.names):
+            raise InputError("a layout names every parameter once and gives each a shape.")
+
+    @classmethod
+    def of(cls, parameters: Iterable[tuple[str, tuple[int, ...]]]) -> "ParameterLayout":
+        """Return the layout of these names and shapes."""
+        pairs = [(name, tuple(int(side) for side in shape)) for name, shape in parameters]
+        return cls(tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs))
+
+    @cached_property
+    def dimension(self) -> int:
+        """How many numbers there are in all."""
+        return sum(prod(shape) for shape in self.shapes)
+
+    @cached_property
+    def digest(self) -> str:
+        """What stands for this layout in messages: equal exactly for equal names, shapes and order."""
+        return hashlib.sha256(json.dumps([self.names, self.shapes]).encode()).hexdigest()
+
+
+Vector = NDArray[np.float32]
+"""All trainable parameters of a network, or a change of them, in one row."""
+
+LARGEST_PARAMETER = 2.0**20
+"""The largest magnitude of a parameter that a server hands out and a participant accepts.
+
+No network that learns comes near it; near the end of float32 a server could choose weights that fail on some photos.
+"""
+
+
+@lru_cache(maxsize=4)
+def every_place(dimension: int) -> NDArray[np.int64]:
+    """Return all places of a vector, read-only: as long as the vector itself, they are made once and kept."""
+    places = np.arange(dimension)
+    places.setflags(write=False)
+    return places
+
+
+@dataclass(frozen=True, eq=False)
+class SparseUpdate:
+    """Values at ascending places of a vector of `dimension` zeros. It is private until it was protected."""
+
+    dimension: int
+    indices: NDArray[np.int64]
+    values: Vector
+
+    def __post_init__(self) -> None:
+        """Refuse what is no part of a vector."""
+        if self.indices.ndim != 1 or self.indices.shape != self.values.shape:
+            raise InputError(
+                f"an update has one value for each place; got {self.indices.shape} and {self.values.shape}."
+            )
+        if self.indices.size == self.dimension and self.indices is every_place(self.dimension):
+            return
+        if self.indices.size and (
+            self.indices[0] < 0 or self.indices[-1] >= self.dimension or (self.indices[1:] <= self.indices[:-1]).any()
+        ):
+            raise InputError(f"places must ascend within 0 to {self.dimension - 1}, each once.")
+
+    def __repr__(self) -> str:
+        return f"<SparseUpdate: {self.indices.size} of {self.dimension} values, hidden>"
+
+    def dense(self) -> Vector:
+        """Return the whole vector."""
+        vector = np.zeros(self.dimension, dtype=np.float32)
+        vector[self.indices] = self.values
+        return vector
+
 
 LARGEST_HALF = 65504.0
 """The largest float16."""
