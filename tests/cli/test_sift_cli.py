@@ -74,6 +74,33 @@ def test_verify_decides_by_its_exit_code_and_its_version_is_applied(fitted, tmp_
     assert not (folder / "verified.npz").exists()  # the policy hides something else
 
 
+def test_a_sift_of_ones_own_table_is_judged_and_applied_by_that_table(tmp_path, blindsight):
+    faces = load("faces", count=400, pictures_per_person=1)
+    table, new = tmp_path / "table.csv", tmp_path / "new"
+    new.mkdir()
+    with table.open("w") as stream:
+        stream.write("file,glasses,man\n")
+        for row, picture in enumerate(faces.images):
+            Image.fromarray(picture).save(tmp_path / f"{row}.png")
+            stream.write(f"{row}.png,{faces.attribute('eyeglasses')[row]},{faces.attribute('male')[row]}\n")
+    Image.fromarray(faces.images[0]).save(new / "seen.png")
+    folder = tmp_path / "sift"
+    made = ["--data", "csv", "--path", table, "--public", "glasses", "--private", "man", "--components", 1]
+    blindsight("sift", "fit", *made, "--dimensions", 20, "--privacy", "inf", "--out", folder)
+    said = blindsight("sift", "verify", folder, "--attackers", "quick", "--threshold", 0.45)
+    assert "table" in said.out
+    assert f"blindsight sift apply {folder} --path" in said.out
+    judged = json.loads((folder / "verification.json").read_text())["collection"]
+    assert judged == {
+        "name": "table",
+        "pictures": 400,
+        "sha256": FittedSift.load(folder).collection.load().content_hash(),
+    }
+    again = blindsight("sift", "apply", folder, "--out", tmp_path / "z.csv", "--json").document
+    fresh = blindsight("sift", "apply", folder, "--path", new, "--out", tmp_path / "y.csv", "--json").document
+    assert (again["pictures"], fresh["pictures"]) == (400, 1)
+
+
 def test_verdict_comes_with_its_evidence(fitted, blindsight):
     said = blindsight("sift", "verify", fitted, *QUICK, "--as-is", "--threshold", 0.05, code=1).out
     for part in ("gradient boosting, tuned", "interval", "PrivLoss", "Eq. 5", "The app reads smiling", "would decide"):
@@ -175,7 +202,8 @@ def test_a_table_may_name_pictures_anywhere_below_a_root(tmp_path, blindsight):
         "sift", "verify", tmp_path / "sift", *asked, "--root", tmp_path, "--attackers", "quick", code=(0, 1)
     ).err
     assert "300 rows, about 1 min; 800 or more" in said  # before the work begins
-    assert "--data csv" in blindsight("sift", "apply", tmp_path / "sift", "--root", tmp_path, code=2).err
+    other = ["--data", "digits", "--root", tmp_path, "--out", tmp_path / "z.npz"]
+    assert "--data csv" in blindsight("sift", "apply", tmp_path / "sift", *other, code=2).err
 
 
 @pytest.mark.parametrize(

@@ -41,16 +41,18 @@ _PROBES, _SHOWN = 24, 3
 _SCHEME = "block-dphe"
 
 NEEDS_DATA = (
-    "a sift does not know its pictures, and is attacked by others: name a collection with labels of what it hides "
-    "(--data, and -n for how many)."
+    "this sift does not say which collection it was made from: name one with labels of what it hides (--data, --path, "
+    "and -n for how many)."
 )
 
 
 def plan_sift(target: Target, *, random_state: int, data: Dataset | None, progress: Progress = silent) -> Plan:
-    """Return the checks of a sift on a labelled collection."""
+    """Return the checks of a sift on a labelled collection, by default the one it was made from: its other pictures."""
     given = FittedSift.load(target.file or target.folder, verified=True)
     if data is None:
-        raise InputError(NEEDS_DATA)
+        if given.collection is None:
+            raise InputError(NEEDS_DATA)
+        data = given.collection.load(progress=progress)
     label_columns(data, given.policy.private)  # an unknown attribute is named before any work is done
     accepted = (target.file or target.folder / VERIFIED).name == VERIFIED and (target.folder / VERIFIED).exists()
     threshold = _threshold(target.folder) if accepted else _USUAL_THRESHOLD

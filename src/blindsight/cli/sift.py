@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # sifting brings scikit-learn, which other commands should no
     from rich.table import Table
 
     from blindsight.data import Dataset
-    from blindsight.progress import Progress
     from blindsight.sift.analysis import PolicyMatrix
+    from blindsight.sift.fitted import Collection, FittedSift
     from blindsight.sift.policy import Policy
     from blindsight.sift.sift import Sift
     from blindsight.sift.study import SiftResult
@@ -33,9 +33,9 @@ app = Commands(help="Show an app one thing and hide another, verified before it 
 
 Method = Literal["ppls", "leace", "symbol", "adversarial"]
 DimensionsOption = Annotated[int, Option("--dimensions", help="Principal components of pixels at most.", min=1)]
-
-FACES = 4000
-"""Pictures drawn where nobody says how many, each of another person: verdicts count persons."""
+OtherDataOption = Annotated[
+    str | None, Option("--data", help="Another collection than the one that the sift was made from.")
+]
 
 
 @app.command("fit")
@@ -71,7 +71,8 @@ def fit(
     learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
     check_writable(out)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, root, count, seed, progress)
+        origin = _collection(data, path, root, count, seed)
+        dataset = origin.load(progress=progress)
         _check_policy(asked, dataset, threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         trial = Trial(rows, verifier=verifier)
@@ -79,7 +80,7 @@ def fit(
         sift = trial.fit(learner, asked)
         found = trial.measure(METHODS[method], sift, asked, progress=progress)
         develop, _ = divide_rows(len(dataset), dataset.persons, seed)
-        FittedSift(sift, asked, features, made_by, picture_digests(dataset)[develop]).save(out)
+        FittedSift(sift, asked, features, made_by, picture_digests(dataset)[develop], origin).save(out)
         write_json(out / "statement.json", found.found.statement.to_dict())
         result = study_sift(dataset, trial, asked, found, learner, made_by, progress=progress)
     facts = {"Command": "blindsight sift fit", "Data": data, "Seed": str(seed)}
@@ -90,7 +91,7 @@ def fit(
 @app.command("verify")
 def verify(
     sift: options.SiftArgument,
-    data: options.DataOption = "faces",
+    data: OtherDataOption = None,
     path: options.PathOption = None,
     root: options.RootOption = None,
     count: options.SiftCountOption = None,
@@ -108,6 +109,7 @@ def verify(
 ) -> None:
     """Attack a sift on pictures it was not made from, and decide. Exit code 0: accepted; 1: rejected or inconclusive.
 
+    The pictures are the others of the collection it was made from, unless another is named (--data, --path).
     Verified is the platform's version of the sift (the same span, rounded, with nowhere to hide anything). If it is
     accepted against all that the policy hides, it is written beside the sift as verified.npz, with the evidence; if
     not, an earlier one is taken away. With --as-is nothing is written.
@@ -119,15 +121,15 @@ def verify(
     given = FittedSift.load(sift)
     hidden = tuple(split_names(private)) or given.policy.private
     with terminal_progress() as progress:
-        dataset = _collection(data, path, root, count, seed, progress)
+        dataset = _collection_for(given, data, path, root, count, seed).load(progress=progress)
         cache = cache_folder()
         judged, found = verify_fitted(
             given, dataset, hidden, verifier, as_is=as_is, personal=personal, cache=cache, progress=progress
         )
     written = None
     if not as_is and set(given.policy.private) <= set(hidden):
-        written = keep_verified(sift, judged, found)
-    _show_verification(found, written, judged)
+        written = keep_verified(sift, judged, found, dataset)
+    _show_verification(found, written, judged, sift, dataset.name)
     if found.verdict != "accept":
         raise typer.Exit(1)
 
@@ -135,21 +137,24 @@ def verify(
 @app.command("apply")
 def apply(
     sift: options.SiftArgument,
-    data: options.DataOption = "faces",
+    data: OtherDataOption = None,
     path: options.PathOption = None,
     root: options.RootOption = None,
     count: options.SiftCountOption = None,
     out: Annotated[Path, Option(help="The file to write, .npz or .csv.")] = Path("out/released.npz"),
     seed: options.SeedOption = 0,
 ) -> None:
-    """Write what an app receives of pictures: the verified version of a sift if there is one, else the sift itself."""
+    """Write what an app receives of pictures: the verified version of a sift if there is one, else the sift itself.
+
+    Of new pictures: blindsight sift apply out/sift --path FOLDER --out released.csv
+    """
     from blindsight.sift.fitted import VERIFIED, FittedSift
 
     if out.suffix not in (".npz", ".csv"):
         raise InputError(f"what is released is written as .npz or .csv; got {out.name!r}.")
     given = FittedSift.load(sift, verified=True)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, root, count, seed, progress, labelled=False)
+        dataset = _collection_for(given, data, path, root, count, seed).load(labelled=False, progress=progress)
         released = given.sift.apply(given.extract(dataset, cache=cache_folder(), progress=progress))
     verified = (sift.is_dir() and (sift / VERIFIED).exists()) or sift.name == VERIFIED
     _write_released(out, dataset, released, given.sift.digest)
@@ -199,7 +204,7 @@ def matrix(
     made_by = pipeline(features, components=dimensions, random_state=seed)
     learner = make_learner(method, made_by, components=components, privacy=privacy, verifier=verifier)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, root, count, seed, progress)
+        dataset = _collection(data, path, root, count, seed).load(progress=progress)
         names = tuple(split_names(attributes)) or most_even(dataset)
         label_columns(dataset, names)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
@@ -236,7 +241,7 @@ def compare(
     verifier = _verifier(attackers, threshold, confidence, seed)  # refuses what it cannot mean before any work is done
     made_by = pipeline(features, components=dimensions, random_state=seed)
     with terminal_progress() as progress:
-        dataset = _collection(data, path, root, count, seed, progress)
+        dataset = _collection(data, path, root, count, seed).load(progress=progress)
         _check_policy(asked, dataset, threshold)
         rows = prepare_data(dataset, made_by, random_state=seed, cache=cache_folder(), progress=progress)
         only, scale = split_names(methods, ";") or None, not isinstance(made_by, PixelFeatures)
@@ -244,30 +249,23 @@ def compare(
     _show_comparison(asked, found)
 
 
-def _collection(
-    data: str,
-    path: Path | None,
-    root: Path | None,
-    count: int | None,
-    seed: int,
-    progress: "Progress",
-    *,
-    labelled: bool = True,
-) -> "Dataset":
-    """Load a collection; faces are drawn as single pictures of different persons."""
-    from blindsight.data import load
+def _collection(data: str, path: Path | None, root: Path | None, count: int | None, seed: int) -> "Collection":
+    from blindsight.sift.fitted import Collection
 
-    drawn = data == "faces"
-    single: dict[str, Any] = {"pictures_per_person": 1} if drawn else {}
-    if root is not None:
-        if data != "csv":
-            raise InputError(f"--root is for tables of pictures (--data csv); {data} names its pictures itself.")
-        single["root"] = root
-    asked = FACES if drawn and count is None else count
-    dataset = load(data, path=path, count=asked, random_state=seed, progress=progress, **single)
-    if labelled and dataset.attributes is None:
-        raise InputError(f"{data} has no attributes: there is nothing to show or to hide.")
-    return dataset
+    where, below = (None if one is None else str(one.absolute()) for one in (path, root))
+    return Collection(data, where, below, count, seed)
+
+
+def _collection_for(
+    given: "FittedSift", data: str | None, path: Path | None, root: Path | None, count: int | None, seed: int
+) -> "Collection":
+    """Return the collection that was named, or else the one that the sift was made from."""
+    if data is not None or path is not None:
+        table = path is not None and path.suffix.lower() == ".csv"
+        return _collection(data or ("csv" if table else "folder"), path, root, count, seed)
+    if given.collection is None:
+        raise InputError("this sift does not say which collection it was made from. Name one: --data, --path.")
+    return given.collection if count is None else replace(given.collection, count=count)
 
 
 def _policy(public: str, private: str, file: Path | None) -> "Policy":
@@ -340,7 +338,7 @@ def _show_fit(result: "SiftResult", out: Path) -> None:
     )
 
 
-def _show_verification(found: "Verification", written: Path | None, judged: "Sift") -> None:
+def _show_verification(found: "Verification", written: Path | None, judged: "Sift", sift: Path, data: str) -> None:
     """Show every attacker with its interval, the certificates, the price of a personal guarantee, and the verdict."""
     from blindsight.sift.personal import PersonalSift
 
@@ -358,7 +356,7 @@ def _show_verification(found: "Verification", written: Path | None, judged: "Sif
         for result in found.results
     ]
     setting = found.setting
-    title = f"Balanced accuracies; {setting.train:,} rows to learn from, {setting.test:,} to be judged by"
+    title = f"Balanced accuracies on {data}; {setting.train:,} rows to learn from, {setting.test:,} to be judged by"
     show(
         found.to_dict() | {"accepted": None if written is None else str(written), "personal": promise or None},
         table(title, columns, rows, numbers=columns[1:]),
@@ -366,7 +364,9 @@ def _show_verification(found: "Verification", written: Path | None, judged: "Sif
         *(_pub_loss(name, one.summary()) for name, one in (found.public or {}).items()),
         promise,
         found.sentence,
-        "" if written is None else f"Apply this version of the sift: {written}",
+        ""
+        if written is None
+        else f"{written} is the version to apply: blindsight sift apply {sift} --path FOLDER --out released.csv",
     )
 
 

@@ -11,19 +11,21 @@ A folder holds
 | `sift.npz` | the sift: all that an app needs, and all that a platform verifies |
 | `policy.yaml` | what it tells and what it hides |
 | `pipeline.npz` | features that were learned from pictures; they show faces, so only the owner may read the file |
-| `origin.npz` | kind of features and digests of the pictures it was made from; for the owner alone |
+| `origin.npz` | kind of features, the collection, and digests of the pictures it was made from; for the owner alone |
 | `verified.npz` | what a platform accepted, once it has: the version of the sift to apply |
 | `verification.json` | what that rests on |
 """
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.data.catalogue import load
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, extract, pipeline
 from blindsight.data.pixels import PixelFeatures
@@ -37,17 +39,47 @@ from blindsight.sift.verdict import Verification
 SIFT, POLICY, PIPELINE, ORIGIN = "sift.npz", "policy.yaml", "pipeline.npz", "origin.npz"
 VERIFIED, EVIDENCE = "verified.npz", "verification.json"
 
+FACES = 4000
+"""Pictures drawn where nobody says how many, each of another person: verdicts count persons."""
+
 _ORIGIN = "blindsight/sift-origin.1"
 _DIGEST = 16  # bytes
 
 Digests = NDArray[np.uint8]
 
 
+@dataclass(frozen=True)
+class Collection:
+    """Which pictures are asked for: what `load` takes, as it can be kept. Drawn faces are each of another person."""
+
+    data: str
+    path: str | None = None
+    root: str | None = None
+    count: int | None = None
+    seed: int = 0
+
+    def load(self, *, labelled: bool = True, progress: Progress = silent) -> Dataset:
+        """Read them; with `labelled`, something must be known of them."""
+        how: dict[str, Any] = {}
+        count = self.count
+        if self.data == "faces":
+            how, count = {"pictures_per_person": 1}, FACES if count is None else count
+        if self.root is not None:
+            if self.data != "csv":
+                raise InputError(f"--root is for tables of pictures (--data csv); {self.data} names its own pictures.")
+            how = {"root": self.root}
+        dataset = load(self.data, path=self.path, count=count, random_state=self.seed, progress=progress, **how)
+        if labelled and dataset.attributes is None:
+            raise InputError(f"{self.data} has no attributes: there is nothing to show or to hide.")
+        return dataset
+
+
 @dataclass(frozen=True, eq=False)
 class FittedSift:
     """A sift, its policy, the features it takes, and digests (n, 16) of the pictures it was made from.
 
-    `features` names the pipeline: pixels, embedding, thumbnail or the path of an ONNX model.
+    `features` names the pipeline: pixels, embedding, thumbnail or the path of an ONNX model. `collection` is where the
+    pictures came from, if anybody said.
     """
 
     sift: Sift
@@ -55,12 +87,16 @@ class FittedSift:
     features: str
     pipeline: FeaturePipeline
     seen: Digests
+    collection: Collection | None = None
 
     def save(self, folder: AnyPath) -> None:
         """Write everything into a folder; what an earlier sift there was accepted for no longer counts."""
         folder = as_path(folder)
         _forget_verified(folder)
-        write_arrays(folder / ORIGIN, _ORIGIN, {"features": self.features}, {"seen": self.seen}, private=True)
+        about = {"features": self.features} | (
+            {} if self.collection is None else {"collection": asdict(self.collection)}
+        )
+        write_arrays(folder / ORIGIN, _ORIGIN, about, {"seen": self.seen}, private=True)
         with atomic_writer(folder / POLICY) as stream:
             stream.write(self.policy.to_yaml().encode())
         if isinstance(self.pipeline, PixelFeatures) and self.pipeline.fitted:
@@ -85,7 +121,12 @@ class FittedSift:
             raise CorruptFileError(f"{folder / ORIGIN} does not say which pictures the sift was made from.")
         file = VERIFIED if verified and (folder / VERIFIED).exists() else SIFT
         kind = str(document.get("features"))
-        return cls(load_sift(folder / file if path.is_dir() else path), policy, kind, _pipeline(kind, folder), seen)
+        try:
+            origin = Collection(**document["collection"]) if "collection" in document else None
+        except TypeError:
+            raise CorruptFileError(f"{folder / ORIGIN} does not say which collection the sift was made from.") from None
+        sift = load_sift(folder / file if path.is_dir() else path)
+        return cls(sift, policy, kind, _pipeline(kind, folder), seen, origin)
 
     def extract(
         self, dataset: Dataset, *, cache: AnyPath | None = None, progress: Progress = silent
@@ -107,15 +148,19 @@ class FittedSift:
         return np.flatnonzero(~seen).astype(np.int64)
 
 
-def keep_verified(path: AnyPath, judged: Sift, found: Verification) -> Path | None:
-    """Keep what a verification of the sift at `path` accepted, and its evidence; if it did not, forget earlier ones."""
+def keep_verified(path: AnyPath, judged: Sift, found: Verification, dataset: Dataset) -> Path | None:
+    """Keep what a verification of the sift at `path` accepted, and its evidence; if it did not, forget earlier ones.
+
+    The evidence names the collection that the sift was judged by, with a digest of its pictures.
+    """
     path = as_path(path)
     folder = path if path.is_dir() else path.parent
     _forget_verified(folder)
     if found.verdict != "accept":
         return None
+    about = {"name": dataset.name, "pictures": len(dataset), "sha256": dataset.content_hash()}
     with atomic_writer(folder / EVIDENCE) as stream:
-        stream.write(found.to_json().encode())
+        stream.write(json.dumps(found.to_dict() | {"collection": about}, indent=2, allow_nan=False).encode())
     save_sift(judged, folder / VERIFIED)
     return folder / VERIFIED
 
