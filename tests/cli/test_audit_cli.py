@@ -59,6 +59,15 @@ def test_audit_writes_a_document_and_a_private_report(few_checks, tmp_path, blin
         assert (out / name).stat().st_mode & 0o077 == 0
 
 
+def test_a_pipeline_fails_on_what_fell_and_on_what_could_not_be_tested(few_checks, tmp_path, blindsight, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = ["audit", "papers", "--minutes", 0.3, "--seed", 4]
+    blindsight(*asked, "--fail-on", "refuted", code=1)
+    assert Path("out/audit/papers/audit.json").exists()  # each audit has a folder of its own
+    monkeypatch.setattr(papers, "glance", lambda *_: ())
+    assert "Nothing could be tested" in blindsight(*asked, code=1).out
+
+
 def test_people_read_a_table_per_check(few_checks, tmp_path, blindsight, monkeypatch):
     whole = papers.glance
     monkeypatch.setattr(papers, "glance", lambda *arguments: whole(*arguments)[:2])

@@ -78,6 +78,11 @@ class Audit:
         made = (evidence for evidence in self.sections.values() if evidence.claims)
         return tuple(finding for evidence in made for finding in evidence.findings)
 
+    @property
+    def tested(self) -> bool:
+        """Whether anything could be decided about any claim."""
+        return any(finding.verdict != "undecided" for finding in self.claims)
+
     def count(self, verdict: Verdict) -> int:
         """Return how many claims have this verdict."""
         return sum(finding.verdict == verdict for finding in self.claims)
@@ -88,6 +93,7 @@ class Audit:
             "schema": "blindsight/audit",
             "version": 1,
             "subject": self.subject,
+            "tested": self.tested,
             "findings": [
                 {"check": name} | finding.to_dict()
                 for name, evidence in self.sections.items()

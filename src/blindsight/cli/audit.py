@@ -1,9 +1,9 @@
 """`blindsight audit`: attack a run, an index, a sift or the papers' claims, and say what is proven and measured."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from blindsight.cli import options
 from blindsight.cli.options import show, table, terminal_progress, write_json
@@ -32,10 +32,21 @@ def audit(
     path: options.PathOption = None,
     count: options.CountOption = None,
     minutes: Annotated[float, Option(help="How long it may take, about: more finds more.")] = 3.0,
-    out: Annotated[Path, Option(help="Folder of audit.json and report.html.")] = Path("out/audit"),
+    out: Annotated[
+        Path | None,
+        Option(help="Folder of audit.json and report.html; default: out/audit/ and the name of what is audited."),
+    ] = None,
+    fail_on: Annotated[
+        Literal["refuted", "leak"] | None,
+        Option(help="Exit with 1 if a claim is refuted; leak: also if an attack works that nobody promised to stop."),
+    ] = None,
     seed: options.SeedOption = 0,
 ) -> None:
-    """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows."""
+    """Attack what claims to be private: what is claimed, by whom, what is proven, what was measured, what follows.
+
+    If nothing could be tested the exit code is 1, and it is with --fail-on if a claim fell. In a pipeline:
+    blindsight audit out/learn --fail-on refuted
+    """
     from blindsight.audit.checks import check_minutes
     from blindsight.audit.finding import MEANINGS
     from blindsight.data import load
@@ -45,6 +56,7 @@ def audit(
     if path is not None and data is None:
         raise InputError("--path says where the collection of --data lies; got no --data. Name it, or leave both out.")
     check_minutes(minutes)
+    out = Path("out/audit") / as_path(what).resolve().name if out is None else out
     check_writable(out)
     with terminal_progress() as progress:
         if what == PAPERS:
@@ -65,7 +77,12 @@ def audit(
     counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in MEANINGS)
     met = {finding.verdict for finding in found.findings}
     legend = [f"{verdict}: {meaning}." for verdict, meaning in MEANINGS.items() if verdict in met]
+    if not found.tested:
+        legend.append("Nothing could be tested: that is no success. Give more data (-n) or time (--minutes).")
     show(found.to_dict(), *tables, "", *legend, "", *found.notes, f"{counts}. Report: {out / 'report.html'}")
+    fallen = {None: 0, "refuted": found.count("refuted"), "leak": found.count("refuted") + found.count("leaks")}
+    if not found.tested or fallen[fail_on]:
+        raise Exit(1)
 
 
 def _table(title: str, findings: "Sequence[Finding]") -> "Table":
