@@ -1,12 +1,17 @@
 """The public surface is small and real; the package says rightly what it needs and where it runs."""
 
 import importlib
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import metadata, requires
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
+
+import blindsight
 
 PACKAGES = [
     "blindsight",
@@ -27,9 +32,28 @@ PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_t
 @pytest.mark.parametrize("name", PACKAGES)
 def test_surface_is_small_and_real(name):
     package = importlib.import_module(name)
-    assert len(package.__all__) <= 15
+    assert len(package.__all__) <= 18
     members = {member: getattr(package, member) for member in package.__all__}
     assert not [member for member, thing in members.items() if callable(thing) and not thing.__doc__]
+
+
+def test_the_verbs_are_at_the_door_and_load_when_asked_for():
+    code = "import sys, blindsight; print({'sklearn', 'blindsight.learn'} & set(sys.modules)); print(dir(blindsight))"
+    loaded, shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert loaded == "set()"
+    for name in ("load", "FederatedClassifier", "PrivateHasher", "Gallery", "Verifier", "audit", "Ledger"):
+        assert f"'{name}'" in shown
+        assert getattr(blindsight, name) is not None
+
+
+def test_results_show_themselves_in_a_notebook():
+    assert "digits" in blindsight.load("digits", count=50)._repr_html_()
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    learner = blindsight.FederatedClassifier("plain", rounds=1).fit([(X, y)] * 3, public=(X, y))
+    assert "owner 2" in learner.history_[0]._repr_html_()
+    assert learner.statement_._repr_html_() == learner.statement_.to_html()
 
 
 def test_metadata_names_the_pythons_and_the_licence():

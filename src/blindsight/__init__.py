@@ -8,27 +8,73 @@ from blindsight.errors import BlindsightError
 from blindsight.statement import Claim, PrivacyStatement
 
 if TYPE_CHECKING:
+    from blindsight import audit
     from blindsight.data import Dataset, load
     from blindsight.dp import Ledger, census
+    from blindsight.learn import FederatedClassifier, FederatedKMeans
+    from blindsight.search import HammingIndex, PrivateHasher
+    from blindsight.search.gallery import Gallery
+    from blindsight.sift import PPLS, SymbolLearner, Verifier
 
 __version__ = version("blindsight-vision")
 
 __all__ = [
+    "PPLS",
     "BlindsightError",
     "Claim",
     "Dataset",
+    "FederatedClassifier",
+    "FederatedKMeans",
+    "Gallery",
+    "HammingIndex",
     "Ledger",
     "PrivacyStatement",
-    "__version__",
+    "PrivateHasher",
+    "SymbolLearner",
+    "Verifier",
+    "audit",
     "census",
     "load",
 ]
 
-_HOMES = {"Dataset": "blindsight.data", "load": "blindsight.data", "Ledger": "blindsight.dp", "census": "blindsight.dp"}
+_HOMES = {
+    "Dataset": "data",
+    "FederatedClassifier": "learn",
+    "FederatedKMeans": "learn",
+    "Gallery": "search.gallery",
+    "HammingIndex": "search",
+    "Ledger": "dp",
+    "PPLS": "sift",
+    "PrivateHasher": "search",
+    "SymbolLearner": "sift",
+    "Verifier": "sift",
+    "census": "dp",
+    "load": "data",
+}
+_ROOMS = (
+    "audit",
+    "client",
+    "crypto",
+    "data",
+    "dp",
+    "learn",
+    "metrics",
+    "report",
+    "search",
+    "selective",
+    "sift",
+    "sums",
+)
 
 
 def __getattr__(name: str) -> Any:
     """Load what was asked for when it is asked for: a node of a federation begins anew with every message."""
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ROOMS, "__version__"})

@@ -212,6 +212,8 @@ class PrivacyStatement:
             parts.append(f'<tr><th scope="row">{escape(role)}</th><td>{escape(sees)}</td></tr>')
         return "\n".join([*parts, "</table>", "</section>"])
 
+    _repr_html_ = to_html
+
     def _rows(self) -> list[tuple[str, list[str]]]:
         """Return what terminal and page both show: a label and its paragraphs, in order, nothing empty."""
         related = None
@@ -271,6 +273,20 @@ class PrivacyStatement:
         if not isinstance(data, dict):
             raise InputError(f"a privacy statement must be a JSON object; got {type(data).__name__}.")
         return cls.from_dict(data)
+
+
+def facts_table(title: str, facts: Mapping[str, object]) -> str:
+    """Return facts as a small table for a notebook; what is None or empty is left out.
+
+    >>> facts_table("Round 1", {"score": 0.5, "absent": ""})
+    '<table><caption>Round 1</caption><tr><th scope="row">score</th><td>0.5</td></tr></table>'
+    """
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(fact))}</td></tr>'
+        for name, fact in facts.items()
+        if fact not in (None, "")
+    )
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
 _DERIVED = ("schema", "version", "headline", "status")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import DataError, InputError, UnknownNameError
+from blindsight.statement import facts_table
 from blindsight.validation import check_shape
 
 Float32 = NDArray[np.float32]
@@ -85,6 +86,20 @@ class Dataset:
         known = [part for part in ("labels", "attributes", "persons", "days") if getattr(self, part) is not None]
         size = "x".join(map(str, self.images.shape[1:])) if self.images is not None else "features only"
         return f"Dataset({self.name!r}, {len(self)} pictures, {size}, {', '.join(known) or 'unlabelled'})"
+
+    def _repr_html_(self) -> str:
+        counts = None if self.labels is None else np.bincount(self.labels, minlength=len(self.label_names)).tolist()
+        classes = ", ".join(f"{name} ({n:,})" for name, n in zip(self.label_names, counts or (), strict=False))
+        facts = {
+            "pictures": f"{len(self):,}" + ("" if self.images is None else f" of {self.images.shape[1:3]} pixels"),
+            "classes": classes if len(self.label_names) <= 12 else f"{len(self.label_names)}",
+            "attributes": ", ".join(self.attribute_names),
+            "persons": None if self.persons is None else f"{len(np.unique(self.persons)):,}",
+            "skipped": f"{len(self.skipped)} unreadable, {self.duplicates} duplicates",
+            "licence": self.licence,
+            "source": self.source,
+        }
+        return facts_table(f"Dataset {self.name}", facts)
 
     def attribute(self, name: str) -> NDArray[np.int8]:
         """Return the column of one attribute: 1 yes, 0 no, -1 unknown."""

@@ -49,7 +49,7 @@ from blindsight.learn.recording import RecordedRound, RoleView, Witness, listeni
 from blindsight.learn.sparsity import sparsity
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.statement import PrivacyStatement
+from blindsight.statement import PrivacyStatement, facts_table
 from blindsight.sums import SPARSE_SCHEMES, RoundResult, Session, open_session
 from blindsight.sums.costs import Cost
 from blindsight.sums.noise import NoisePlan
@@ -84,6 +84,19 @@ class RoundReport:
     refused: Mapping[str, str]
     withheld: int
     clipped: int
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "score": None if self.score is None else f"{self.score:.3f}",
+            "in the sum": f"{len(self.contributors)}: {', '.join(self.contributors)}",
+            "absent": "; ".join(f"{name}: {why}" for name, why in self.absent.items()),
+            "refused": "; ".join(f"{name}: {why}" for name, why in self.refused.items()),
+            "zeros in what was sent": f"{self.sparsity:.1%}",
+            "bytes": ", ".join(f"{role} {size:,}" for role, size in self.sent.items()),
+            "CPU seconds": ", ".join(f"{role} {seconds:.2f}" for role, seconds in self.seconds.items()),
+            "withheld, out of range": f"{self.withheld:,}, {self.clipped:,}",
+        }
+        return facts_table(f"Round {self.round}", facts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

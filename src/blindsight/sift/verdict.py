@@ -48,7 +48,7 @@ from blindsight.metrics import Interval, mean_precision, priv_loss
 from blindsight.sift.attackers import View
 from blindsight.sift.certificate import Certificate, Sample, certified_statement
 from blindsight.sift.publicclassifier import PublicClassifier
-from blindsight.statement import Claim, PrivacyStatement
+from blindsight.statement import Claim, PrivacyStatement, facts_table
 
 
 @dataclass(frozen=True)
@@ -244,6 +244,19 @@ class Verification:
             return None
         factor = _growth(self._gaps(), self.setting.threshold)
         return None if math.isinf(factor) else math.ceil(self.setting.rows * factor)
+
+    def _repr_html_(self) -> str:
+        setting = self.setting
+        attackers = sorted(self.results, key=lambda result: -result.balanced_accuracy)[:5]
+        facts: dict[str, object] = {"verdict": self.sentence}
+        facts |= {f"certificate: {one.attribute}": one.sentence for one in self.certificates}
+        facts |= {
+            f"{one.attribute}: {one.attacker}": f"{one.balanced_accuracy:.3f} ({one.interval.low:.3f} to "
+            f"{one.interval.high:.3f})"
+            for one in attackers
+        }
+        rows = f"{setting.train:,} rows to learn from, {setting.test:,} to be judged by"
+        return facts_table(f"{self.verdict.capitalize()}: {setting.width} numbers, {rows}", facts)
 
     @property
     def sentence(self) -> str:
