@@ -20,7 +20,7 @@ from sklearn.decomposition import PCA
 
 from benchmarks.methods.sifting import Released, SiftingData, classes_of, held_out_leak, key, target_leak
 from blindsight.rng import science
-from blindsight.sift.symbollearner import fit_posteriors
+from blindsight.sift.symbols import fit_posteriors
 
 BINS, FEWEST_IN_LEAF, COMPONENTS = 32, 25, 64
 GAMMAS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)

@@ -6,7 +6,7 @@ from benchmarks.methods.sifting import Released, SiftingData, key, released_by_e
 from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.ppls import PPLS
-from blindsight.sift.symbollearner import SymbolLearner, fit_posteriors
+from blindsight.sift.symbols import SymbolLearner, fit_posteriors
 
 LEAKS = {"label": 0.5, "capped": 0.10, "parity": 0.0}
 """Kinds of one-bit releases by the leak that is allowed."""

@@ -8,8 +8,7 @@ import numpy as np
 from benchmarks.methods.sift_inlp import directions
 from benchmarks.methods.sifting import Floats, Labels, SiftingData, key
 from blindsight.sift.leace import Erasure, LeacePLS
-from blindsight.sift.learner import FewerComponentsWarning
-from blindsight.sift.ppls import PPLS
+from blindsight.sift.ppls import PPLS, FewerComponentsWarning
 from blindsight.sift.sift import LinearSift, without_negligible
 
 Make = Callable[[Floats, Labels, Labels, int, bool], LinearSift]

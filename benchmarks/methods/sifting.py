@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
-from blindsight.sift.learner import FewerComponentsWarning
+from blindsight.sift.ppls import FewerComponentsWarning
 from blindsight.sift.trial import SiftLearner
 
 Floats = NDArray[np.float32]

@@ -63,7 +63,7 @@ def test_policies_that_no_sift_can_serve_get_no_answer():
 
 
 def test_symbols_are_named_by_kind_only_where_there_are_several(monkeypatch):
-    monkeypatch.setattr("blindsight.sift.symbollearner._STEPS", 10)
+    monkeypatch.setattr("blindsight.sift.symbols._STEPS", 10)
     given = cases.developer_data(drawn_numbers(0), (("male", "smiling"),))
     assert set(sift_learners.symbols(given, seed=0, kinds="capped")) == {"male/smiling"}
     both = sift_learners.symbols(given, seed=0, kinds="label parity")

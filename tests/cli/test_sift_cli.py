@@ -142,7 +142,7 @@ def test_features_of_another_pipeline_are_refused(fitted, tmp_path, blindsight):
 
 
 def test_symbols_come_with_a_certificate(tmp_path, blindsight, monkeypatch):
-    monkeypatch.setattr("blindsight.sift.symbollearner._STEPS", 40)  # enough to find that a line does as well
+    monkeypatch.setattr("blindsight.sift.symbols._STEPS", 40)  # enough to find that a line does as well
     asked = ["-n", 900, "--dimensions", 20, "--public", "smiling", "--private", "outdoors", "--method", "symbol"]
     found = blindsight("sift", "fit", *asked, "--out", tmp_path, "--json").document
     assert found["certificates"][0]["symbols"] == 2

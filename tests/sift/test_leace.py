@@ -6,7 +6,7 @@ from sklearn.linear_model import LinearRegression
 
 from blindsight.errors import InputError
 from blindsight.sift.leace import Erasure, LeacePLS
-from blindsight.sift.learner import FewerComponentsWarning
+from blindsight.sift.ppls import FewerComponentsWarning
 
 
 def sample(n=500, d=12, private=2, seed=0):

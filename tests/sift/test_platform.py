@@ -28,7 +28,7 @@ from blindsight.sift.attackers import Attacker
 from blindsight.sift.consent import Reading, consent_sentence
 from blindsight.sift.harden import with_few_levels
 from blindsight.sift.personal import PersonalSift, respond
-from blindsight.sift.platform import Platform, included_sift
+from blindsight.sift.platform import Platform, Released, Wanted, included_sift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
@@ -37,7 +37,6 @@ from blindsight.sift.sift import LayeredSift, Layers, LinearSift, Quantiser, Sif
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
-from blindsight.sift.watch import Released, Wanted
 
 PIXELS = "pixels of this test"
 LOGISTIC = Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.cross_decomposition import PLSRegression
 
 from blindsight.errors import InputError
-from blindsight.sift.learner import FewerComponentsWarning, leading_direction
-from blindsight.sift.ppls import PPLS
+from blindsight.sift.ppls import PPLS, FewerComponentsWarning, leading_direction
 
 
 def sample(n=400, d=30, public=1, private=1, seed=0):

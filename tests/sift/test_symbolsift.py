@@ -14,7 +14,7 @@ from blindsight.errors import CorruptFileError, InputError
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.certificate import certify, certify_joint
 from blindsight.sift.sift import Layers, LinearSift, Quantiser, SymbolSift, load_sift, save_sift
-from blindsight.sift.symbollearner import Posteriors, SymbolLearner, fit_posteriors, leak_of, symbol_rule
+from blindsight.sift.symbols import Posteriors, SymbolLearner, fit_posteriors, leak_of, symbol_rule
 
 
 def population(n, *, correlation=0.6, seed=0, attributes=2):
@@ -174,8 +174,8 @@ def test_probabilities_are_calibrated_and_held_out(learned):
 
 
 def test_a_network_is_chosen_where_a_line_is_not_enough(monkeypatch):
-    monkeypatch.setattr("blindsight.sift.symbollearner._STEPS", 300)
-    monkeypatch.setattr("blindsight.sift.symbollearner._RATE", 3e-3)
+    monkeypatch.setattr("blindsight.sift.symbols._STEPS", 300)
+    monkeypatch.setattr("blindsight.sift.symbols._RATE", 3e-3)
     X = np.random.default_rng(0).normal(size=(1400, 2)).astype(np.float32)
     labels = X[:, 0] * X[:, 1] > 0
     line, network = (fit_posteriors(X, labels, networks=networks).held_out[:, 0] for networks in (False, True))
@@ -267,7 +267,7 @@ def test_the_frozen_sift_is_the_rule_on_the_models(few):
 
 
 def test_fit_learns_the_same_twice_and_is_saved_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("blindsight.sift.symbollearner._STEPS", 40)
+    monkeypatch.setattr("blindsight.sift.symbols._STEPS", 40)
     X, labels = population(300)
     labels[:30, 1] = -1  # unknown
     first, second = (SymbolLearner(pipeline="pixels").fit(X, labels[:, 0], labels[:, 1]).sift_ for _ in range(2))

@@ -20,9 +20,8 @@ from blindsight.service.frames import FrameStore
 from blindsight.service.log import AuditLog
 from blindsight.service.principals import Principal
 from blindsight.service.witness import acting_together
-from blindsight.sift.platform import Platform
+from blindsight.sift.platform import Platform, Released, Wanted
 from blindsight.sift.sift import Features
-from blindsight.sift.watch import Released, Wanted
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

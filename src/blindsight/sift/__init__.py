@@ -7,7 +7,7 @@ from blindsight.sift.platform import Platform
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift, Sift, load_sift, save_sift
-from blindsight.sift.symbollearner import SymbolLearner
+from blindsight.sift.symbols import SymbolLearner
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verify import Verifier
 

@@ -91,7 +91,6 @@ class Tries:
         return len(self._asked) + self._unnamed[0]
 
     def asked(self, name: str) -> Try | None:
-        """Return a question that was asked before, or None."""
         return self._asked.get(name)
 
     def next(self, rows: Iterable[str]) -> float:
@@ -101,14 +100,12 @@ class Tries:
         return share(len(mine) + self._unnamed[0], len(mine & self._accepted) + self._unnamed[1])
 
     def note(self, name: str | None, rows: str = "", share: float = 0.0) -> None:
-        """Count a question."""
         if name is None:
             self._unnamed[0] += 1
         else:
             self._asked[name] = Try(rows, share)
 
     def accept(self, name: str | None) -> None:
-        """Note that a question was answered with yes."""
         if name is None:
             self._unnamed[1] = min(self._unnamed[1] + 1, self._unnamed[0])
         else:
@@ -125,7 +122,6 @@ class RowPrints:
 
     @classmethod
     def of(cls, features: NDArray[Any], persons: NDArray[Any] | None, pipeline: str) -> "RowPrints":
-        """Take the prints of features (n, d)."""
         who = None if persons is None else _hashes(str(one).encode() for one in np.unique(persons))
         return cls(_hashes(row.tobytes() for row in np.ascontiguousarray(features)), who, pipeline)
 

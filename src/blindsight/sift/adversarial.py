@@ -100,7 +100,6 @@ class AdversarialSift(BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Features) -> NDArray[Any]:
-        """Return what the sift lets out, (n, n_components)."""
         check_is_fitted(self, "sift_")
         return self.sift_.apply(X)
 
@@ -167,12 +166,10 @@ class _Adversary:
         self.renew()
 
     def renew(self) -> None:
-        """Forget everything."""
         self._network = _perceptron(self._widths)
         self._optimiser = _torch().optim.Adam(self._network.parameters(), _ADVERSARY_RATE)
 
     def learn(self, outputs: Tensor, rows: Tensor) -> None:
-        """Go one step towards reading the attributes."""
         _descend(self._optimiser, self._loss(outputs, rows))
 
     def reads(self, outputs: Tensor, rows: Tensor) -> Tensor:

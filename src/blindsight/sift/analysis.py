@@ -45,9 +45,8 @@ from blindsight.data.pixels import PLANES, PixelFeatures
 from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.labels import Labelled, Labels, label_columns
-from blindsight.sift.learner import CrossProducts
 from blindsight.sift.policy import Policy
-from blindsight.sift.ppls import PPLS
+from blindsight.sift.ppls import PPLS, CrossProducts
 from blindsight.sift.sift import Features, LinearSift
 from blindsight.sift.trial import Sifted, SiftLearner, Trial, by_learner
 
@@ -263,12 +262,10 @@ class PolicyMatrix:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes, in the order of rows and columns."""
         return self.entanglement.names
 
     @property
     def accepted(self) -> int:
-        """How many policies passed verification."""
         return sum(cell.verdict == "accept" for cell in self.cells.values())
 
     @property
@@ -295,7 +292,6 @@ class PolicyMatrix:
         return regress(losses[known], self.entanglement.correlation[known], self.entanglement.overlap[known])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data for strict JSON; a figure that does not exist is None."""
         cells = [{"public": a, "private": b} | cell.to_dict() for (a, b), cell in self.cells.items()]
         matrices = ("correlation", "overlap", "cosine")
         entangled = {name: getattr(self.entanglement, name).tolist() for name in matrices}

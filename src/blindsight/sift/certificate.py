@@ -106,7 +106,6 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """The certificate in one line."""
         share = 50 + math.ceil(self.bound * 1e3) / 10  # never rounded down
         return (
             f"whoever sees the symbol guesses {self.attribute} right in at most {share:.1f}% of cases, if having and "
@@ -116,11 +115,9 @@ class Certificate:
 
     @property
     def statement(self) -> PrivacyStatement:
-        """The certificate as a privacy statement."""
         return certified_statement((self,))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain data."""
         return asdict(self) | {"sentence": self.sentence}
 
 

@@ -154,7 +154,6 @@ class Segments:
 
     @classmethod
     def draw(cls, rows: int, groups: int = 250, *, random_state: int) -> "Segments":
-        """Draw rows."""
         rng = np.random.default_rng(random_state)
         hidden = rng.integers(0, 2, rows).astype(np.int8)
         told = np.where(rng.random(rows) < 0.75, hidden, 1 - hidden) == 1

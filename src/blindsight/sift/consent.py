@@ -1,24 +1,21 @@
-"""The sentence a person reads before an app gets anything: what it asks, what it could guess, alone and with others.
+"""What a person reads before an app gets anything: what it asks, what it could guess, alone and with others.
 
 Percentages are balanced accuracies: how often a guess is right when having and lacking the attribute are as likely, on
-average over people; a certified one says for how many people a single answer may tell more.
-Limits are rounded up, so that no sentence promises more than was found.
+average over people; a certified one says for how many people a single answer may tell more. Limits are rounded up, so
+that no sentence promises more than was found.
 
-How much is out: the best known guess of each private attribute from everything that was released about a person.
-
-An odometer does not run backwards. What an app got before its grant was revoked counts on; only what was never released
-is left out when its grant ends.
-
-What an app would get about a person, verified but not yet allowed: the person reads `sentence` and decides.
+A `Proposal` is verified but not yet allowed: the person reads its `sentence` and decides. An `Odometer` tells the best
+known guess of each private attribute from everything that was released about a person; it does not run backwards: what
+an app got before its grant was revoked counts on.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from blindsight.sift.personal import PersonalSift, promise
-from blindsight.sift.register import App, Grant, Mode, Terms
+from blindsight.sift.register import App, Mode, Terms
 from blindsight.sift.sift import Sift
 from blindsight.sift.stream import ReleaseBudget
 from blindsight.sift.union import Examination
@@ -183,12 +180,10 @@ class Proposal:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it may be allowed at all."""
         return self.examination.verdict
 
     @property
     def sentence(self) -> str:
-        """What the person reads."""
         together = self.examination.together
         sentence = consent_sentence(
             self.app,
@@ -207,41 +202,28 @@ class Proposal:
 
     def grant(self, number: int, terms: Terms) -> dict[str, Any]:
         """Return the grant that this becomes, as plain data without its time."""
-        together = self.examination.together
-        grant = Grant(
-            number=number,
-            person=self.person,
-            app=self.app,
-            public=self.situation.app.public,
-            policy_version=self.situation.app.version,
-            mode=self.mode,
-            sift=self.sift.digest,
-            pipeline=self.sift.pipeline,
-            budget=self.budget,
-            confidence=self.confidence,
-            terms=terms,
-            report=self.examination.alone.to_dict(),
-            together=None if together is None else together.to_dict(),
-            time="",
-        )
-        return {key: value for key, value in grant.to_dict().items() if key != "time"}
+        return self._facts() | {
+            "number": number,
+            "policy_version": self.situation.app.version,
+            "pipeline": self.sift.pipeline,
+            "budget": asdict(self.budget),
+            "confidence": self.confidence,
+            "terms": asdict(terms),
+            "revoked": None,
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything for the operator and the person's page, as plain data.
 
         An app is told the verdict alone: figures would teach it how to write its next sift.
         """
-        together = self.examination.together
-        return {
-            "person": self.person,
-            "app": self.app,
-            "mode": self.mode,
-            "public": list(self.situation.app.public),
+        return self._facts() | {
             "private": list(self.situation.private),
-            "sift": self.sift.digest,
             "frames": self.budget.frames,
             "verdict": self.verdict,
             "sentence": self.sentence,
-            "report": self.examination.alone.to_dict(),
-            "together": None if together is None else together.to_dict(),
         }
+
+    def _facts(self) -> dict[str, Any]:
+        about = {"person": self.person, "app": self.app, "mode": self.mode, "public": list(self.situation.app.public)}
+        return about | {"sift": self.sift.digest} | self.examination.reports()

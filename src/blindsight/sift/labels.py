@@ -25,7 +25,6 @@ Labelled = Dataset | Mapping[str, ArrayLike]
 
 
 def known_names(labelled: Labelled) -> tuple[str, ...]:
-    """Return the names of all attributes that have labels."""
     return labelled.attribute_names if isinstance(labelled, Dataset) else tuple(labelled)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
-from blindsight.sift.learner import Array, Covariances, LinearSiftLearner, privacy_components
+from blindsight.sift.ppls import Array, Covariances, LinearSiftLearner, privacy_components
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,142 +9,86 @@ killed goes on where it was, and refuses whatever it cannot be sure of.
 
 Enev et al., "SensorSift", ACSAC 2012, section 3 and Figure 1: in *included* mode the platform's own sift and classifier
 give the app a label; in *unincluded* mode the app brings a sift, which is data, and which the platform turns into a
-version of its own (`prepare`). Section 9 leaves collusion open; here
+version of its own (`harden.prepare`). Section 9 leaves collusion open; here
 
-- all apps of a person are verified together (`union`), with what revoked grants have told before, because it cannot be
-  taken back. Only grants that were revoked *because* they leak too much are left out, else nothing could ever be
-  granted again; the odometer counts them too;
+- all apps of a person are verified together (`union`). Grants count that can tell something together: live ones with
+  all frames they may release, and revoked ones with the frames they told, because that cannot be taken back. Two grants
+  of the same sift count as two: their apps may be given different frames. What was told through another feature
+  pipeline counts too (`VerificationSet.also`). Only grants that were revoked *because* they leak too much are left out,
+  else nothing could ever be granted again; the odometer counts them too;
 - apps that try sift after sift, and learn from the answers, would get a bad one accepted in the end. So every question
   that is judged on the verification rows, whoever asks, takes its share of the error 1 - confidence; the shares of all
   questions that answers could ever lead to sum to one (`adaptive` has the proof). An app is told accept or no; the
   figures (`Proposal.to_dict`) are for the operator and the person. On the same rows the platform refuses in the end.
 
-An app's sift as the platform will apply it: of the right pipeline, with nowhere to hide anything, or not at all.
-
-Included mode: the platform's own sift and classifier, folded into one sift that lets out a label per attribute.
-
-Enev et al., "SensorSift", ACSAC 2012, section 3: for attributes the platform knows, an app gets the classifier's
-judgement instead of numbers. The sift is linear and so is the classifier; together they are one `LinearSift` whose
-numbers have two levels: data that can be saved, hashed and certified like any other.
+Releases that are carried out together (`release_all`) are decided in their order, as if one came after the other: each
+sees the frames that those before it take. One that is refused, or whose frames cannot be had, costs nobody else
+anything. All that succeed are one write to the disk, and where that fails nothing goes out.
 """
 
 import copy
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
-from blindsight.sift.adaptive import RowPrints
+from blindsight.sift.adaptive import RowPrints, question
 from blindsight.sift.attackers import Attacker, chosen_attackers
-from blindsight.sift.consent import Odometer, Proposal
-from blindsight.sift.harden import harden, with_few_levels
-from blindsight.sift.labels import Labels, enough_of_either, label_columns
+from blindsight.sift.consent import Odometer, Proposal, Situation, blind, readings
+from blindsight.sift.harden import check_fits, coarser, prepare
+from blindsight.sift.labels import enough_of_either, label_columns
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
-from blindsight.sift.register import Grant, Mode, Register, SiftStore, Witness, verifier_name
-from blindsight.sift.sift import Features, LayeredSift, LinearSift, Quantiser, Sift, SymbolSift, without_negligible
+from blindsight.sift.register import Grant, Mode, Register, SiftStore, Terms, Witness, verifier_name
+from blindsight.sift.sift import Features, LinearSift, Quantiser, Sift, without_negligible
 from blindsight.sift.stream import ReleaseBudget, Then
 from blindsight.sift.trial import SiftLearner
-from blindsight.sift.union import Part, certifiable
-from blindsight.sift.verdict import Verdict
+from blindsight.sift.union import Examination, Part, examine, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
-from blindsight.sift.watch import Released, Review, Wanted, Watch, release_all
-
-_FEW_NUMBERS = 3
+from blindsight.validation import check_finite, check_shape
 
 
-def prepare(sift: Sift, private: Mapping[str, Labels], data: VerificationSet) -> Sift:
-    """Return what may be verified of an app's sift: its symbols if they are few, else its hardened version.
+@dataclass(frozen=True)
+class Review:
+    """What became of grants that had to be verified again; each revoked one says why."""
 
-    Symbols are few if those of a single frame can be certified. Refused: sifts of another pipeline, sifts that read
-    what never varies, and releases that are neither linear nor of few symbols, because nobody can tell where such a
-    sift hides things. More frames of a sift that is not linear, and such a sift beside others, are certified or refused
-    by `union`.
+    kept: tuple[Grant, ...]
+    revoked: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What an app wants: frames (n, d) of a person, features of a `pipeline`; looked at only if there is a grant.
+
+    Where it is known beforehand how many frames these are (`count`), only if the budget allows them, too.
     """
-    check_fits(sift, data)
-    if isinstance(sift, PersonalSift):
-        return PersonalSift(prepare(sift.certain, private, data), sift.epsilon)
-    if certifiable([sift.alphabet], private):
-        _refuse_unseen(sift, data)
-        return sift
-    if isinstance(sift, LinearSift):
-        return harden(sift, data.through(data.pipeline))
-    raise PrivacyError(
-        f"a sift of kind {sift.kind!r} is verified by certificate only, and its alphabet is too large for that. "
-        "Release fewer symbols, or a linear sift."
-    )
+
+    person: str
+    app: str
+    frames: Callable[[], Features]
+    pipeline: str = ""
+    count: int | None = None
 
 
-def check_fits(sift: Sift, data: VerificationSet) -> None:
-    """Refuse a sift of another pipeline or dimension: what anybody can know without looking at verification rows."""
-    if sift.pipeline != data.pipeline:
-        raise InputError(
-            f"this sift belongs to feature pipeline {sift.pipeline!r}, the platform's features come from "
-            f"{data.pipeline!r}. Fit it to the platform's features and name their pipeline."
-        )
-    if sift.dimension != data.dimension:
-        raise InputError(f"this sift takes {sift.dimension} features; the platform has {data.dimension}.")
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What an app gets, a row per frame, and through which grant."""
 
-
-def coarser(sift: Sift, reference: VerificationSet) -> Sift:
-    """Return a sift that tells less: one bit per number, of three numbers at most; then one number fewer."""
-    if not isinstance(sift, LinearSift) or (sift.width == 1 and sift.levels == (2,)):
-        raise PrivacyError("there are no fewer details than these. Allow or refuse.")
-    bits = sift.levels == (2,) * sift.width
-    kept = min(_FEW_NUMBERS, sift.width - 1 if bits else sift.width)
-    fewer = replace(sift, matrix=sift.matrix[:, :kept], quantiser=None)
-    return with_few_levels(fewer, reference.features, 2)
-
-
-def _refuse_unseen(sift: Sift, data: VerificationSet) -> None:
-    """Refuse a sift that reads what never varies on the verification rows: no certificate speaks of that."""
-    if isinstance(sift, LinearSift):
-        weights = sift.matrix
-    elif isinstance(sift, LayeredSift | SymbolSift):
-        weights = sift.layers.weights[0]
-    else:
-        raise PrivacyError(f"nobody can tell which features a sift of kind {sift.kind!r} reads. Bring another kind.")
-    constant = data.features.min(axis=0) == data.features.max(axis=0)
-    if np.any(weights[constant] != 0):
-        raise PrivacyError("this sift reads features that never vary on the verification rows. Give them weight zero.")
-
-
-def included_sift(learner: SiftLearner, policy: Policy, development: VerificationSet) -> Sift:
-    """Return a sift that lets out 1 or 0 for each public attribute of the policy.
-
-    `development` must be other rows than those the sift will be verified on. A learner whose sift has few levels
-    already is taken as it is.
-    """
-    for name in policy.public:
-        if name not in development.labels:
-            raise UnknownNameError("public attribute", name, development.labels)
-    sides = (label_columns(development.labels, side) for side in (policy.public, policy.private))
-    sift: Sift = copy.deepcopy(learner).fit(development.features, *sides).sift_
-    if not isinstance(sift, LinearSift) or sift.levels is not None:
-        return sift
-    released = sift.project(development.features)
-    classifiers = [train_public_classifier(released, development.labels[name]) for name in policy.public]
-    weights = np.stack([classifier.weights for classifier in classifiers], axis=1)
-    edges = [classifier.threshold + classifier.mean @ classifier.weights for classifier in classifiers]
-    return LinearSift(
-        sift.mean,
-        sift.scale,
-        without_negligible(sift.matrix.astype(np.float64) @ weights).astype(np.float32),
-        Quantiser(np.array(edges, dtype=np.float32)[:, None]),
-        development.pipeline,
-        name=str(policy),
-    )
+    grant: Grant
+    rows: NDArray[Any]
 
 
 class Platform:
@@ -193,7 +137,7 @@ class Platform:
     # --- who is here ---
 
     def set_preferences(self, person: str, private: Iterable[str], *, progress: Progress = silent) -> Review:
-        """Note what a person hides, from now on; all their grants are verified against it anew, or revoked."""
+        """Note what a person hides, from now on; all their grants are verified against it again, or revoked."""
         self.note_preferences(person, private)
         return self.review(person, progress=progress)
 
@@ -206,12 +150,10 @@ class Platform:
             self._register.record("person", name=_name(person, "person"), private=names)
 
     def preferences(self, person: str) -> tuple[str, ...]:
-        """Return what a person hides."""
         with self._register.current():
             return self._register.private_of(person)
 
     def asked(self, app: str) -> tuple[str, ...]:
-        """Return what an app asks for."""
         with self._register.current():
             return self._register.app(app).public
 
@@ -237,12 +179,15 @@ class Platform:
     def holds(self, grant: Grant) -> bool:
         """Tell whether a grant was verified under today's terms; one that is live and does not hold is suspended."""
         with self._register.current():
-            return self._watch.holds(grant)
+            return self._holds(grant)
 
     def released(self, grant: Grant) -> int:
-        """Return how many different frames went out through a grant."""
         with self._register.current():
             return self._register.frames[grant.number]
+
+    def spent(self, person: str) -> float:
+        """Return the epsilon of all that was drawn at random about a person, all apps together."""
+        return float(sum(self._register.epsilons[grant.number] for grant in self.grants(person)))
 
     # --- asking and answering ---
 
@@ -280,12 +225,12 @@ class Platform:
         personal: float | None,
         progress: Progress,
     ) -> Proposal:
-        watch, frames = self._watch, budget.frames
         with self._register.current():
-            situation = watch.situation(person, app)
-            others = watch.parts(watch.beside(person, app))
+            situation = self._situation(person, app)
+            others = self._parts(dict(situation.others))
             used = self._register.frames_to(person, app)
-        if frames <= used:
+        frames = budget.frames - used
+        if frames <= 0:
             raise InputError(f"app {app} has got {used} frames of this person already; ask for more than that in all.")
         mode: Mode = "included" if sift is None else "unincluded"
         told = {"person": person, "app": app, "mode": mode, "proposed": "" if sift is None else sift.digest}
@@ -293,16 +238,16 @@ class Platform:
             own = self._proposed(sift, Policy(situation.app.public, situation.private))
             proposed = own if personal is None else PersonalSift(own, personal)
         except (InputError, PrivacyError) as error:
-            self._decided(told, "denied", str(error))
+            self._decided("denied", str(error), told)
             raise
         candidate: list[Sift] = []
 
         def part() -> Part:
             applied = own if sift is None else prepare(sift, self.data.private(situation.private), self.data)
             candidate.append(applied if personal is None else PersonalSift(applied, personal))
-            return Part(candidate[-1], frames - used)
+            return Part(candidate[-1], frames)
 
-        found = watch.judge(proposed, frames - used, part, others, situation.private, progress, **told)
+        found = self._judge(proposed, frames, part, others, situation.private, progress, told)
         confidence = self.verifier.confidence
         sure = 1 - (1 - confidence) * found.alone.setting.share
         return Proposal(person, app, mode, candidate[0], budget, situation, found, sure, confidence)
@@ -315,15 +260,14 @@ class Platform:
         if self._development is None:
             raise InputError("this platform has no development rows to choose fewer details on. Allow or refuse.")
         less = coarser(proposal.sift, self._development)
-        frames, then = proposal.budget.frames, proposal.budget.then
-        return self.propose(proposal.person, proposal.app, less, frames=frames, then=then, progress=progress)
+        return self.propose(proposal.person, proposal.app, less, **vars(proposal.budget), progress=progress)
 
     def allow(self, proposal: Proposal) -> Grant:
         """Grant what was proposed, if it was accepted and nothing it depends on has changed since."""
         if proposal.verdict != "accept":
             raise PrivacyError(proposal.sentence)
         with self._register.current():
-            if self._watch.situation(proposal.person, proposal.app) != proposal.situation:
+            if self._situation(proposal.person, proposal.app) != proposal.situation:
                 raise PrivacyError(
                     f"what {proposal.person} hides, what is granted or who verifies has changed since this was "
                     "verified. Propose it again."
@@ -331,14 +275,96 @@ class Platform:
             self._store.keep(proposal.sift)
             number = max(self._register.grants, default=0) + 1
             replaces = [one.number for one in self._register.live(proposal.person) if one.app == proposal.app]
-            terms = self._watch.terms(proposal.situation.private, proposal.examination)
+            terms = self._terms(proposal.situation.private, proposal.examination)
             self._register.record("grant", replaces=replaces, **proposal.grant(number, terms))
             return self._register.grants[number]
 
     def refuse(self, proposal: Proposal) -> None:
-        """Note that the person said no."""
         told = {"person": proposal.person, "app": proposal.app, "mode": proposal.mode, "proposed": ""}
-        self._decided(told, "denied", f"{proposal.person} refused", sift=proposal.sift.digest)
+        self._decided("denied", f"{proposal.person} refused", told | {"sift": proposal.sift.digest})
+
+    def revoke(self, number: int, reason: str) -> Grant:
+        """End a grant by hand."""
+        with self._register.current():
+            grant = self._register.grants.get(number)
+            if grant is None or not grant.live:
+                raise InputError(f"there is no live grant {number}.")
+            return self._register.revoke(grant, _name(reason, "reason"), leaks=False)
+
+    def _situation(self, person: str, app: str) -> Situation:
+        """Return what a verification for this person and app depends on.
+
+        What the app has now ends with its new grant, so only what was told of it counts.
+        """
+        private, asked, live = self._register.private_of(person), self._register.app(app), self._register.live(person)
+        ending = [grant for grant in live if grant.app == app and self._register.frames[grant.number]]
+        going_on = [grant for grant in live if grant.app != app]
+        beside = self._told([*self._harmless(person), *ending]) | self._may_tell(going_on)
+        apps = (self._register.grants[number].app for number in beside)
+        return Situation(
+            private,
+            asked,
+            others=tuple(beside.items()),
+            apps=tuple(dict.fromkeys(name for name in apps if name != app)),
+            verifier=verifier_name(self.verifier, certified=False),
+            verification_set=self.data.digest,
+        )
+
+    def _proposed(self, sift: Sift | None, policy: Policy) -> Sift:
+        """Return an app's sift, if it fits the platform's features, or the platform's own; no label is looked at."""
+        self.data.private(policy.private)
+        if sift is not None:
+            check_fits(sift, self.data)
+            return sift
+        if self._development is None:
+            raise InputError("this platform has no development rows to fit a sift of its own to. Bring a sift.")
+        return included_sift(self._learner, policy, self._development)
+
+    def _judge(
+        self,
+        proposed: Sift,
+        frames: int,
+        part: Callable[[], Part],
+        others: list[Part],
+        private: tuple[str, ...],
+        progress: Progress,
+        told: Mapping[str, Any],
+    ) -> Examination:
+        """Examine what becomes of a proposed sift, as one try of all that were ever made on these rows (`adaptive`).
+
+        The try is on disk before it begins, the answer before anybody has it. What cannot be verified is a no.
+        """
+        asked = question(
+            sift=proposed.digest,
+            frames=frames,
+            others=[[one.sift.digest, one.frames] for one in others],
+            private=list(private),
+            verifier=verifier_name(self.verifier, certified=False),
+            rows=self.data.digest,
+            development=None if self._development is None else self._development.digest,
+        )
+        with self._register.current():
+            related = self._store.related(self.data.digest)
+            share = self._register.tried(asked, self.data.digest, related, proposed=proposed.digest, frames=frames)
+        verifier = replace(self.verifier, share=share, stop_early=False)
+        about: dict[str, Any] = {"frames": frames, **told, "question": asked}
+        try:
+            whole = part()
+            about["sift"] = whole.sift.digest
+            found = examine(
+                whole, others, private, self.data, verifier, development=self._development, progress=progress
+            )
+        except (InputError, PrivacyError) as error:
+            self._decided("denied", str(error), about)
+            raise
+        self._decided(found.verdict, found.sentence, about)
+        return found
+
+    def _decided(self, verdict: str, reason: str, told: Mapping[str, Any]) -> None:
+        with self._register.current():
+            self._register.record("decision", verdict=verdict, reason=reason, **told)
+
+    # --- releasing ---
 
     def release(self, person: str, app: str, X: Features, *, pipeline: str = "") -> NDArray[Any]:
         """Return what the app gets of frames X (n, d) of this person, features of this `pipeline`, or raise.
@@ -355,33 +381,104 @@ class Platform:
 
         What prevents all of them, such as a full disk, is raised.
         """
+        outcomes: list[Released | Exception] = []
+        records: list[dict[str, Any]] = []
+        taken: Counter[tuple[str, str]] = Counter()
         with self._register.current():
-            return release_all(self._watch, wanted)
+            for one in wanted:
+                try:
+                    released, record = self._sifted(one, taken[one.person, one.app])
+                except Exception as error:  # whatever it is, the others do not pay for it
+                    outcomes.append(error)
+                    continue
+                taken[one.person, one.app] += record["frames"]
+                outcomes.append(released)
+                records.append(record)
+            self._register.record_all("release", records)
+        return outcomes
 
-    def spent(self, person: str) -> float:
-        """Return the epsilon of all that was drawn at random about a person, all apps together."""
-        with self._register.current():
-            self._register.private_of(person)
-            mine = (grant.number for grant in self._register.grants.values() if grant.person == person)
-            return float(sum(self._register.epsilons[number] for number in mine))
+    def _sifted(self, wanted: Wanted, taken: int) -> tuple[Released, dict[str, Any]]:
+        """Return a release and its record; `taken` frames are about to go out already."""
+        grant = self._holding(wanted.person, wanted.app)
+        if wanted.pipeline != self.data.pipeline:
+            raise InputError(
+                f"these features come from pipeline {wanted.pipeline!r}; sifts here are verified for "
+                f"{self.data.pipeline!r}."
+            )
+        used = self._register.frames_to(wanted.person, wanted.app) + taken
+        if wanted.count is not None:
+            grant.budget.fresh(used, wanted.count)  # or it is refused here
+        given = check_shape(wanted.frames(), self.data.dimension)
+        check_finite(given.data if sparse.issparse(given) else given, "features")
+        rows = self.data.support.clip(given)  # what was not verified is not applied
+        asked = int(rows.shape[0])
+        fresh = grant.budget.fresh(used, asked)
+        sift = self._store.sift(grant.sift)
+        released = sift.apply(rows[:fresh]) if fresh else None
+        if released is None or grant.budget.then == "repeat":
+            released = self._repeated(grant, released, asked - fresh, last=used + fresh >= grant.budget.frames)
+        told = {"grant": grant.number, "person": wanted.person, "app": wanted.app, "sift": grant.sift}
+        sizes = {"width": int(released.shape[1]), "size": released.nbytes}
+        cost = {"epsilon": fresh * sift.epsilon} if isinstance(sift, PersonalSift) else {}
+        return Released(grant, released), {**told, "frames": fresh, "repeated": asked - fresh, **sizes, **cost}
 
-    def revoke(self, number: int, reason: str) -> Grant:
-        """End a grant by hand."""
-        with self._register.current():
-            grant = self._register.grants.get(number)
-            if grant is None or not grant.live:
-                raise InputError(f"there is no live grant {number}.")
-            return self._register.revoke(grant, _name(reason, "reason"), leaks=False)
+    def _holding(self, person: str, app: str) -> Grant:
+        """Return the grant through which an app gets something about a person today."""
+        self._register.private_of(person)
+        version = self._register.app(app).version
+        grants = [one for one in self._register.live(person) if (one.app, one.policy_version) == (app, version)]
+        if not grants:
+            raise PrivacyError(
+                f"app {app} has no grant about this person. Propose a release and let the person allow it."
+            )
+        if not self._holds(grants[-1]):
+            raise PrivacyError(
+                f"grant {grants[-1].number} is suspended: preferences, verification rows or attackers have changed "
+                "since it was verified. Review it first."
+            )
+        return grants[-1]
+
+    def _repeated(self, grant: Grant, released: NDArray[Any] | None, more: int, *, last: bool) -> NDArray[Any]:
+        """Return what is released, and the last of all releases again for each further row."""
+        again = self._store.last(grant.number) if released is None else released[-1:]
+        if again is None:
+            raise BudgetExceededError("all verified frames are released, and the last was not kept: nothing to repeat.")
+        if last and released is not None:
+            self._store.keep_last(grant.number, again)
+        repeated = np.repeat(again, more, axis=0)
+        return repeated if released is None else np.concatenate([released, repeated])
 
     # --- keeping watch ---
 
     def review(self, person: str | None = None, *, progress: Progress = silent) -> Review:
-        """Verify anew all grants (of one person, or of all) that do not hold under today's terms; revoke what fails."""
+        """Verify all grants (of one person, or of all) that do not hold under today's terms; revoke what fails."""
         with self._register.current():
             people = list(self._register.people) if person is None else [person]
-        reviews = [self._watch.review(name, progress) for name in people]
+        reviews = [self._review(name, progress) for name in people]
         kept = tuple(grant for review in reviews for grant in review.kept)
         return Review(kept, tuple(grant for review in reviews for grant in review.revoked))
+
+    def _review(self, person: str, progress: Progress) -> Review:
+        """Verify a person's grants that do not hold, oldest first, each beside those that hold and what was told."""
+        with self._register.current():
+            private = self._register.private_of(person)
+            live = self._register.live(person)
+            kept = [grant for grant in live if self._holds(grant)]
+        revoked = []
+        for grant in (one for one in live if one not in kept):
+            with self._register.current():
+                others = self._parts(self._told(self._harmless(person)) | self._may_tell(kept))
+            found, problem, leaks = self._examined(grant, others, private, progress)
+            with self._register.current():
+                if self._register.private_of(person) != private or not self._register.grants[grant.number].live:
+                    break  # somebody changed it meanwhile, and reviews it too
+                if found is None or found.verdict != "accept":
+                    revoked.append(self._register.revoke(grant, problem, leaks=leaks))
+                    continue
+                terms, reports = asdict(self._terms(private, found)), found.reports()
+                self._register.record("confirm", grant=grant.number, terms=terms, **reports)
+                kept.append(self._register.grants[grant.number])
+        return Review(tuple(kept), tuple(revoked))
 
     def add_attacker(self, attacker: Attacker, *, progress: Progress = silent) -> Review:
         """Let one more attacker judge from now on; every grant that does not rest on a certificate is reviewed."""
@@ -397,25 +494,91 @@ class Platform:
 
     def odometer(self, person: str, *, progress: Progress = silent) -> Odometer:
         """Return how well each hidden attribute is guessed from all that is granted, or was ever released."""
-        return self._watch.odometer(person, progress)
-
-    @property
-    def _watch(self) -> Watch:
-        return Watch(self.data, self.verifier, self._register, self._store, self._development)
-
-    def _decided(self, told: dict[str, str], verdict: Verdict | Literal["denied"], reason: str, **more: Any) -> None:
         with self._register.current():
-            self._register.record("decision", **told, verdict=verdict, reason=reason, **more)
+            private = self._register.private_of(person)
+            frames = self._told(self._register.told(person)) | self._may_tell(self._register.live(person))
+            parts = self._parts(frames)
+        found = blind(private)
+        if parts:
+            verifier = replace(self.verifier, stop_early=False)
+            found = readings(verify_together(parts, private, self.data, verifier, progress=progress))
+        return Odometer(person, tuple(frames), found, self.verifier.confidence)
 
-    def _proposed(self, sift: Sift | None, policy: Policy) -> Sift:
-        """Return an app's sift, if it fits the platform's features, or the platform's own; no label is looked at."""
-        self.data.private(policy.private)
-        if sift is not None:
-            check_fits(sift, self.data)
-            return sift
-        if self._development is None:
-            raise InputError("this platform has no development rows to fit a sift of its own to. Bring a sift.")
-        return included_sift(self._learner, policy, self._development)
+    def _terms(self, private: tuple[str, ...], found: Examination) -> Terms:
+        return Terms(private, self.data.digest, verifier_name(self.verifier, certified=found.certified))
+
+    def _holds(self, grant: Grant) -> bool:
+        verifiers = tuple(verifier_name(self.verifier, certified=certified) for certified in (True, False))
+        return grant.terms.covers(self._register.private_of(grant.person), self.data.digest, verifiers)
+
+    def _parts(self, frames: Mapping[int, int]) -> list[Part]:
+        return [Part(self._store.sift(self._register.grants[number].sift), count) for number, count in frames.items()]
+
+    def _harmless(self, person: str) -> list[Grant]:
+        """Return revoked grants that told something, without those that were proven to leak."""
+        return [grant for grant in self._register.told(person) if grant.revoked and not grant.revoked.leaks]
+
+    def _told(self, grants: Iterable[Grant]) -> dict[int, int]:
+        return {grant.number: self._register.frames[grant.number] for grant in grants}
+
+    def _may_tell(self, grants: Iterable[Grant]) -> dict[int, int]:
+        """Return the frames of live grants; through another pipeline only those that went out."""
+        frames = {
+            grant.number: self._frames(grant) if self._comparable(grant) else self._register.frames[grant.number]
+            for grant in grants
+        }
+        return {number: count for number, count in frames.items() if count}
+
+    def _frames(self, grant: Grant) -> int:
+        """Return how many frames a live grant may tell: its budget without what the app got through earlier grants."""
+        earlier = self._register.frames_to(grant.person, grant.app) - self._register.frames[grant.number]
+        return grant.budget.frames - earlier
+
+    def _comparable(self, grant: Grant) -> bool:
+        return grant.pipeline == self.data.pipeline
+
+    def _examined(
+        self, grant: Grant, others: list[Part], private: tuple[str, ...], progress: Progress
+    ) -> tuple[Examination | None, str, bool]:
+        """Return what was found, in words, and whether it is proven to leak."""
+        if not self._comparable(grant):
+            return None, "the platform's features have changed", False
+        hidden = sorted(set(grant.public) & set(private))
+        if hidden:
+            return None, f"{hidden[0]} itself is private now", True
+        try:
+            part = Part(self._store.sift(grant.sift), self._frames(grant))
+            found = self._judge(part.sift, part.frames, lambda: part, others, private, progress, {})
+        except (InputError, PrivacyError) as error:
+            return None, str(error), False
+        return found, found.sentence, found.verdict == "reject"
+
+
+def included_sift(learner: SiftLearner, policy: Policy, development: VerificationSet) -> Sift:
+    """Return a sift that lets out 1 or 0 for each public attribute of the policy: the platform's sift and classifier.
+
+    Both are linear, so together they are one `LinearSift` whose numbers have two levels. `development` must be other
+    rows than those the sift will be verified on. A learner whose sift has few levels already is taken as it is.
+    """
+    for name in policy.public:
+        if name not in development.labels:
+            raise UnknownNameError("public attribute", name, development.labels)
+    sides = (label_columns(development.labels, side) for side in (policy.public, policy.private))
+    sift: Sift = copy.deepcopy(learner).fit(development.features, *sides).sift_
+    if not isinstance(sift, LinearSift) or sift.levels is not None:
+        return sift
+    released = sift.project(development.features)
+    classifiers = [train_public_classifier(released, development.labels[name]) for name in policy.public]
+    weights = np.stack([classifier.weights for classifier in classifiers], axis=1)
+    edges = [classifier.threshold + classifier.mean @ classifier.weights for classifier in classifiers]
+    return LinearSift(
+        sift.mean,
+        sift.scale,
+        without_negligible(sift.matrix.astype(np.float64) @ weights).astype(np.float32),
+        Quantiser(np.array(edges, dtype=np.float32)[:, None]),
+        development.pipeline,
+        name=str(policy),
+    )
 
 
 def _names(given: Iterable[str], what: str) -> tuple[str, ...]:

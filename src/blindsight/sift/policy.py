@@ -174,7 +174,6 @@ class PolicyReport:
         return bool(self.warnings)
 
     def require_usable(self) -> None:
-        """Raise the first problem, if there is one."""
         for problem in self.problems:
             raise InputError(problem)
 
@@ -308,7 +307,6 @@ class Policy:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every (public, private) pair."""
         return tuple(product(self.public, self.private))
 
     def __str__(self) -> str:
@@ -323,16 +321,13 @@ class Policy:
         return check_policy(self.public, self.private, labels, leak_cap=leak_cap, fewest=fewest, useful=useful)
 
     def to_json(self) -> str:
-        """Return the policy as JSON."""
         return json.dumps(self._fields(), ensure_ascii=False, indent=2)
 
     def to_yaml(self) -> str:
-        """Return the policy as YAML."""
         return yaml.safe_dump(self._fields(), sort_keys=False, allow_unicode=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read a policy from JSON."""
         try:
             return cls._from_fields(json.loads(text))
         except json.JSONDecodeError as error:

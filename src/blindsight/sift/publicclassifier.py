@@ -64,7 +64,6 @@ class PublicClassifier:
         ).hexdigest()
 
     def summary(self) -> dict[str, Any]:
-        """Return hash and accuracies as plain data."""
         return {
             "digest": self.digest,
             "balanced_accuracy": self.accuracy,

@@ -98,16 +98,13 @@ class Grant:
 
     @property
     def live(self) -> bool:
-        """Whether it was not revoked; it may still be suspended."""
         return self.revoked is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the grant as plain data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the grant that `to_dict` described."""
         values = {part.name: data[part.name] for part in fields(cls)}
         revoked = values["revoked"]
         return cls(
@@ -122,7 +119,6 @@ class Grant:
 
 
 def terms_from_dict(data: Mapping[str, Any]) -> Terms:
-    """Return the terms that `asdict` described."""
     return Terms(tuple(data["private"]), data["verification_set"], data["verifier"])
 
 
@@ -222,7 +218,6 @@ class Register:
         return self.apps[name]
 
     def live(self, person: str) -> tuple[Grant, ...]:
-        """Return a person's grants that were not revoked, oldest first."""
         return tuple(grant for grant in self.grants.values() if grant.person == person and grant.live)
 
     def told(self, person: str) -> tuple[Grant, ...]:
@@ -317,13 +312,11 @@ class SiftStore:
         self._prints: dict[str, RowPrints] = {}
 
     def keep(self, sift: Sift) -> None:
-        """Keep a sift for ever."""
         if self._folder is not None:
             save_sift(sift, self._sift_path(self._folder, sift.digest))
         self._sifts[sift.digest] = sift
 
     def sift(self, digest: str) -> Sift:
-        """Return the sift that was kept under this digest."""
         if digest not in self._sifts:
             if self._folder is None:
                 raise CorruptFileError(f"the sift {digest} was never kept.")
@@ -341,7 +334,6 @@ class SiftStore:
         self._last[grant] = release
 
     def last(self, grant: int) -> NDArray[Any] | None:
-        """Return the last release of a grant, or None."""
         if grant not in self._last and self._folder is not None:
             path = self._last_path(self._folder, grant)
             if path.exists():

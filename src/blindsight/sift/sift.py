@@ -119,12 +119,10 @@ class Quantiser:
 
     @property
     def width(self) -> int:
-        """How many outputs it takes."""
         return len(self.edges)
 
     @property
     def levels(self) -> int:
-        """How many levels each output has."""
         return int(self.edges.shape[1]) + 1
 
     def apply(self, outputs: Floats) -> Levels:
@@ -244,7 +242,6 @@ class _NumberSift(Sift):
 
     @property
     def levels(self) -> tuple[int, ...] | None:
-        """How many levels each number has, or None without a quantiser."""
         return None if self.quantiser is None else (self.quantiser.levels,) * self.width
 
     def _check_quantiser(self) -> None:
@@ -353,7 +350,6 @@ class Layers:
 
     @property
     def width(self) -> int:
-        """How many numbers it gives."""
         return len(self.biases[-1])
 
     def apply(self, X: Floats) -> Floats:
@@ -368,14 +364,12 @@ class Layers:
         return without_overflow(outputs)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all numbers by name."""
         layers = {f"weight{k}": weight for k, weight in enumerate(self.weights)}
         layers |= {f"bias{k}": bias for k, bias in enumerate(self.biases)}
         return {"mean": self.mean, "scale": self.scale, **layers}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Return the network whose `arrays` these are, checked again."""
         depth = range(sum(name.startswith("weight") for name in arrays))
         weights, biases = (tuple(arrays[f"{part}{k}"] for k in depth) for part in ("weight", "bias"))
         return cls(arrays["mean"], arrays["scale"], weights, biases)
@@ -474,7 +468,6 @@ class SymbolSift(Sift):
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """How many levels each number has."""
         return self.reading
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -21,14 +21,14 @@ from blindsight.sift.adversarial import AdversarialSift
 from blindsight.sift.analysis import PixelRegions, PolicyMatrix, attribute_regions, policy_matrix, sift_regions
 from blindsight.sift.consent import consent_sentence, readings
 from blindsight.sift.fitted import FittedSift, fingerprint
+from blindsight.sift.harden import prepare
 from blindsight.sift.labels import label_columns
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.personal import PersonalSift, drawn
-from blindsight.sift.platform import prepare
 from blindsight.sift.policy import Policy, PolicyReport
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.sift import LinearSift, Sift
-from blindsight.sift.symbollearner import SymbolLearner, fit_posteriors
+from blindsight.sift.symbols import SymbolLearner, fit_posteriors
 from blindsight.sift.trial import QUICK, Sifted, SiftLearner, TradeOff, Trial, divide_rows, trade_off
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
@@ -51,7 +51,6 @@ _MOST_EVEN = 6  # attributes of a matrix where nobody names them
 
 
 def words(attribute: str) -> str:
-    """Return an attribute's name as people write it."""
     return attribute.replace("_", " ")
 
 

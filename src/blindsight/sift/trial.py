@@ -40,12 +40,11 @@ from blindsight.sift.fitted import fingerprint
 from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labels, label_columns, verification_halves
 from blindsight.sift.leace import LeacePLS
-from blindsight.sift.learner import FewerComponentsWarning
 from blindsight.sift.policy import Policy
-from blindsight.sift.ppls import PPLS
+from blindsight.sift.ppls import PPLS, FewerComponentsWarning
 from blindsight.sift.publicclassifier import RAW_CLASSIFIERS, best_raw_accuracy
 from blindsight.sift.sift import LinearSift, Sift
-from blindsight.sift.symbollearner import Posteriors, SymbolLearner, fit_posteriors
+from blindsight.sift.symbols import Posteriors, SymbolLearner, fit_posteriors
 from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -100,7 +99,6 @@ class Sifted:
 
     @property
     def told(self) -> float:
-        """Mean accuracy over the public attributes."""
         return float(np.mean(list(self.accuracies.values())))
 
     @property
@@ -124,7 +122,6 @@ class Sifted:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What may be done with the sift."""
         return None if self.verification is None else self.verification.verdict
 
     @property
@@ -151,11 +148,9 @@ class Sifted:
 
     @property
     def certified(self) -> bool:
-        """Whether `bound` is a certificate's."""
         return self.verification is not None and self.verification.certified
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain data for strict JSON; what does not exist is None."""
         names = ("numbers", "alphabet", "pub_loss", "priv_loss", "paper_priv_loss", "bound", "certified", "verdict")
         figures = {name: getattr(self, name) for name in (*names, "cpu_seconds", "problem")}
         plain = {key: None if value != value else value for key, value in figures.items()}  # NaN is not itself
@@ -313,7 +308,6 @@ class TradeOff:
         return min(accepted, key=lambda pair: (pair[1].pub_loss, pair[1].numbers), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data for strict JSON; an infinite lambda is the text "inf"."""
         curves = [(str(privacy), one.to_dict()) for privacy, curve in self.curves.items() for one in curve]
         points = [{"privacy": privacy, "components": one["numbers"]} | one for privacy, one in curves]
         problems = [{"privacy": str(privacy), "problem": problem} for privacy, problem in self.problems.items()]
@@ -397,7 +391,6 @@ def _by_name(names: Iterable[str], known: Mapping[str, Method]) -> dict[str, Met
 
 
 def by_learner(learner: SiftLearner) -> Method:
-    """Return the method of a learner."""
     return lambda trial, policy: trial.fit(learner, policy)
 
 

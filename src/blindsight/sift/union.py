@@ -65,9 +65,14 @@ class Examination:
         """Whether nothing rests on a list of attackers."""
         return self.alone.certified and (self.together is None or self.together.certified)
 
+    def reports(self) -> dict[str, Any]:
+        return {
+            "report": self.alone.to_dict(),
+            "together": None if self.together is None else self.together.to_dict(),
+        }
+
     @property
     def sentence(self) -> str:
-        """The verdict in one line."""
         return self.alone.sentence if self.together is None else f"Together with other grants: {self.together.sentence}"
 
 

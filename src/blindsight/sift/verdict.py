@@ -71,11 +71,9 @@ class AttackResult:
 
     @property
     def priv_loss(self) -> float:
-        """What the attacker gains over a blind guess."""
         return priv_loss(self.balanced_accuracy)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
         return asdict(self) | {"interval": list(self.interval), "priv_loss": self.priv_loss}
 
 
@@ -190,7 +188,6 @@ class Verification:
 
     @property
     def certified(self) -> bool:
-        """Whether acceptance rests on certificates, not on a list of attackers."""
         return bool(self.certificates)
 
     @property
@@ -215,14 +212,12 @@ class Verification:
 
     @property
     def best(self) -> AttackResult:
-        """The attacker that guessed best."""
         if not self.results:
             raise InputError("verification was cancelled before the first attack: there is no best attacker.")
         return max(self.results, key=lambda result: result.balanced_accuracy)
 
     @property
     def priv_loss(self) -> float:
-        """What the best attacker gained over a blind guess, on the test rows."""
         return self.best.priv_loss
 
     @property
@@ -292,13 +287,11 @@ class Verification:
 
     @property
     def statement(self) -> PrivacyStatement:
-        """What may be said about the sift's privacy."""
         if self.certified:
             return certified_statement(self.certificates)
         return _measured_statement(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data for strict JSON."""
         public = {name: classifier.summary() for name, classifier in (self.public or {}).items()}
         return {
             "schema": SCHEMA,
@@ -317,7 +310,6 @@ class Verification:
         }
 
     def to_json(self) -> str:
-        """Return everything as one JSON document."""
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=2)
 
     @property

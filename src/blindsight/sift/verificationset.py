@@ -46,7 +46,6 @@ class Support:
 
     @classmethod
     def of(cls, features: NDArray[Any]) -> "Support":
-        """Fit to features (n, d)."""
         sample = features[:: -(-len(features) // _SAMPLE)].astype(np.float64)
         mean, deviation = sample.mean(axis=0), sample.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
@@ -106,12 +105,10 @@ class VerificationSet:
 
     @property
     def dimension(self) -> int:
-        """How many features a row has."""
         return int(self.features.shape[1])
 
     @cached_property
     def support(self) -> Support:
-        """Where the features lie."""
         return Support.of(self.features)
 
     @cached_property
@@ -120,7 +117,6 @@ class VerificationSet:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of features, labels, persons and pipeline."""
         digest = hashlib.sha256(f"{self.pipeline}\n{sorted(self.labels)}".encode())
         arrays: list[NDArray[Any]] = [self.features, *(self.labels[name] for name in sorted(self.labels))]
         if self.persons is not None:

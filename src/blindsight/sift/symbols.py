@@ -1,24 +1,13 @@
 """The best few-symbol release of public attributes under a cap on what it tells of private ones.
 
-Three releases of one kind, by the cap alone:
-
 | leak | release |
 | --- | --- |
 | 0.5 | the public label as well as the features know it: nothing is capped |
 | 0.10 | the best release that should be *certified* within .10 on rows it has never seen |
 | 0 | parity: the symbol is as frequent with a private attribute as without, as nearly as the data tell |
 
-A plain label leaks half its demographic-parity difference. Where that is under the cap nothing is changed; otherwise
-`symbol_rule` makes the best exchange of accuracy for privacy, of two private attributes also for whatever can be asked
-about both. The cap is met on held-out rows, with a margin for two
-things that verification will add: the certificate's own distance from its estimate, and the luck of the draw.
-
-A learner is not a promise: that a sift hides what it should is for verification to find out.
-
-Which symbol to release: the best rule under a cap on what it tells, found by a linear program.
-
-Guarantee: if the probabilities are right, no other way to choose one of m symbols from them, random or not, serves the
-app better without leaking more than the cap, up to rows that lie exactly on a boundary.
+Guarantee of the rule: if the probabilities are right, no other way to choose one of m symbols from them, random or not,
+serves the app better without leaking more than the cap, up to rows that lie exactly on a boundary.
 
 For an attribute with probability eta(x) and prevalence pi let g(x) = eta / pi - (1 - eta) / (1 - pi), which is also
 (eta - pi) / (pi (1 - pi)). A release of symbol s with probability q_s(x) has P(s | yes) - P(s | no) = E[q_s g], so
@@ -36,18 +25,15 @@ The best q solves a linear program over the rows; by complementary slackness it 
     s(x) = argmax over s of  reward_s(x) - sum_j mu_sj g-_j(x),
 
 with the multipliers mu of the caps, which are all that is kept. For one public bit and one private attribute this
-reads u = 1[g+ - mu g- > 0]: a threshold other than 0 would not help, since accuracies are balanced.
+reads u = 1[g+ - mu g- > 0]: a threshold other than 0 would not help, since accuracies are balanced. Several public bits
+are released together and each counts the same. One public attribute with 4 to 32 symbols is released with how sure it
+is: steps along g+, of which the middle one at 0 decides between yes and no.
 
-Rewards. Several public bits are released together and each counts the same. One public attribute with 4 to 32 symbols
-is released with how sure it is: steps along g+, of which the middle one at 0 decides between yes and no.
-
-How likely an attribute is, given the features: well calibrated, and for every row by a model that never saw it.
-
-Rows are divided into `FOLDS` parts, persons kept together where they are known. For each part a model is fitted to the
-others; its answers on that part are honest (`held_out`), so that rules can be chosen on all rows at once. The models
-together are the ensemble that is kept, which is better than any of them alone. Which kind of model, and how strongly
-its weights are drawn to zero, is decided by the log-likelihood on the first part: a logistic regression where the
-features are already linear in the attribute, or rows are few, and a small network otherwise.
+Probabilities are calibrated, and for every row those of a model that never saw it: rows are divided into `FOLDS` parts,
+persons kept together, and for each part a model is fitted to the others. The models together are the ensemble that is
+kept. Which kind (a logistic regression, or a small network) and how strongly its weights are drawn to zero is decided
+by the log-likelihood on the first part. The cap is met on held-out rows, with a margin for two things that verification
+will add: the certificate's own distance from its estimate, and the luck of the draw.
 """
 
 import math
@@ -55,17 +41,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 from scipy.special import expit, ndtri
-from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.utils.validation import check_is_fitted
 
 from blindsight.data.partition import split
 from blindsight.errors import InputError
@@ -75,6 +59,7 @@ from blindsight.rng import science
 from blindsight.sift.certificate import EXACT_SYMBOLS
 from blindsight.sift.labels import FEWEST_OF_EITHER, Labels, check_labels, check_persons, enough
 from blindsight.sift.policy import check_leak_cap
+from blindsight.sift.ppls import SiftEstimator
 from blindsight.sift.sift import MOST_SYMBOLS, Features, Floats, Layers, SymbolSift, finite_blocks
 from blindsight.validation import check_shape
 
@@ -148,15 +133,14 @@ def fit_posteriors(
 Weights = tuple[tuple[Floats, ...], tuple[Floats, ...]]
 """Weights and biases of a model on scaled features."""
 
-Fit = Callable[[Floats, Labels, int], Weights]
+_Fit = Callable[[Floats, Labels, int], Weights]
 
 
 def _fit_one(
     X: Floats, labels: Labels, persons: ArrayLike | None, networks: bool, random_state: int
 ) -> tuple[list[Weights], Array]:
     """Return a model per fold and the probabilities of every row by the model that did not see it."""
-    fractions = (1 / FOLDS,) * FOLDS
-    folds = split(labels, fractions, persons=persons, random_state=random_state)
+    folds = split(labels, (1 / FOLDS,) * FOLDS, persons=persons, random_state=random_state)
     seeds = science(random_state).integers(2**31, size=FOLDS)
     learned: list[Weights] = []
     held_out, best = np.empty(len(X)), None
@@ -173,11 +157,11 @@ def _fit_one(
 
 def _best_kind(
     X: Floats, labels: Labels, rest: NDArray[np.int64], fold: NDArray[np.int64], networks: bool, seed: int
-) -> tuple[Fit, Weights]:
+) -> tuple[_Fit, Weights]:
     """Return the kind of model that explains the labels of the fold best when fitted to the rest, and that model."""
     known = fold[labels[fold] >= 0]
     families = (_logistic, _network) if networks and len(rest) >= _ROWS_FOR_NETWORKS else (_logistic,)
-    kinds: list[Fit] = [partial(family, penalty=penalty) for family in families for penalty in _PENALTIES]
+    kinds: list[_Fit] = [partial(family, penalty=penalty) for family in families for penalty in _PENALTIES]
     tried = [(kind, kind(X[rest], labels[rest], seed)) for kind in kinds]
     losses = [_log_loss(labels[known], _probabilities(model, X[known])) for _, model in tried]
     return tried[int(np.argmin(losses))]
@@ -243,7 +227,6 @@ class SymbolRule:
     """How a symbol reads: bits, one per public attribute, or one number of several levels."""
 
     def symbols(self, probabilities: Array) -> NDArray[np.int64]:
-        """Return the symbol of every row of P(attribute | x), (n, attributes)."""
         return np.asarray(np.argmax(probabilities @ self.matrix + self.offset, axis=1), dtype=np.int64)
 
 
@@ -372,7 +355,7 @@ _HALVINGS = 8
 _ROWS_TO_VERIFY = 1.5  # verification rows per row that a sift is made from: 60% and 40%
 
 
-class SymbolLearner(BaseEstimator):  # type: ignore[misc]
+class SymbolLearner(SiftEstimator):
     """Fits a `SymbolSift` whose certified leak should stay within `leak`.
 
     `symbols` is 2 to the number of public attributes (1 to 5 of them) unless told; one attribute may also be released
@@ -409,12 +392,11 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
         self._check_parameters()
         told, hidden = _sides(public, private, check_shape(X).shape[0])
-        differ = [hidden[:, i] ^ hidden[:, j] for i, j in pairs_of(hidden.shape[1])]
-        unknown = [(hidden[:, [i, j]] < 0).any(axis=1) for i, j in pairs_of(hidden.shape[1])]
-        pairs = [np.where(gap, -1, labels)[:, None] for gap, labels in zip(unknown, differ, strict=True)]
-        if not all(enough(column[:, 0]) for column in pairs):
-            pairs = []  # too few to learn it from: two attributes are nearly one
-        columns = np.hstack([told, hidden, *pairs]).astype(np.int8)
+        both = [(hidden[:, i], hidden[:, j]) for i, j in pairs_of(hidden.shape[1])]
+        differ = [np.where((a < 0) | (b < 0), -1, a ^ b) for a, b in both]
+        if not all(enough(column) for column in differ):
+            differ = []  # too few to learn it from: two attributes are nearly one
+        columns = np.column_stack([told, hidden, *differ]).astype(np.int8)
         posteriors = fit_posteriors(X, columns, persons=persons, random_state=self.random_state)
         return self.fit_posteriors(posteriors, told, hidden, persons=persons)
 
@@ -446,11 +428,6 @@ class SymbolLearner(BaseEstimator):  # type: ignore[misc]
         self.sift_ = _freeze(rule, posteriors, self.pipeline)
         self.n_features_in_ = self.sift_.dimension
         return self
-
-    def transform(self, X: Features) -> NDArray[Any]:
-        """Return what the sift lets out, (n, width)."""
-        check_is_fitted(self, "sift_")
-        return self.sift_.apply(X)
 
     def _check_parameters(self) -> None:
         check_leak_cap(self.leak)
