@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import UnknownNameError
-from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveLine
+from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveMethod
 from blindsight.selective.noise import Laplace, PublishedLaplace, calibrate_participant
 from blindsight.selective.protection import Sharing
-from blindsight.selective.study import PhotoStudy, honest_lines
-from blindsight.selective.timeline import DayPlan, Line
+from blindsight.selective.study import PhotoStudy, proven_methods
+from blindsight.selective.timeline import Method, Schedule
 
 Curve = dict[str, NDArray[np.float64]]
 
@@ -29,8 +29,8 @@ _HONEST = ("photo", "participant", "dp-fedavg", "dp-fedavg-bytes")
 
 def run(given: PhotoStudy, *, seed: int, kind: str, **arguments: float) -> Curve:
     """Play one kind of line over all days; see `lines` for the arguments."""
-    timeline = given.play(lines(given.plan, kind, **arguments), delta=DELTA)
-    line = timeline.lines[-1]
+    timeline = given.simulate(lines(given.schedule, kind, **arguments), delta=DELTA)
+    line = timeline.methods[-1]
     return {
         "accuracy": np.array(line.accuracy),
         "uploads": np.array(line.uploads, dtype=np.float64),
@@ -41,7 +41,7 @@ def run(given: PhotoStudy, *, seed: int, kind: str, **arguments: float) -> Curve
 
 
 def lines(
-    plan: DayPlan,
+    plan: Schedule,
     kind: str,
     *,
     share: float = 0.1,
@@ -49,14 +49,14 @@ def lines(
     clip: float = 1.0,
     server_rate: float = 1.0,
     step: float = 1.0,
-) -> Sequence[Line]:
+) -> Sequence[Method]:
     """Return the line of this kind last, after those it needs beside it.
 
     With `step`, a learning rate, the paper's noise is made for gradients before they are multiplied by it.
     """
-    reference = SelectiveLine(_REFERENCE, Sharing(share))
+    reference = SelectiveMethod(_REFERENCE, Sharing(share))
     if kind in _HONEST:
-        honest = honest_lines(
+        honest = proven_methods(
             plan,
             Sharing(share),
             epsilon=epsilon,
@@ -69,15 +69,15 @@ def lines(
         return [reference, line] if kind == "dp-fedavg-bytes" else [line]
     if kind == "masks":
         return [_added_up(plan, epsilon, clip)]
-    known: dict[str, Sequence[Line]] = {
+    known: dict[str, Sequence[Method]] = {
         "centralised": [Centralised()],
         "never": [NeverUpdated()],
         "local": [LocalOnly()],
-        "largest": [SelectiveLine(kind, Sharing(share))],
-        "random": [SelectiveLine(kind, Sharing(share, "random"))],
-        "residuals": [SelectiveLine(kind, Sharing(share, residual=True))],
-        "published": [SelectiveLine(kind, published(share, step))],
-        "laplace": [SelectiveLine(kind, laplace(share))],
+        "largest": [SelectiveMethod(kind, Sharing(share))],
+        "random": [SelectiveMethod(kind, Sharing(share, "random"))],
+        "residuals": [SelectiveMethod(kind, Sharing(share, residual=True))],
+        "published": [SelectiveMethod(kind, published(share, step))],
+        "laplace": [SelectiveMethod(kind, laplace(share))],
         "fedavg": [FederatedAveraging(kind, server_rate=server_rate)],
         "fedavg-bytes": [reference, FederatedAveraging(kind, as_bytes_of=_REFERENCE, server_rate=server_rate)],
     }
@@ -96,9 +96,9 @@ def laplace(share: float) -> Sharing:
     return Sharing(share, "random", bound=GAMMA, noise=Laplace(PAPER_EPSILON))
 
 
-def _added_up(plan: DayPlan, epsilon: float, clip: float) -> SelectiveLine:
+def _added_up(plan: Schedule, epsilon: float, clip: float) -> SelectiveMethod:
     """Return the line of which the server sees sums only, in which all participants share the noise."""
     noise = calibrate_participant(
         epsilon=epsilon, delta=DELTA, uploads=plan.turns(BATCH), clip=clip, among=len(plan.participants)
     )
-    return SelectiveLine("masks", Sharing(1.0, noise=noise), encrypted="masks", budget=epsilon)
+    return SelectiveMethod("masks", Sharing(1.0, noise=noise), encrypted="masks", budget=epsilon)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.selective.methods import Centralised, LocalOnly, SelectiveLine
+from blindsight.selective.methods import Centralised, LocalOnly, SelectiveMethod
 from blindsight.selective.protection import Selection, Sharing
-from blindsight.selective.timeline import Course, Line, MakeTrainer, Photos, Setting
+from blindsight.selective.timeline import MakeTrainer, Method, MethodRun, Photos, Setting
 
-_UNSHARED: Mapping[str, Line] = {"centralised": Centralised(), "alone": LocalOnly()}
+SHARES = (1.0, 0.5, 0.2, 0.1, 0.01)
+_UNSHARED: Mapping[str, Method] = {"centralised": Centralised(), "alone": LocalOnly()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class OwnPhotos:
 def selective(given: OwnPhotos, *, seed: int, share: float, select: Selection, residual: bool) -> NDArray[np.int64]:
     """Share a part; answer with the classes of the test photos, one row for the model that all have."""
     least = given.threshold if select == "threshold" else None
-    return _played(given, SelectiveLine(select, Sharing(share, select, threshold=least, residual=residual)), seed)
+    return _played(given, SelectiveMethod(select, Sharing(share, select, threshold=least, residual=residual)), seed)
 
 
 def unshared(given: OwnPhotos, *, seed: int, line: str) -> NDArray[np.int64]:
@@ -39,20 +40,20 @@ def unshared(given: OwnPhotos, *, seed: int, line: str) -> NDArray[np.int64]:
     return _played(given, _UNSHARED[line], seed)
 
 
-def _played(given: OwnPhotos, line: Line, seed: int) -> NDArray[np.int64]:
+def _played(given: OwnPhotos, method: Method, seed: int) -> NDArray[np.int64]:
     trainer = given.make_trainer(record_noise=None)
     names = tuple(given.participants)
-    course = line.begin(Setting(names, trainer.initial(), given.make_trainer, batch=32, delta=1e-5, seed=seed))
+    run = method.begin(Setting(names, trainer.initial(), given.make_trainer, batch=32, delta=1e-5, seed=seed))
     rng = np.random.default_rng(seed)
     for _ in range(given.epochs):
-        course.day({name: _shuffled(photos, rng) for name, photos in given.participants.items()})
-    models = _models(course, names)
+        run.day({name: _shuffled(photos, rng) for name, photos in given.participants.items()})
+    models = _models(run, names)
     return np.stack([trainer.scores(model, given.test).argmax(axis=1) for model in models])
 
 
-def _models(course: Course, names: tuple[str, ...]) -> list[NDArray[np.float32]]:
+def _models(run: MethodRun, names: tuple[str, ...]) -> list[NDArray[np.float32]]:
     """Return the parameters of all participants, those that are the same only once."""
-    every = [course.parameters_for(name) for name in names]
+    every = [run.parameters_for(name) for name in names]
     return list({id(parameters): parameters for parameters in every}.values())
 
 

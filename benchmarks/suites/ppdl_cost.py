@@ -6,13 +6,13 @@ from functools import partial
 import numpy as np
 
 from benchmarks.harness import Benchmark, Method, Problem, Settings, Task
+from benchmarks.methods.shared_epochs import SHARES
 from benchmarks.methods.sharing_steps import BATCH, Answer, Steps
 from benchmarks.results import Argument, Result
 from benchmarks.suites.hash_tables.relations import verdict
 from benchmarks.table import Cell, Grid
 from blindsight.errors import InputError
 from blindsight.selective.networks import small_cnn
-from blindsight.selective.study import SHARES
 
 Values = tuple[float, ...]
 

@@ -31,7 +31,7 @@ from blindsight.report.searching import search_chapter
 from blindsight.report.sifting import sift_chapter
 from blindsight.search.compare import SearchResult, SearchStudy, contest
 from blindsight.search.compare import divide as divide_for_search
-from blindsight.selective.study import PhotoStudy, SharingResult, SharingWish, Training
+from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training
 from blindsight.sift.study import sift_demo
 
 SHOWN = ("smiling", "eyeglasses", "male", "outdoors")
@@ -117,7 +117,7 @@ def run_demo(
         "census": dict(result.shares),
         "statement": result.statement.to_dict(),
         "learned": {"public": learned.public_score, "rounds": [report.score for report in learned.history]},
-        "shared": {line.name: line.accuracy[-1] for line in shared.timeline.lines},
+        "shared": {line.name: line.accuracy[-1] for line in shared.timeline.methods},
         "searched": [{"method": r.method, "epsilon": r.epsilon, "score": r.score} for r in searched.rows],
         "audited": {finding.claim: finding.verdict for finding in audited.findings},
         "seconds": round(seconds, 1),
@@ -206,7 +206,7 @@ def _share_selectively(
         cache=cache,
         progress=progress,
     )
-    options = SharingWish(share=0.1, epsilons=size.epsilons, delta=1e-5, clip=4.0, upload_clip=0.2)
+    options = SharingOptions(share=0.1, epsilons=size.epsilons, delta=1e-5, clip=4.0, upload_clip=0.2)
     return SharingResult.of(study, options, progress=progress)
 
 

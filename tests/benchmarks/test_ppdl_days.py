@@ -21,7 +21,7 @@ def posed(name, seed=0):
 
 
 def test_a_curve_is_scored_by_day_and_week():
-    plan = posed("head").given.plan
+    plan = posed("head").given.schedule
     accuracy = np.linspace(0.5, 0.9, cases.DAYS)
     curve = {"accuracy": accuracy, "uploads": [1.0, 30.0], "bytes up": [0.0, 2e6], "epsilon": np.array([np.inf])}
     figures = cases.score(plan, curve)
@@ -46,9 +46,9 @@ def test_lines_with_a_proof_spend_what_they_may_over_all_days(kind):
 
 def test_lines_are_what_their_arguments_say():
     study, tuning = posed("head").given, posed("head-tuning").given
-    assert (len(study.plan.initial), len(study.plan.days)) == (cases.QUICK.public, cases.DAYS)
-    assert not np.array_equal(study.plan.initial, tuning.plan.initial)  # a seed's days are not those of tuning
-    lines = partial(daylines.lines, study.plan)
+    assert (len(study.schedule.initial), len(study.schedule.days)) == (cases.QUICK.public, cases.DAYS)
+    assert not np.array_equal(study.schedule.initial, tuning.schedule.initial)  # a seed's days are not those of tuning
+    lines = partial(daylines.lines, study.schedule)
     assert lines("largest", share=0.2)[-1].sharing.share == 0.2
     assert lines("published", step=0.5)[-1].sharing.bound == 0.05
     assert isinstance(lines("photo", epsilon=2.0, clip=3.0)[-1].sharing.noise, RecordGaussian)

@@ -29,8 +29,8 @@ def test_study_writes_document_statement_and_report(tmp_path, selective):
     assert "never updated" in said.err  # the live table leaves standard output to the document
     timeline = Timeline.from_dict(document)
     assert len(timeline.photos) == 3
-    assert len(timeline.lines) == 7 + 2 * 4
-    ours = timeline.line("selective sharing")
+    assert len(timeline.methods) == 7 + 2 * 4
+    ours = timeline.method("selective sharing")
     assert ours.epsilon is not None
     assert 7.9 < ours.epsilon <= 8
     upload, whole = document["composition"][:2]
@@ -102,7 +102,7 @@ def test_a_network_from_scratch_learns_too(selective):
         said = selective("--model", "cnn", "--optimiser", "adam", "-n", 600, "--classes", "0,1", "--json")
     finally:
         torch.set_num_threads(threads)
-    assert len(Timeline.from_dict(said.document).lines) == 7
+    assert len(Timeline.from_dict(said.document).methods) == 7
 
 
 @pytest.mark.parametrize(

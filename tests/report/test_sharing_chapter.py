@@ -11,8 +11,8 @@ from blindsight.report import Plot, StatementBlock, Table, Text, render_report
 from blindsight.report.learning import sharing_chapter
 from blindsight.rng import seeded_bytes
 from blindsight.selective.accounting import figure
-from blindsight.selective.study import OURS, SharingResult, SharingWish
-from blindsight.selective.timeline import plan_days, play_days
+from blindsight.selective.study import OURS, SharingOptions, SharingResult
+from blindsight.selective.timeline import schedule_days, simulate_days
 from blindsight.selective.trainers import SoftmaxTrainer
 
 LABELS = np.arange(400) % 2
@@ -21,14 +21,14 @@ INPUTS[:, 0] += 2 * LABELS
 
 
 def played(options, days=9, participants=3):
-    plan = plan_days(LABELS, participants=participants, days=days, initial=0.1, random_state=0)
+    plan = schedule_days(LABELS, participants=participants, days=days, initial=0.1, random_state=0)
     make = partial(SoftmaxTrainer, standardiser=Standardiser.fit(INPUTS[plan.initial]), classes=2, learning_rate=0.2)
     initial = make(record_noise=None).initial()
-    timeline = play_days(
+    timeline = simulate_days(
         plan,
         INPUTS,
         LABELS,
-        options.lines(plan, steps=1),
+        options.methods(plan, steps=1),
         make,
         initial=initial,
         delta=options.stated_delta,
@@ -39,7 +39,7 @@ def played(options, days=9, participants=3):
 
 @pytest.fixture(scope="module")
 def proven():
-    return played(SharingWish(share=0.5, epsilons=(8.0, 1.0), delta=1e-5, clip=1.0, upload_clip=0.5))
+    return played(SharingOptions(share=0.5, epsilons=(8.0, 1.0), delta=1e-5, clip=1.0, upload_clip=0.5))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def tables(chapter):
 
 def test_chapter_has_the_figure_bytes_epsilon_and_composition(proven, chapter):
     assert [type(block) for block in chapter.blocks] == [Plot, Table, Plot, Plot, Table, Text, StatementBlock]
-    ours = proven.timeline.line(OURS)
+    ours = proven.timeline.method(OURS)
     for part in (f"from {ours.accuracy[0]:.1%} to {ours.accuracy[-1]:.1%}", "3 participants", "50%", "10 parameters"):
         assert part in chapter.lead
     assert render_report("Sharing", [chapter], facts={}).count('role="img"') == 3
@@ -73,7 +73,7 @@ def test_of_methods_that_differ_in_epsilon_the_largest_is_drawn(proven, chapter)
     assert isinstance(days, Plot)
     assert all(name in days.svg for name in drawn)
     assert "eps 1<" not in days.svg
-    assert all(method.name in days.alt for method in proven.timeline.lines)  # to be read, all of them
+    assert all(method.name in days.alt for method in proven.timeline.methods)  # to be read, all of them
 
 
 def test_table_of_methods_holds_first_middle_and_last_day(proven, chapter):
@@ -82,7 +82,7 @@ def test_table_of_methods_holds_first_middle_and_last_day(proven, chapter):
     assert table.columns == ("method", "day 1", "day 5", "day 9", *costs)
     rows = {row[0]: row for row in table.rows}
     assert len(rows) == 15
-    ours = proven.timeline.line(OURS)
+    ours = proven.timeline.method(OURS)
     assert rows[OURS][1:4] == tuple(f"{ours.accuracy[day]:.3f}" for day in (0, 4, 8))
     assert rows[OURS][-2:] == ("-", "nobody")  # no noise: nothing is proven
     assert rows["noise per photo, eps 8"][-2:] == ("8.00", "everybody")
@@ -100,13 +100,13 @@ def test_table_of_methods_holds_first_middle_and_last_day(proven, chapter):
     ],
 )
 def test_few_days_are_told_once_and_small_shares_not_rounded_away(days, share, columns, said):
-    chapter = sharing_chapter(played(SharingWish(share=share), days=days))
+    chapter = sharing_chapter(played(SharingOptions(share=share), days=days))
     assert [name for name in tables(chapter)[0].columns if name.startswith("day ")] == columns
     assert said in chapter.lead
 
 
 def test_composition_goes_from_one_parameter_to_the_whole_run():
-    published = played(SharingWish(share=0.2, noise="published", epsilon=1.0, bound=0.1))
+    published = played(SharingOptions(share=0.2, noise="published", epsilon=1.0, bound=0.1))
     chapter = sharing_chapter(published)
     assert not published.families
     assert [type(block) for block in chapter.blocks].count(Plot) == 2  # none against epsilon
@@ -122,7 +122,7 @@ def test_composition_goes_from_one_parameter_to_the_whole_run():
 @pytest.mark.parametrize("options", [{}, {"scheme": "masks", "select": "random"}])
 def test_proven_noise_is_called_proven_as_the_statement_says_it(options):
     """Also where budgets or turns end uploads early."""
-    noise = SharingWish(share=1.0, noise="participant", epsilon=4.0, delta=1e-5, upload_clip=0.5, **options)
+    noise = SharingOptions(share=1.0, noise="participant", epsilon=4.0, delta=1e-5, upload_clip=0.5, **options)
     found = played(noise)
     chapter = sharing_chapter(found)
     table, statement = tables(chapter)[-1], chapter.blocks[-1].statement
@@ -135,11 +135,11 @@ def test_proven_noise_is_called_proven_as_the_statement_says_it(options):
 
 
 def test_the_last_week_is_weighed_by_photos(proven):
-    method, photos = proven.timeline.line(OURS), proven.timeline.photos
+    method, photos = proven.timeline.method(OURS), proven.timeline.photos
     right = sum(accuracy * count for accuracy, count in zip(method.accuracy[2:], photos[2:], strict=True))
     assert proven.settled(method) == pytest.approx(right / sum(photos[2:]))
 
 
 def test_a_study_in_which_nothing_would_be_shared_is_refused():
     with pytest.raises(InputError, match="32 photos"):
-        played(SharingWish(share=0.5), days=2, participants=20)
+        played(SharingOptions(share=0.5), days=2, participants=20)

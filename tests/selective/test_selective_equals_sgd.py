@@ -8,7 +8,7 @@ import pytest
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import Sharing
 from blindsight.selective.server import ParameterServer
-from blindsight.selective.simulation import play
+from blindsight.selective.simulation import simulate
 from blindsight.selective.terms import SelectiveTerms
 
 torch = pytest.importorskip("torch")
@@ -59,7 +59,7 @@ def shared(rate, sharing, download=1.0):
     ann = Participant("ann", terms, trainer, sharing, random_state=0)
     ann.gather(*photos())
     passed = [server.parameters]
-    for exchange in play(server, [ann]):
+    for exchange in simulate(server, [ann]):
         assert exchange.refused is None
         passed.append(server.parameters)
     return passed

@@ -8,7 +8,7 @@ import pytest
 from blindsight.dp import Ledger
 from blindsight.errors import InputError
 from blindsight.rng import seeded_bytes
-from blindsight.selective import Sharing, asynchronous, play, random_order, round_robin
+from blindsight.selective import Sharing, asynchronous, random_order, round_robin, simulate
 from blindsight.selective.noise import ParticipantGaussian
 
 NAMES = ("ann", "bob", "cem")
@@ -26,7 +26,7 @@ def names(exchanges):
 def test_round_robin_goes_round(make_server, join):
     server = make_server()
     participants = [join(server, name, batches=batches) for name, batches in zip(NAMES, (1, 3, 2), strict=True)]
-    exchanges = list(play(server, participants, round_robin))
+    exchanges = list(simulate(server, participants, round_robin))
     assert names(exchanges) == ["ann", "bob", "cem", "bob", "cem", "bob"]
     assert {exchange.staleness for exchange in exchanges} == {0}
     assert server.version == 6
@@ -36,7 +36,7 @@ def test_random_order_is_repeatable_and_fair(make_server, join):
     courses = []
     for seed in (1, 1, 2):
         server = make_server()
-        exchanges = list(play(server, everyone(server, join, batches=8), random_order(seed)))
+        exchanges = list(simulate(server, everyone(server, join, batches=8), random_order(seed)))
         assert Counter(names(exchanges)) == dict.fromkeys(NAMES, 8)
         courses.append((names(exchanges), server.parameters.tobytes()))
     assert courses[0] == courses[1]
@@ -46,7 +46,7 @@ def test_random_order_is_repeatable_and_fair(make_server, join):
 
 def test_everybody_trains_at_its_own_speed_on_stale_parameters(make_server, join):
     server = make_server()
-    exchanges = list(play(server, everyone(server, join, batches=12), asynchronous(SPEEDS, random_state=0)))
+    exchanges = list(simulate(server, everyone(server, join, batches=12), asynchronous(SPEEDS, random_state=0)))
     first = Counter(names(exchanges)[:14])  # two units of time, about
     assert first["ann"] > first["bob"] > first["cem"] >= 1
     assert Counter(names(exchanges)) == dict.fromkeys(NAMES, 12)
@@ -62,7 +62,7 @@ def test_asynchronous_uploads_are_added_to_newer_parameters_than_they_were_train
     server = make_server()
     start = server.parameters
     participants = everyone(server, join, sharing=Sharing(1.0))
-    list(play(server, participants, asynchronous(SPEEDS, spread=0.0)))
+    list(simulate(server, participants, asynchronous(SPEEDS, spread=0.0)))
     expected = start.copy()
     for name in NAMES:  # all had downloaded the initial parameters
         expected += make_trainer().train(start, *make_photos(4, sum(name.encode())), 0) - start
@@ -72,7 +72,7 @@ def test_asynchronous_uploads_are_added_to_newer_parameters_than_they_were_train
 def test_uploads_that_are_too_stale_are_refused_and_the_others_go_on(make_server, make_terms, join):
     server = make_server(terms=make_terms(max_staleness=3))
     participants = everyone(server, join, batches=6, sharing=Sharing(0.1, residual=True))
-    exchanges = list(play(server, participants, asynchronous(SPEEDS | {"ann": 8.0}, random_state=0)))
+    exchanges = list(simulate(server, participants, asynchronous(SPEEDS | {"ann": 8.0}, random_state=0)))
     late = [exchange for exchange in exchanges if exchange.refused]
     assert late
     assert all("Download and train again" in str(exchange.refused) for exchange in late)
@@ -86,7 +86,7 @@ def test_a_participant_whose_budget_is_spent_stops_and_the_others_go_on(make_ser
     ledger.set_budget("test: ann", unit="person", neighbours="add/remove", epsilon=4.0, delta=1e-5)
     sharing = Sharing(1.0, noise=ParticipantGaussian(clip=1.0, noise_multiplier=2.0))
     ann = join(server, "ann", sharing, batches=9, ledger=ledger, source=seeded_bytes(1))
-    exchanges = list(play(server, [ann, join(server, "bob", batches=9)]))
+    exchanges = list(simulate(server, [ann, join(server, "bob", batches=9)]))
     assert ann.spent
     (stop,) = [exchange for exchange in exchanges if exchange.refused]
     assert (stop.participant, stop.uploaded) == ("ann", 0)
@@ -100,7 +100,7 @@ def test_bytes_are_counted(make_server, make_terms, join):
     sizes = {}
     for share in (1.0, 0.1):
         server = make_server(terms=make_terms(download=share))
-        (exchange,) = play(server, [join(server, sharing=Sharing(share))])
+        (exchange,) = simulate(server, [join(server, sharing=Sharing(share))])
         sizes[share] = (exchange.uploaded, exchange.downloaded)
     assert min(sizes[1.0]) > 4 * 78
     assert max(sizes[0.1]) < min(sizes[1.0]) - 250
@@ -115,7 +115,7 @@ def test_participants_learn_together(order, make_server, make_trainer, make_phot
         return float((make_trainer().scores(server.parameters, inputs).argmax(axis=1) == labels).mean())
 
     before = accuracy()
-    list(play(server, everyone(server, join, batches=30, sharing=Sharing(0.2, residual=True)), order))
+    list(simulate(server, everyone(server, join, batches=30, sharing=Sharing(0.2, residual=True)), order))
     assert before < 0.6
     assert accuracy() > 0.95
 
@@ -136,7 +136,7 @@ def test_after_a_damaged_receipt_the_next_download_tells(make_server, join):
     for garbled in (False, True):
         server = make_server()
         ann = join(server, sharing=Sharing(0.1, residual=True), batches=3)
-        exchanges = list(play(Garbling(server) if garbled else server, [ann]))
+        exchanges = list(simulate(Garbling(server) if garbled else server, [ann]))
         assert [exchange.refused for exchange in exchanges] == [None] * 3
         assert [exchange.staleness for exchange in exchanges] == [None if garbled else 0] * 3
         assert server.version == 3
@@ -154,4 +154,4 @@ def test_impossible_speeds_are_refused(speeds):
 def test_a_missing_speed_is_named(make_server, join):
     server = make_server()
     with pytest.raises(InputError, match="bob"):
-        list(play(server, [join(server), join(server, "bob")], asynchronous({"ann": 1.0})))
+        list(simulate(server, [join(server), join(server, "bob")], asynchronous({"ann": 1.0})))

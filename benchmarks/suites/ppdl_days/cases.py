@@ -16,7 +16,7 @@ from benchmarks.suites.ppdl_days.photos import CLASSES, Labelled, features, pixe
 from blindsight.errors import InputError
 from blindsight.rng import science
 from blindsight.selective.study import Model, PhotoStudy, Training, trainer_maker
-from blindsight.selective.timeline import DayPlan, Photos, plan_days, train_initial
+from blindsight.selective.timeline import Photos, Schedule, schedule_days, train_initial
 
 PARTICIPANTS, DAYS, WEEK = 10, 28, 7
 TUNING_SEEDS = 100  # added to the seed, so that nothing is judged on what it was tuned on
@@ -78,7 +78,7 @@ def _labelled(settings: Settings, model: Model) -> Labelled:
 def _days(settings: Settings, model: Model, shift: int) -> Callable[[int], Problem]:
     def pose(seed: int) -> Problem:
         study = _study(settings, model, seed + shift)
-        return Problem(study, partial(score, study.plan))
+        return Problem(study, partial(score, study.schedule))
 
     return pose
 
@@ -88,14 +88,14 @@ def _study(settings: Settings, model: Model, seed: int) -> PhotoStudy:
     kept = science(seed).permutation(len(labels))[: size.photos]
     inputs, labels = inputs[kept], labels[kept]
     people = 3 if settings.quick else PARTICIPANTS
-    plan = plan_days(labels, participants=people, days=DAYS, initial=size.public / len(labels), random_state=seed)
+    plan = schedule_days(labels, participants=people, days=DAYS, initial=size.public / len(labels), random_state=seed)
     public = Photos(inputs[plan.initial], labels[plan.initial])
     make = trainer_maker(Training(model=model, learning_rate=RATES[model]), public.inputs, len(CLASSES), seed)
     first = train_initial(make(record_noise=None), public, epochs=size.epochs, random_state=seed)
     return PhotoStudy(inputs, labels, CLASSES, plan, make, first, seed)
 
 
-def score(plan: DayPlan, curve: Curve) -> dict[str, float]:
+def score(plan: Schedule, curve: Curve) -> dict[str, float]:
     """Check a curve and return its days, its last week by photos, and what was sent in all."""
     accuracy = np.asarray(curve["accuracy"])
     if accuracy.shape != (len(plan.days),) or not ((accuracy >= 0) & (accuracy <= 1)).all():

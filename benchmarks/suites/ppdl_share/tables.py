@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from benchmarks.methods.shared_epochs import SHARES
 from benchmarks.results import Argument, Result
 from benchmarks.suites.hash_tables.relations import verdict
 from benchmarks.table import Cell, Grid
-from blindsight.selective.study import SHARES
 
 Values = tuple[float, ...]
 

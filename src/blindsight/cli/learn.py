@@ -366,10 +366,10 @@ def learn_selective(
 ) -> None:
     """Keep a network up to date from people's photos, of which only chosen changes are shared; compare, day by day."""
     from blindsight.data import load
-    from blindsight.selective.study import PhotoStudy, SharingResult, SharingWish, Training, backbone
+    from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training, backbone
 
     training = Training(model=model, optimiser=optimiser, learning_rate=learning_rate)
-    asked = SharingWish(
+    asked = SharingOptions(
         share=share,
         download=download,
         select=select,
@@ -521,23 +521,11 @@ def _show_sharing(result: "SharingResult", out: Path, data: str, seed: int) -> N
     from blindsight.selective.accounting import figure
     from blindsight.selective.study import OURS
 
-    statement = result.timeline.line(OURS).statement
+    statement = result.timeline.method(OURS).statement
     facts = {"Command": "blindsight learn selective", "Data": data, "Seed": str(seed)}
     write_report(out / "report.html", f"Sharing what was learned from {data}", [sharing_chapter(result)], facts=facts)
     write_json(out / "statement.json", statement.to_dict())
-    rows = [
-        (
-            row.name,
-            f"{row.mean:.3f}",
-            f"{row.accuracy[0]:.3f}",
-            f"{row.uploads:,}",
-            f"{row.megabytes_up:.3f}",
-            "-" if row.epsilon is None else figure(row.epsilon),
-            row.against,
-        )
-        for row in result.timeline.rows((result.days,))
-    ]
-    columns = ("method", "all days", "last day", "uploads", "MB up", "proven epsilon", "against whom")
+    columns, rows = result.timeline.rows((result.days,))
     costs = [(row.what, figure(row.basic), figure(row.composed)) for row in result.cost.rows()]
     counted = ("what is counted", "added up", f"at delta = {result.cost.delta:g}")
     show(

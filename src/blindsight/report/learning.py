@@ -36,7 +36,7 @@ from blindsight.report.page import (
 )
 from blindsight.selective.accounting import SharingCost, figure
 from blindsight.selective.study import OURS, WEEK, SharingResult
-from blindsight.selective.timeline import PlayedLine
+from blindsight.selective.timeline import MethodResult
 from blindsight.statement import PrivacyStatement
 from blindsight.sums.costs import Cost
 
@@ -192,7 +192,7 @@ def _costs_tables(rows: Sequence[ComparisonRow]) -> tuple[Table, Table]:
 
 def sharing_chapter(result: SharingResult) -> Chapter:
     """Show a study: the figure of the paper, accuracy against bytes and against epsilon, what composes to what."""
-    ours = result.timeline.line(OURS)
+    ours = result.timeline.method(OURS)
     share = result.cost.sharing.share
     blocks: list[Block] = [
         Plot(
@@ -205,7 +205,7 @@ def sharing_chapter(result: SharingResult) -> Chapter:
         Plot(
             _bytes_plot(result),
             caption=f"Accuracy over the last {min(WEEK, result.days)} days against all that was uploaded.",
-            alt=_points_alt(result, result.timeline.lines, lambda method: f"{method.bytes_up[-1] / 1e6:.3g} MB"),
+            alt=_points_alt(result, result.timeline.methods, lambda method: f"{method.bytes_up[-1] / 1e6:.3g} MB"),
         ),
     ]
     if result.families:
@@ -225,12 +225,12 @@ def sharing_chapter(result: SharingResult) -> Chapter:
         lead=f"{result.participants} participants keep their photos and upload {100 * share:.3g}% of what training "
         f"changed in {result.cost.dimension:,} parameters. From day 1 to day {result.days} the accuracy on new photos "
         f"goes from {first:.1%} to {last:.1%}; never updated, the model ends at "
-        f"{result.timeline.line('never updated').accuracy[-1]:.1%}.",
+        f"{result.timeline.method('never updated').accuracy[-1]:.1%}.",
         blocks=tuple(blocks),
     )
 
 
-def _style(result: SharingResult, method: PlayedLine) -> tuple[str, str, str]:
+def _style(result: SharingResult, method: MethodResult) -> tuple[str, str, str]:
     """Return colour, method and marker of a method, the same in all plots; those of its family share them."""
     names = [one.name.partition(", eps ")[0] for one in result.principal]
     turns, place = divmod(names.index(method.name.partition(", eps ")[0]), len(SERIES))
@@ -270,7 +270,7 @@ def _epsilon_plot(result: SharingResult) -> str:
             scores = [result.settled(method) for method in methods]
             colour, style, marker = _style(result, methods[-1])
             axes.plot(epsilons, scores, style, color=colour, marker=marker, label=name)
-        without = result.settled(result.timeline.line("top-k with residuals"))
+        without = result.settled(result.timeline.method("top-k with residuals"))
         axes.axhline(without, color=INK, linewidth=1, linestyle="--", label="no noise: top-k with residuals")
         _logarithmic(axes)
         axes.set_xlabel("epsilon proven over all days")
@@ -288,33 +288,21 @@ def _logarithmic(axes: Axes) -> None:
 
 
 def _days_alt(result: SharingResult) -> str:
-    ends = "; ".join(
-        f"{method.name} from {method.accuracy[0]:.3f} to {method.accuracy[-1]:.3f}" for method in result.timeline.lines
-    )
+    methods = result.timeline.methods
+    ends = "; ".join(f"{one.name} from {one.accuracy[0]:.3f} to {one.accuracy[-1]:.3f}" for one in methods)
     return f"Accuracy per day: {ends}."
 
 
-def _points_alt(result: SharingResult, methods: Sequence[PlayedLine], where: Callable[[PlayedLine], str]) -> str:
+def _points_alt(result: SharingResult, methods: Sequence[MethodResult], where: Callable[[MethodResult], str]) -> str:
     return "; ".join(f"{method.name}: {result.settled(method):.3f} at {where(method)}" for method in methods) + "."
 
 
 def _methods_table(result: SharingResult) -> Table:
     days = sorted({1, (result.days + 1) // 2, result.days})
-    rows = tuple(
-        (
-            row.name,
-            *(f"{accuracy:.3f}" for accuracy in row.accuracy),
-            f"{row.mean:.3f}",
-            f"{row.uploads:,}",
-            f"{row.megabytes_up:.3f}",
-            "-" if row.epsilon is None else figure(row.epsilon),
-            row.against,
-        )
-        for row in result.timeline.rows(days)
-    )
+    columns, rows = result.timeline.rows(days)
     return Table(
-        ("method", *(f"day {day}" for day in days), "all days", "uploads", "MB up", "proven epsilon", "against whom"),
-        rows,
+        columns,
+        tuple(rows),
         caption="Accuracy, uploads and bytes of all participants; epsilon as proven over all days, per unit of the "
         "method's own statement, and from whom that protects: everybody is also the server. A dash: nothing is proven.",
     )

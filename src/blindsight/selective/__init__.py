@@ -2,13 +2,13 @@
 
 R. Shokri, V. Shmatikov, "Privacy-Preserving Deep Learning", CCS 2015; M. Bu, "Privacy Preserving Deep Learning for
 Image Classification", 2019. `Participant` and `ParameterServer` exchange bytes (`messages`); `Sharing` says what a
-participant uploads, under which noise; `play` and `EncryptedTurns` let many learn together::
+participant uploads, under which noise; `simulate` and `EncryptedTurns` let many learn together::
 
     terms = SelectiveTerms.of(trainer.layout, run="photos", participants=("ann", "bob"))
     server = ParameterServer(terms, trainer.initial(), folder=Path("server"))
     ann = Participant("ann", terms, trainer, Sharing(0.1, select="largest", residual=True))
     ann.gather(photos, labels)
-    for exchange in play(server, [ann, ...], round_robin):
+    for exchange in simulate(server, [ann, ...], round_robin):
         ...
 
     paper                          here
@@ -21,7 +21,7 @@ from blindsight.selective.codec import ParameterLayout
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import Sharing
 from blindsight.selective.server import ParameterServer
-from blindsight.selective.simulation import EncryptedTurns, Exchange, asynchronous, play, random_order, round_robin
+from blindsight.selective.simulation import EncryptedTurns, Exchange, asynchronous, random_order, round_robin, simulate
 from blindsight.selective.terms import SelectiveTerms
 from blindsight.selective.trainers import Trainer
 
@@ -35,7 +35,7 @@ __all__ = [
     "Sharing",
     "Trainer",
     "asynchronous",
-    "play",
     "random_order",
     "round_robin",
+    "simulate",
 ]

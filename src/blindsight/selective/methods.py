@@ -1,28 +1,20 @@
-"""Photos that wait until enough of them have gathered for a step of training.
+"""Ways to keep a model up to date from photos of many participants, each a method of the study (`timeline`).
 
-What sharing is compared with: a model that never learns on, everyone learning alone, and all photos in one place.
+*Selective sharing* (`SelectiveMethod`), Figure 3 of PPDL (Bu 2019): everyone trains whenever a batch has gathered, and
+at the end of the day the server's parameters go on to the next. So photos are scored with the server's parameters, even
+where a participant downloads only a part of them (theta_d, `download`) to train on. Top-k with residuals, as in
+distributed training, is a sharing with ``select="largest", residual=True``.
 
-"No update" and "centralised" are the two benchmarks in Figure 4 of PPDL (Bu 2019). The centralised line makes the steps
-of a single participant who takes everybody's photos, so that only the sharing differs from the other lines.
-
-
-Selective sharing as one line of the figure: participants and a parameter server that exchange bytes.
-
-Figure 3 of PPDL (Bu 2019): everyone trains whenever a batch has gathered, and at the end of the day the server's
-parameters go on to the next. So photos are scored with the server's parameters, even where a participant downloads only
-a part of them (theta_d, `download`) to train on. Top-k with residuals, as in distributed training, is a sharing with
-``select="largest", residual=True``.
-
-
-Federated averaging as one line of the figure, with or without noise on the average.
+*What it is compared with.* "No update" and "centralised" are the two benchmarks in Figure 4 of PPDL. The centralised
+method makes the steps of a single participant who takes everybody's photos, so that only the sharing differs.
 
 *FedAvg* (McMahan et al. 2017): in a round, some participants download the model, make local steps on the photos they
 have gathered, and upload all that changed; the server moves the model by the average, weighted by photos. One batch
 in each upload makes as many uploads as selective sharing (`period` = 1); every upload is many times as large. At equal
-*bytes* (`as_bytes_of`) uploads are so rare that they cost no more than another line's, and each carries more steps.
-With noise, who uploads when must not depend on what photos show, as the bytes of the other line may: its uploads then
-count as the longest they can be at its share (`Traffic.bytes_allowed`), and how many there are follows from the plan of
-days, so this line's bytes come near the other's and may exceed them.
+*bytes* (`as_bytes_of`) uploads are so rare that they cost no more than another method's, and each carries more steps.
+With noise, who uploads when must not depend on what photos show, as the bytes of the other method may: its uploads then
+count as the longest they can be at its share (`Traffic.bytes_allowed`), and how many there are follows from the
+schedule, so this method's bytes come near the other's and may exceed them.
 
 *DP-FedAvg* (McMahan et al. 2018), with `noise`: each change is shortened to a Euclidean length of at most `clip`, all
 count alike, and the server adds Gaussian noise to their sum. A participant with all its photos then loses no more than
@@ -39,7 +31,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from blindsight.crypto.wire import encode
-from blindsight.dp.accounting import Composition, GaussianLoss, compose
+from blindsight.dp.accounting import GaussianLoss, compose
 from blindsight.dp.ledger import Ledger
 from blindsight.dp.mechanisms import GaussianMechanism
 from blindsight.errors import BudgetExceededError, InputError, UnknownNameError
@@ -61,49 +53,27 @@ from blindsight.selective.simulation import (
     Order,
     TooFewError,
     asynchronous,
-    play,
     random_order,
     round_robin,
+    simulate,
 )
 from blindsight.selective.terms import Answer, SelectiveTerms, Upload
-from blindsight.selective.timeline import Against, Photos, Setting, Traffic
+from blindsight.selective.timeline import MethodRun, Photos, Setting, Traffic
 from blindsight.selective.trainers import Trainer
 from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.sums import Session, open_session
 
+OrderName = Literal["round-robin", "random", "asynchronous"]
 
-class Gathering:
-    """One participant's photos that no step has used yet, in the order of arrival."""
+LEAST_TOGETHER = 3
+"""So many an encrypted sum has at least."""
 
-    def __init__(self, batch: int) -> None:
-        """Begin with none; `batch` of them make a step."""
-        self._batch = batch
-        self._waiting: Photos | None = None
+_MOST_UPLOADS = 2**31  # a number of uploads that no study reaches
+_FRACTION_BITS = 20  # of changes added up under encryption, unless shared noise needs its own
+_DIGEST = bytes(32)
 
-    @property
-    def batches(self) -> int:
-        """How many steps there are photos for."""
-        return 0 if self._waiting is None else len(self._waiting.labels) // self._batch
 
-    def add(self, photos: Photos) -> None:
-        """Take in new photos behind those that wait."""
-        old = self._waiting
-        if old is None or not len(old.labels):
-            self._waiting = photos
-        else:
-            self._waiting = Photos(
-                np.concatenate([old.inputs, photos.inputs]), np.concatenate([old.labels, photos.labels])
-            )
-
-    def take(self, batches: int) -> list[Photos]:
-        """Return the oldest `batches`, which wait no longer."""
-        assert self._waiting is not None
-        assert batches <= self.batches
-        inputs, labels = self._waiting
-        cuts = range(0, batches * self._batch, self._batch)
-        taken = [Photos(inputs[cut : cut + self._batch], labels[cut : cut + self._batch]) for cut in cuts]
-        self._waiting = Photos(inputs[batches * self._batch :], labels[batches * self._batch :])
-        return taken
+# --- nothing is shared, or everything ---
 
 
 @dataclass(frozen=True)
@@ -112,8 +82,8 @@ class NeverUpdated:
 
     name: str = "never updated"
 
-    def begin(self, setting: Setting) -> "_NeverUpdated":
-        """Return the line at the end of day 0."""
+    def begin(self, setting: Setting) -> MethodRun:
+        """Return the method at the end of day 0."""
         return _NeverUpdated(setting)
 
 
@@ -123,8 +93,8 @@ class LocalOnly:
 
     name: str = "local only"
 
-    def begin(self, setting: Setting) -> "_LocalOnly":
-        """Return the line at the end of day 0."""
+    def begin(self, setting: Setting) -> MethodRun:
+        """Return the method at the end of day 0."""
         return _LocalOnly(setting)
 
 
@@ -137,56 +107,61 @@ class Centralised:
 
     name: str = "centralised"
 
-    def begin(self, setting: Setting) -> "_Centralised":
-        """Return the line at the end of day 0."""
+    def begin(self, setting: Setting) -> MethodRun:
+        """Return the method at the end of day 0."""
         return _Centralised(setting)
 
 
-class _NeverUpdated:
-    def __init__(self, setting: Setting) -> None:
-        self.traffic = Traffic()
-        self._parameters = setting.initial
+class _Learner:
+    """One participant's own training: photos that wait until a batch of them has gathered, and steps on batches."""
 
-    def day(self, photos: Mapping[str, Photos]) -> None:
-        pass
+    def __init__(self, setting: Setting, place: int) -> None:
+        self._trainer = setting.make_trainer(record_noise=None)
+        self._rng = setting.generator(place)
+        self._batch = setting.batch
+        self._waiting: Photos | None = None
 
-    def parameters_for(self, participant: str) -> Vector:
-        return self._parameters
+    @property
+    def batches(self) -> int:
+        """How many steps there are photos for."""
+        return 0 if self._waiting is None else len(self._waiting.labels) // self._batch
 
+    def gather(self, photos: Photos) -> None:
+        """Take in new photos behind those that wait."""
+        old = self._waiting
+        self._waiting = photos if old is None else Photos(*map(np.concatenate, zip(old, photos, strict=True)))
+
+    def step(self, parameters: Vector, batches: int) -> Vector:
+        """Return the parameters after steps on the oldest `batches`, which wait no longer."""
+        assert self._waiting is not None
+        assert batches <= self.batches
+        end = batches * self._batch
+        for cut in range(0, end, self._batch):
+            inputs, labels = (part[cut : cut + self._batch] for part in self._waiting)
+            parameters = self._trainer.train(parameters, inputs, labels, int(self._rng.integers(2**63)))
+        self._waiting = Photos(self._waiting.inputs[end:], self._waiting.labels[end:])
+        return parameters
+
+
+class _NeverUpdated(MethodRun):
     def statement(self) -> PrivacyStatement:
         return _nothing_leaves("nothing is learned from the participants' photos")
 
-    def against(self) -> Against:
-        return "everybody"
 
-
-class _Learner:
-    """A model that makes a step whenever enough photos have gathered."""
-
-    def __init__(self, setting: Setting, place: int) -> None:
-        self.parameters = setting.initial
-        self._trainer = setting.make_trainer(record_noise=None)
-        self._rng = setting.generator(place)
-        self._gathering = Gathering(setting.batch)
-
-    def learn(self, photos: Photos) -> None:
-        self._gathering.add(photos)
-        for batch in self._gathering.take(self._gathering.batches):
-            seed = int(self._rng.integers(2**63))
-            self.parameters = self._trainer.train(self.parameters, batch.inputs, batch.labels, seed)
-
-
-class _LocalOnly:
+class _LocalOnly(MethodRun):
     def __init__(self, setting: Setting) -> None:
-        self.traffic = Traffic()
+        super().__init__(setting)
         self._learners = {name: _Learner(setting, place) for place, name in enumerate(setting.participants)}
+        self._models = dict.fromkeys(setting.participants, setting.initial)
 
     def day(self, photos: Mapping[str, Photos]) -> None:
         for name, taken in photos.items():
-            self._learners[name].learn(taken)
+            learner = self._learners[name]
+            learner.gather(taken)
+            self._models[name] = learner.step(self._models[name], learner.batches)
 
     def parameters_for(self, participant: str) -> Vector:
-        return self._learners[participant].parameters
+        return self._models[participant]
 
     def statement(self) -> PrivacyStatement:
         return _nothing_leaves(
@@ -194,13 +169,10 @@ class _LocalOnly:
             "what a participant's own model tells about its photos, if it is passed on",
         )
 
-    def against(self) -> Against:
-        return "everybody"
 
-
-class _Centralised:
+class _Centralised(MethodRun):
     def __init__(self, setting: Setting) -> None:
-        self.traffic = Traffic()
+        super().__init__(setting)
         self._learner = _Learner(setting, 0)
         self._given: Counter[str] = Counter()
 
@@ -210,10 +182,8 @@ class _Centralised:
         self._given.update({name: len(taken.labels) for name, taken in photos.items()})
         self.traffic.most_each = max(self._given.values())
         self.traffic.bytes_up += pooled.inputs.nbytes + pooled.labels.nbytes
-        self._learner.learn(pooled)
-
-    def parameters_for(self, participant: str) -> Vector:
-        return self._learner.parameters
+        self._learner.gather(pooled)
+        self.parameters = self._learner.step(self.parameters, self._learner.batches)
 
     def statement(self) -> PrivacyStatement:
         return PrivacyStatement(
@@ -227,12 +197,9 @@ class _Centralised:
             not_protected=("anything",),
         )
 
-    def against(self) -> Against:
-        return "nobody"
-
 
 def _nothing_leaves(why: str, *not_protected: str) -> PrivacyStatement:
-    """Return the statement of a line in which nobody else sees anything that depends on a participant's photos."""
+    """Return the statement of a method in which nobody else sees anything that depends on a participant's photos."""
     return PrivacyStatement(
         guarantee="differential privacy",
         mechanism=f"none needed: {why}",
@@ -255,17 +222,11 @@ def _interleaved(parts: list[Photos]) -> Photos:
     return Photos(inputs[order], labels[order])
 
 
-OrderName = Literal["round-robin", "random", "asynchronous"]
-
-LEAST_TOGETHER = 3
-"""So many an encrypted sum has at least."""
-
-_MOST_UPLOADS = 2**31  # a number of uploads that no study reaches
-_FRACTION_BITS = 20  # of changes added up under encryption, unless shared noise needs its own
+# --- a part is shared ---
 
 
 @dataclass(frozen=True)
-class SelectiveLine:
+class SelectiveMethod:
     """Participants upload as `sharing` says.
 
     They come in `order`; asynchronously the fastest is `speed_ratio` times as fast as the slowest, and uploads that are
@@ -291,9 +252,9 @@ class SelectiveLine:
         if self.encrypted is not None:
             check_hiding(self.encrypted)
 
-    def begin(self, setting: Setting) -> "_SelectiveCourse":
-        """Return the line at the end of day 0."""
-        return _SelectiveCourse(self, setting)
+    def begin(self, setting: Setting) -> "SelectiveRun":
+        """Return the method at the end of day 0."""
+        return SelectiveRun(self, setting)
 
     def terms(self, layout: ParameterLayout, setting: Setting) -> SelectiveTerms:
         """Return what the participants and the server agree on."""
@@ -308,6 +269,15 @@ class SelectiveLine:
             together=1 if self.encrypted is None else max(LEAST_TOGETHER, among),
         )
 
+    def ordered(self, participants: Sequence[str], rng: np.random.Generator) -> Order:
+        """Return the order in which these participants come."""
+        if self.order == "random":
+            return random_order(rng)
+        if self.order == "asynchronous":
+            speeds = rng.permutation(np.geomspace(1, self.speed_ratio, len(participants)))
+            return asynchronous(dict(zip(participants, speeds.tolist(), strict=True)), random_state=rng)
+        return round_robin
+
 
 class _MeteredServer(ParameterServer):
     """A server that counts what is downloaded from it."""
@@ -320,31 +290,33 @@ class _MeteredServer(ParameterServer):
         return answer
 
 
-class _SelectiveCourse:
-    def __init__(self, line: SelectiveLine, setting: Setting) -> None:
-        self.traffic = Traffic()
-        self._line, self._delta, self._source = line, setting.delta, setting.source
-        noise = line.sharing.noise
+class SelectiveRun(MethodRun):
+    """Participants and a parameter server that exchange bytes, in this process."""
+
+    def __init__(self, method: SelectiveMethod, setting: Setting) -> None:
+        """Let all participants join."""
+        super().__init__(setting)
+        self._method, self._setting = method, setting
+        noise = method.sharing.noise
         inside = noise if isinstance(noise, RecordGaussian) else None
         trainers = {name: setting.make_trainer(record_noise=inside) for name in setting.participants}
         first = next(iter(trainers.values()))
-        self._terms = line.terms(first.layout, setting)
+        self._terms = method.terms(first.layout, setting)
         self._server = _MeteredServer(self._terms, setting.initial)
         self._server.traffic = self.traffic
-        self._parameters = setting.initial
-        self._participants = self._join(trainers, setting)  # which refuses trainers that do not tell their epochs
+        self._participants = self._join(trainers)  # which refuses trainers that do not tell their epochs
         self._steps = 1 if inside is None else first.epochs
-        self._order = self._ordered(setting.generator(len(trainers)))
-        self._session = None if line.encrypted is None else self._opened(line.encrypted)
+        self._order = method.ordered(setting.participants, setting.generator(len(trainers)))
+        self._session = None if method.encrypted is None else self._opened(method.encrypted)
         self._turns: EncryptedTurns | None = None
         if self._session is not None:
             self._turns = EncryptedTurns(self._server, list(self._participants.values()), self._session)
         self._uploads: Counter[str] = Counter()
         self._longest = self._longest_upload()
 
-    def _join(self, trainers: Mapping[str, Trainer], setting: Setting) -> dict[str, Participant]:
+    def _join(self, trainers: Mapping[str, Trainer]) -> dict[str, Participant]:
         """Return the participants, each with its budget if there is one."""
-        sharing, budget = self._line.sharing, self._line.budget
+        sharing, budget, setting = self._method.sharing, self._method.budget, self._setting
         ledger = None if budget is None else Ledger()
         joined = {}
         for place, (name, trainer) in enumerate(trainers.items()):
@@ -362,24 +334,15 @@ class _SelectiveCourse:
                 )
         return joined
 
-    def _ordered(self, rng: np.random.Generator) -> Order:
-        if self._line.order == "random":
-            return random_order(rng)
-        if self._line.order == "asynchronous":
-            speeds = rng.permutation(np.geomspace(1, self._line.speed_ratio, len(self._terms.participants)))
-            named = zip(self._terms.participants, speeds.tolist(), strict=True)
-            return asynchronous(dict(named), random_state=rng)
-        return round_robin
-
     def _longest_upload(self) -> int:
         """Return how many bytes an upload takes, not encrypted, with as many values as may be sent, anywhere."""
-        sharing, dimension = self._line.sharing, self._terms.dimension
+        sharing, dimension = self._method.sharing, self._terms.dimension
         body = bytes(most_bytes(sharing.count(dimension), dimension, half=sharing.half))
         name = max(self._terms.participants, key=lambda name: len(name.encode()))
         return len(encode(Upload(self._terms.digest, name, _MOST_UPLOADS, _MOST_UPLOADS, body)))
 
     def _opened(self, scheme: str) -> Session:
-        sharing, dimension = self._line.sharing, self._terms.dimension
+        sharing, dimension = self._method.sharing, self._terms.dimension
         bits, noise = _FRACTION_BITS, sharing.noise
         if isinstance(noise, ParticipantGaussian) and noise.among > 1:
             bits = round(-math.log2(noise.grid(sharing.count(dimension)).step))
@@ -391,23 +354,21 @@ class _SelectiveCourse:
             minimum=self._terms.together,
             minimum_per_position=1,  # no scheme withholds anything: all lead to the same parameters
             capacity=sharing.count(dimension),
-            source=self._source,
+            source=self._setting.source,
         )
 
     def day(self, photos: Mapping[str, Photos]) -> None:
+        """Let all gather their photos, and train and share while they have batches."""
         for name, taken in photos.items():
             if len(taken.labels):
                 self._participants[name].gather(taken.inputs, taken.labels)
-        if self._turns is None:
-            self._exchange()
-        else:
+        if self._turns is not None:
             self._add_up(self._turns)
-        self._parameters = self._server.parameters
-
-    def _exchange(self) -> None:
-        for exchange in play(self._server, list(self._participants.values()), self._order):
-            if exchange.uploaded:
-                self._count(exchange.participant, exchange.uploaded)
+        else:
+            for exchange in simulate(self._server, list(self._participants.values()), self._order):
+                if exchange.uploaded:
+                    self._count(exchange.participant, exchange.uploaded)
+        self.parameters = self._server.parameters
 
     def _add_up(self, turns: EncryptedTurns) -> None:
         while sum(participant.ready for participant in self._participants.values()) >= turns.needed:
@@ -426,32 +387,27 @@ class _SelectiveCourse:
         self.traffic.most_each = max(self.traffic.most_each, self._uploads[name])
         self.traffic.bytes_allowed += self._longest
 
-    def parameters_for(self, participant: str) -> Vector:
-        return self._parameters
-
     def statement(self) -> PrivacyStatement:
+        """Return what is proven of all uploads so far."""
         cost = compose_sharing(
-            self._line.sharing,
+            self._method.sharing,
             dimension=self._terms.dimension,
             uploads=max(1, self.traffic.most_each),
-            delta=self._delta,
+            delta=self._setting.delta,
             steps=self._steps,
         )
-        return sharing_statement(cost, session=self._session, source=self._source)
-
-    def against(self) -> Against:
-        return "nobody" if self.statement().guarantee == "none" else "everybody"
+        return sharing_statement(cost, session=self._session, source=self._setting.source)
 
 
-_DIGEST = bytes(32)
+# --- averages of whole changes ---
 
 
 @dataclass(frozen=True)
 class FederatedAveraging:
     """Participants upload all that changed after `period` batches each; with None, after all batches of a day.
 
-    With `as_bytes_of`, the name of a line that is played before this one, those who have gathered most upload at the
-    end of a day, as many as that line's bytes allow, with all batches shared out among them. `server_rate` multiplies
+    With `as_bytes_of`, the name of a method that is begun before this one, those who have gathered most upload at the
+    end of a day, as many as that method's bytes allow, with all batches shared out among them. `server_rate` multiplies
     the average. With `noise` it is DP-FedAvg. With a `budget`, an epsilon, nobody takes part in a round beyond it.
     """
 
@@ -474,76 +430,93 @@ class FederatedAveraging:
         if self.budget is not None and self.noise is None:
             raise InputError("nothing is proven without noise, so there is nothing to spend. Leave the budget out.")
 
-    def begin(self, setting: Setting) -> "_AveragingCourse":
-        """Return the line at the end of day 0."""
-        if self.as_bytes_of is not None and self.as_bytes_of not in setting.courses:
-            raise UnknownNameError("line to be played before", self.as_bytes_of, setting.courses)
-        return _AveragingCourse(self, setting)
+    def begin(self, setting: Setting) -> MethodRun:
+        """Return the method at the end of day 0."""
+        if self.as_bytes_of is not None and self.as_bytes_of not in setting.runs:
+            raise UnknownNameError("method begun before", self.as_bytes_of, setting.runs)
+        return _AveragingRun(self, setting)
 
 
-class _AveragingCourse:
-    def __init__(self, line: FederatedAveraging, setting: Setting) -> None:
-        self.traffic = Traffic()
-        self._line, self._setting = line, setting
-        self._parameters = setting.initial
+class _Member(_Learner):
+    """One participant of FedAvg: how many rounds it took part in, and whether its budget is spent."""
+
+    def __init__(self, name: str, place: int, setting: Setting) -> None:
+        super().__init__(setting, place)
+        self.name, self.rounds, self.spent = name, 0, False
+
+    def upload_bytes(self, body: bytes) -> int:
+        """Return the length of an upload with this body, in the messages of selective sharing."""
+        return len(encode(Upload(_DIGEST, self.name, self.rounds + 1, self.rounds, body)))
+
+    def download_bytes(self, body: bytes) -> int:
+        """Return the length of an answer with this body."""
+        return len(encode(Answer(_DIGEST, self.name, self.rounds, self.rounds, _DIGEST, body)))
+
+
+class _AveragingRun(MethodRun):
+    protects = "everybody but the server"
+
+    def __init__(self, method: FederatedAveraging, setting: Setting) -> None:
+        super().__init__(setting)
+        self._method, self._setting = method, setting
         self._members = {name: _Member(name, place, setting) for place, name in enumerate(setting.participants)}
         self._ledger = Ledger()
-        if line.budget is not None:
-            limit = {"epsilon": line.budget, "delta": setting.delta}
+        if method.budget is not None:
+            limit = {"epsilon": method.budget, "delta": setting.delta}
             for name in self._members:
                 self._ledger.set_budget(name, unit="person", neighbours="add/remove", **limit)
 
     def day(self, photos: Mapping[str, Photos]) -> None:
         for name, taken in photos.items():
-            self._members[name].gathering.add(taken)
-        if self._line.as_bytes_of is not None:
-            self._upload_by_bytes(self._setting.courses[self._line.as_bytes_of].traffic)
-        elif self._line.period is None:
-            self._round(self._ready(1), max(member.gathering.batches for member in self._members.values()))
+            self._members[name].gather(taken)
+        period, as_bytes_of = self._method.period, self._method.as_bytes_of
+        if as_bytes_of is not None:
+            self._upload_by_bytes(self._setting.runs[as_bytes_of].traffic)
+        elif period is None:
+            self._round(self._ready(1), max(member.batches for member in self._members.values()))
         else:
-            while ready := self._ready(self._line.period):
-                self._round(ready, self._line.period)
+            while ready := self._ready(period):
+                self._round(ready, period)
 
-    def _ready(self, batches: int) -> list["_Member"]:
+    def _ready(self, batches: int) -> list[_Member]:
         """Return those who have photos for so many batches and budget left, who have most photos first."""
-        ready = [
-            member for member in self._members.values() if member.gathering.batches >= batches and not member.spent
-        ]
-        return sorted(ready, key=lambda member: -member.gathering.batches)
+        ready = [member for member in self._members.values() if member.batches >= batches and not member.spent]
+        return sorted(ready, key=lambda member: -member.batches)
 
     def _upload_by_bytes(self, other: Traffic) -> None:
-        """Play rounds of as many uploads as bring this line's bytes up to the other's, over all batches there are."""
+        """Play rounds of as many uploads as bring this method's bytes up to the other's, over all batches there are."""
         while ready := self._ready(1):
-            body = _dense(self._parameters)
+            body = _dense(self.parameters)
             cost = max(member.upload_bytes(body) for member in ready)
-            allowed = other.bytes_up if self._line.noise is None else other.bytes_allowed
+            allowed = other.bytes_up if self._method.noise is None else other.bytes_allowed
             uploads = (allowed - self.traffic.bytes_up) // cost
             if uploads < 1:
                 return
-            waiting = sum(member.gathering.batches for member in ready)
+            waiting = sum(member.batches for member in ready)
             self._round(ready[:uploads], math.ceil(waiting / uploads))
 
-    def _round(self, members: Sequence["_Member"], batches: int) -> None:
+    def _round(self, members: Sequence[_Member], batches: int) -> None:
         """Let members upload what they learn from up to so many batches, as their budgets allow; move the model."""
         changes: list[Vector] = []
         weights: list[int] = []
-        body = _dense(self._parameters)  # a change is as long
+        body = _dense(self.parameters)  # a change is as long
         for member in members:
             if self._charge(member):
-                weights.append(min(batches, member.gathering.batches))
+                weights.append(min(batches, member.batches))
                 self.traffic.uploads += 1
                 sent = member.upload_bytes(body)
                 self.traffic.bytes_up += sent
                 self.traffic.bytes_allowed += sent
                 self.traffic.bytes_down += member.download_bytes(body)
-                changes.append(member.change(self._parameters, weights[-1]))
+                changes.append(member.step(self.parameters, weights[-1]) - self.parameters)
+                member.rounds += 1
                 self.traffic.most_each = max(self.traffic.most_each, member.rounds)
         if changes:
-            self._parameters = self._parameters + np.float32(self._line.server_rate) * self._average(changes, weights)
+            self.parameters = self.parameters + np.float32(self._method.server_rate) * self._average(changes, weights)
 
-    def _charge(self, member: "_Member") -> bool:
+    def _charge(self, member: _Member) -> bool:
         """Record what taking part costs; tell whether the budget allows it."""
-        noise = self._line.noise
+        noise = self._method.noise
         if noise is not None:
             try:
                 self._ledger.spend(
@@ -560,92 +533,52 @@ class _AveragingCourse:
         return True
 
     def _average(self, changes: Sequence[Vector], weights: Sequence[int]) -> Vector:
-        noise = self._line.noise
+        noise = self._method.noise
         if noise is None:
             return np.average(changes, axis=0, weights=weights).astype(np.float32)
         total = np.sum([noise.shorten(change.astype(np.float64)) for change in changes], axis=0)
         mechanism = GaussianMechanism(sensitivity=noise.clip, sigma=noise.sigma)
         return (mechanism.release(total, self._setting.source) / len(changes)).astype(np.float32)
 
-    def parameters_for(self, participant: str) -> Vector:
-        return self._parameters
-
     def statement(self) -> PrivacyStatement:
-        rounds = self.traffic.most_each
-        noise, proven = self._line.noise, None
+        rounds, noise = self.traffic.most_each, self._method.noise
+        mechanism = f"average of whole changes, in up to {number_of(rounds, 'round')} a participant"
+        proven = None
+        assumptions: tuple[str, ...] = ()
         if noise is not None:
             proven = compose([GaussianLoss(noise.noise_multiplier, count=max(rounds, 1))], delta=self._setting.delta)
-        return _statement(rounds, noise, proven, self._setting)
-
-    def against(self) -> Against:
-        return "nobody" if self._line.noise is None else "everybody but the server"
-
-
-class _Member:
-    """One participant: what it has gathered, and whether its budget is spent."""
-
-    def __init__(self, name: str, place: int, setting: Setting) -> None:
-        self.name = name
-        self.gathering = Gathering(setting.batch)
-        self.rounds = 0
-        self.spent = False
-        self._trainer = setting.make_trainer(record_noise=None)
-        self._rng = setting.generator(place)
-
-    def change(self, parameters: Vector, steps: int) -> Vector:
-        """Make local steps and return what they changed."""
-        after = parameters
-        for batch in self.gathering.take(steps):
-            after = self._trainer.train(after, batch.inputs, batch.labels, int(self._rng.integers(2**63)))
-        self.rounds += 1
-        return after - parameters
-
-    def upload_bytes(self, body: bytes) -> int:
-        """Return the length of an upload with this body, in the messages of selective sharing."""
-        return len(encode(Upload(_DIGEST, self.name, self.rounds + 1, self.rounds, body)))
-
-    def download_bytes(self, body: bytes) -> int:
-        """Return the length of an answer with this body."""
-        return len(encode(Answer(_DIGEST, self.name, self.rounds, self.rounds, _DIGEST, body)))
+            mechanism += (
+                f", each change shortened to a length of {noise.clip:g}; the server adds Gaussian noise of "
+                f"{noise.noise_multiplier:.6g} times that to their sum"
+            )
+            assumptions = (
+                "the server is trusted: it sees what noise is to hide, adds the noise and shows nobody anything "
+                "without it",
+                "when a participant takes part does not depend on what its photos show",
+            )
+        return PrivacyStatement(
+            guarantee="none" if proven is None else "differential privacy",
+            mechanism=mechanism,
+            unit="person",
+            epsilon=math.inf if proven is None else proven.epsilon,
+            delta=None if proven is None else proven.delta,
+            neighbours=None if proven is None else "add/remove",
+            accountant=None if proven is None else proven.accountant,
+            randomness="none" if noise is None else randomness_of(self._setting.source),
+            who_sees={
+                "participant": "its own photos, and the model of every round it takes part in",
+                "server": "every change of every participant, before any noise",
+                "anyone with the model": "the parameters, which are made of all changes",
+            },
+            assumptions=assumptions,
+            not_protected=(
+                "any change, from the server",
+                "that a participant takes part, and how often",
+                "what is true of photos in general, one participant's part in them or not",
+            ),
+        )
 
 
 def _dense(vector: Vector) -> bytes:
     """Return a whole vector as it is sent."""
     return encode_sparse(SparseUpdate(vector.size, np.arange(vector.size), vector))
-
-
-def _statement(
-    rounds: int, noise: ParticipantGaussian | None, proven: Composition | None, setting: Setting
-) -> PrivacyStatement:
-    mechanism = f"average of whole changes, in up to {number_of(rounds, 'round')} a participant"
-    if noise is not None:
-        mechanism += (
-            f", each change shortened to a length of {noise.clip:g}; the server adds Gaussian noise of "
-            f"{noise.noise_multiplier:.6g} times that to their sum"
-        )
-    return PrivacyStatement(
-        guarantee="none" if proven is None else "differential privacy",
-        mechanism=mechanism,
-        unit="person",
-        epsilon=math.inf if proven is None else proven.epsilon,
-        delta=None if proven is None else proven.delta,
-        neighbours=None if proven is None else "add/remove",
-        accountant=None if proven is None else proven.accountant,
-        randomness="none" if noise is None else randomness_of(setting.source),
-        who_sees={
-            "participant": "its own photos, and the model of every round it takes part in",
-            "server": "every change of every participant, before any noise",
-            "anyone with the model": "the parameters, which are made of all changes",
-        },
-        assumptions=()
-        if proven is None
-        else (
-            "the server is trusted: it sees what noise is to hide, adds the noise and shows nobody anything without it",
-            "when a participant takes part does not depend on what its photos show",
-        ),
-        not_protected=(
-            "any change, from the server",
-            "that a participant takes part, and how often",
-            "what is true of photos in general, one participant's part in them or not",
-        ),
-    )

@@ -1,9 +1,10 @@
 """Who downloads and uploads when: in turn, at random, or each at its own speed.
 
-An *order* yields one move after the other, of whoever has enough photos, until nobody has; `play` carries them out. A
-participant and the server exchange bytes and nothing else. In turn or at random (Shokri and Shmatikov 2015, section
-5.4), a participant trains on what it has just downloaded. Asynchronously it downloads, trains for as long as it takes
-it, and uploads when others have uploaded meanwhile: its download has become stale, and may be too old for the terms.
+An *order* yields one move after the other, of those who have enough photos, until nobody has; `simulate` carries
+them out. A participant and the server exchange bytes and nothing else. In turn or at random (Shokri and Shmatikov
+2015, section 5.4), a participant trains on what it has just downloaded. Asynchronously it downloads, trains for as
+long as it takes it, and uploads when others have uploaded meanwhile: its download has become stale, and may be too old
+for the terms.
 
 
 Turns in which the server is given the sum of what several participants share, and sees no single upload.
@@ -124,7 +125,7 @@ def asynchronous(
     return order
 
 
-def play(server: Door, participants: Sequence[Participant], order: Order = round_robin) -> Iterator[Exchange]:
+def simulate(server: Door, participants: Sequence[Participant], order: Order = round_robin) -> Iterator[Exchange]:
     """Let the participants train on what they have gathered, and yield every upload as it was made.
 
     A refused upload is withdrawn. One whose receipt is damaged stays under way, and a download follows at once, which

@@ -1,10 +1,4 @@
-"""All lines of the figure: selective sharing and what it is compared with, at equal uploads and at equal bytes.
-
-What somebody wants to share and how much noise it should bear: from wishes in plain words to lines of a study.
-
-How much must be shared, and which part: fractions by selections, with and without residuals.
-
-From a collection of photos to a study day by day: what is learned, by which network, from which public photos.
+"""From a collection of photos to a study day by day: what is learned, by which network, shared how, compared with what.
 
 Everything that is fitted before day 1 (features, standardisation, the initial model) is fitted to the public photos of
 day 0 alone. The two models of PPDL (Bu 2019, Table 2) are a convolutional network from scratch (`cnn`) and a new head
@@ -13,14 +7,14 @@ VGG16 with weights of your own; see `backbone`).
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from blindsight.data.dataset import Dataset
 from blindsight.data.features import FeaturePipeline, Standardiser, extract, pipeline
@@ -36,89 +30,26 @@ from blindsight.selective.methods import (
     LocalOnly,
     NeverUpdated,
     OrderName,
-    SelectiveLine,
+    SelectiveMethod,
 )
-from blindsight.selective.networks import VGG16Features
+from blindsight.selective.networks import VGG16Features, head, small_cnn
 from blindsight.selective.noise import Laplace, Noise, PublishedLaplace, calibrate_participant, calibrate_record
 from blindsight.selective.protection import Selection, Sharing
 from blindsight.selective.timeline import (
-    DayPlan,
-    Line,
     MakeTrainer,
+    Method,
+    MethodResult,
     OnDay,
     Photos,
-    PlayedLine,
+    Schedule,
     Timeline,
-    plan_days,
-    play_days,
+    schedule_days,
+    simulate_days,
     train_initial,
 )
-from blindsight.selective.trainers import SoftmaxTrainer
+from blindsight.selective.trainers import NetworkTrainer, SoftmaxTrainer
 
 OURS = "selective sharing"
-
-
-def unproven_lines(ours: SelectiveLine, *, server_rate: float = 1.0) -> Sequence[Line]:
-    """Return this line and those without noise to compare it with; the dense ones upload as often, or as many bytes."""
-    plain = _plain(ours.sharing)
-    return (
-        Centralised(),
-        NeverUpdated(),
-        LocalOnly(),
-        ours,
-        SelectiveLine("top-k with residuals", replace(plain, residual=True), download=ours.download),
-        FederatedAveraging("FedAvg, equal uploads", server_rate=server_rate),
-        FederatedAveraging("FedAvg, equal bytes", as_bytes_of=ours.name, server_rate=server_rate),
-    )
-
-
-def honest_lines(
-    plan: DayPlan,
-    sharing: Sharing,
-    *,
-    epsilon: float,
-    delta: float,
-    clip: float,
-    upload_clip: float | None = None,
-    batch: int = 32,
-    steps: int = 1,
-    server_rate: float = 1.0,
-    as_bytes_of: str = OURS,
-) -> Sequence[Line]:
-    """Return lines with noise that is proven, each of which may spend `epsilon` at `delta` over all days of the plan.
-
-    They protect a photo, whose gradient in each of `steps` steps has a length of at most `clip`; or a participant, each
-    of whose uploads has one of at most `upload_clip` (None: the same). Shares, residuals and rounding are those of
-    `sharing`.
-    """
-    uploads = max(1, plan.uploads(batch))
-    seldom = min(len(plan.days), 1 + math.ceil(uploads * min(1.0, 1.3 * sharing.share)))  # places take bytes as well
-    photo = calibrate_record(epsilon=epsilon, delta=delta, steps=steps, clip=clip)
-    each, rare = (
-        calibrate_participant(epsilon=epsilon, delta=delta, uploads=count, clip=upload_clip or clip)
-        for count in (uploads, seldom)
-    )
-    plain, spent = _plain(sharing), f"eps {epsilon:g}"
-    return (
-        SelectiveLine(f"noise per photo, {spent}", replace(plain, noise=photo), budget=epsilon),
-        SelectiveLine(f"noise per participant, {spent}", replace(plain, select="random", noise=each), budget=epsilon),
-        FederatedAveraging(f"DP-FedAvg, equal uploads, {spent}", server_rate=server_rate, noise=each, budget=epsilon),
-        FederatedAveraging(
-            f"DP-FedAvg, equal bytes, {spent}",
-            as_bytes_of=as_bytes_of,
-            server_rate=server_rate,
-            noise=rare,
-            budget=epsilon,
-        ),
-    )
-
-
-def _plain(sharing: Sharing) -> Sharing:
-    """Return a sharing of as much, the largest of it, with neither bound nor noise."""
-    return replace(sharing, select="largest", threshold=None, bound=None, noise=None)
-
-
-NoiseName = Literal["none", "published", "laplace", "participant", "record"]
 
 BATCH = 32
 """How many photos start a training, as in the paper."""
@@ -126,13 +57,82 @@ BATCH = 32
 STATED_DELTA = 1e-5
 """At which delta the noise of the papers is composed where nobody names another; it changes no noise."""
 
+WEEK = 7
+"""Days at the end over which methods of sharing are compared."""
+
+_HEAD_RATE = 0.05
+
+Model = Literal["head", "cnn"]
+Optimiser = Literal["sgd", "rmsprop", "adam"]
+NoiseName = Literal["none", "published", "laplace", "participant", "record"]
+
+
+# --- methods to compare ---
+
+
+def plain_methods(ours: SelectiveMethod, *, server_rate: float = 1.0) -> Sequence[Method]:
+    """Return this method and those without noise to compare it with; the dense ones upload as often, or as much."""
+    largest = _largest(ours.sharing)
+    return (
+        Centralised(),
+        NeverUpdated(),
+        LocalOnly(),
+        ours,
+        SelectiveMethod("top-k with residuals", replace(largest, residual=True), download=ours.download),
+        FederatedAveraging("FedAvg, equal uploads", server_rate=server_rate),
+        FederatedAveraging("FedAvg, equal bytes", as_bytes_of=ours.name, server_rate=server_rate),
+    )
+
+
+def proven_methods(
+    schedule: Schedule,
+    sharing: Sharing,
+    *,
+    epsilon: float,
+    delta: float,
+    clip: float,
+    upload_clip: float | None = None,
+    batch: int = BATCH,
+    steps: int = 1,
+    server_rate: float = 1.0,
+    as_bytes_of: str = OURS,
+) -> Sequence[Method]:
+    """Return methods with noise that is proven, each of which may spend `epsilon` at `delta` over all days.
+
+    They protect a photo, whose gradient in each of `steps` steps has a length of at most `clip`; or a participant, each
+    of whose uploads has one of at most `upload_clip` (None: the same). Shares, residuals and rounding are those of
+    `sharing`.
+    """
+    uploads = max(1, schedule.uploads(batch))
+    seldom = min(len(schedule.days), 1 + math.ceil(uploads * min(1.0, 1.3 * sharing.share)))  # places take bytes too
+    photo = calibrate_record(epsilon=epsilon, delta=delta, steps=steps, clip=clip)
+    each, rare = (
+        calibrate_participant(epsilon=epsilon, delta=delta, uploads=count, clip=upload_clip or clip)
+        for count in (uploads, seldom)
+    )
+    largest, spent = _largest(sharing), f"eps {epsilon:g}"
+    averaging = partial(FederatedAveraging, server_rate=server_rate, budget=epsilon)
+    return (
+        SelectiveMethod(f"noise per photo, {spent}", replace(largest, noise=photo), budget=epsilon),
+        SelectiveMethod(
+            f"noise per participant, {spent}", replace(largest, select="random", noise=each), budget=epsilon
+        ),
+        averaging(f"DP-FedAvg, equal uploads, {spent}", noise=each),
+        averaging(f"DP-FedAvg, equal bytes, {spent}", as_bytes_of=as_bytes_of, noise=rare),
+    )
+
+
+def _largest(sharing: Sharing) -> Sharing:
+    """Return a sharing of as much, the largest of it, with neither bound nor noise."""
+    return replace(sharing, select="largest", threshold=None, bound=None, noise=None)
+
 
 @dataclass(frozen=True, kw_only=True)
-class SharingWish:
+class SharingOptions:
     """How to share. `epsilon` belongs to the noise: per parameter and upload, or of all days where noise has a proof.
 
-    `clip` is the longest gradient of a photo (noise "record"), `upload_clip` the longest upload ("participant"). Lines
-    with proven noise of both kinds are played beside at each of `epsilons`.
+    `clip` is the longest gradient of a photo (noise "record"), `upload_clip` the longest upload ("participant").
+    Methods with proven noise of both kinds are simulated beside at each of `epsilons`.
     """
 
     share: float
@@ -152,48 +152,36 @@ class SharingWish:
     epsilons: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse wishes that leave something out or contradict themselves, before a photo is read."""
+        """Refuse options that leave something out or contradict themselves, before a photo is read."""
         if self.noise not in get_args(NoiseName):
             raise UnknownNameError("noise", self.noise, get_args(NoiseName))
         if self.scheme is not None:
             check_hiding(self.scheme)
+            if self.order != "round-robin":
+                raise InputError("encrypted sums are of all who are ready, in no order. Leave the order out.")
         if (self.noise == "none") != (self.epsilon is None):
             raise InputError("noise goes with an epsilon, and an epsilon with noise. Give both or neither.")
         if not 0 < self.download <= 1:
             raise InputError(f"download must be in (0, 1]; got {self.download}.")
-        if self.scheme is not None and self.order != "round-robin":
-            raise InputError("encrypted sums are of all who are ready, in no order. Leave the order out.")
         self._check_needs()
         if self.delta is not None and not 0 < self.delta < 1:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
-        self._check_epsilons()
-        least = self._sharing(self._noise(uploads=1, among=1 if self.scheme is None else 2, steps=1))
-        SelectiveLine(OURS, least, order=self.order)
+        if len({f"{epsilon:g}" for epsilon in self.epsilons}) < len(self.epsilons):
+            raise InputError("each of the epsilons makes methods of its own; got one of them twice.")
+        for epsilon in self.epsilons:  # its noise must exist
+            calibrate_record(epsilon=epsilon, delta=self.stated_delta, steps=1, clip=self.clip or 0.0)
+            calibrate_participant(epsilon=epsilon, delta=self.stated_delta, uploads=1, clip=self.upload_clip or 0.0)
+        SelectiveMethod(OURS, self._sharing(1, 1 if self.scheme is None else 2, 1), order=self.order)
 
     def _check_needs(self) -> None:
         """Noise with a proof needs numbers that nobody else can choose; without it they would mean nothing."""
-        needed = set[str]()
-        if self.epsilons or self.noise in ("participant", "record"):
-            needed.add("delta")
-        if self.epsilons or self.noise == "record":
-            needed.add("clip")
-        if self.epsilons or self.noise == "participant":
-            needed.add("upload_clip")
+        users = {"delta": ("participant", "record"), "clip": ("record",), "upload_clip": ("participant",)}
+        needed = [name for name, kinds in users.items() if self.epsilons or self.noise in kinds]
         if missing := sorted(name for name in needed if getattr(self, name) is None):
             raise InputError(f"noise with a proof needs {' and '.join(missing)}, which nobody else can choose.")
-        for name in {"clip", "upload_clip"} - needed:
+        for name in {"clip", "upload_clip"} - {*needed}:
             if getattr(self, name) is not None:
                 raise InputError(f"{name} is for noise with a proof, of which there is none here. Leave it out.")
-
-    def _check_epsilons(self) -> None:
-        """Each makes lines of its own, for which its noise must exist."""
-        if len({f"{epsilon:g}" for epsilon in self.epsilons}) < len(self.epsilons):
-            raise InputError("each of the epsilons makes lines of its own; got one of them twice.")
-        for epsilon in self.epsilons:
-            assert self.clip is not None
-            assert self.upload_clip is not None
-            calibrate_record(epsilon=epsilon, delta=self.stated_delta, steps=1, clip=self.clip)
-            calibrate_participant(epsilon=epsilon, delta=self.stated_delta, uploads=1, clip=self.upload_clip)
 
     @property
     def stated_delta(self) -> float:
@@ -205,41 +193,41 @@ class SharingWish:
         if self.scheme is not None and count < LEAST_TOGETHER:
             raise InputError(f"an encrypted sum needs {LEAST_TOGETHER} participants at least; got {count}.")
 
-    def sharing(self, plan: DayPlan, *, steps: int) -> Sharing:
-        """Return the sharing with as much noise as the plan's uploads, or the steps on each photo, need.
+    def sharing(self, schedule: Schedule, *, steps: int) -> Sharing:
+        """Return the sharing with as much noise as the schedule's uploads, or the steps on each photo, need.
 
         Noise that all share is for turns in which all take part; there are as many as the one with fewest photos has
         batches.
         """
-        count = len(plan.participants)
+        count = len(schedule.participants)
         self.check_participants(count)
-        uploads, among = plan.uploads(BATCH), 1
+        uploads, among = schedule.uploads(BATCH), 1
         if not uploads:
             raise InputError(
                 f"nobody gathers the {BATCH} photos that start a training, so nothing would ever be shared. Take more "
                 "photos, or plan fewer participants."
             )
         if self.scheme is not None and self.noise == "participant":
-            uploads, among = plan.turns(BATCH), count
+            uploads, among = schedule.turns(BATCH), count
             if not uploads:
                 raise InputError(
                     f"noise that all participants share needs {BATCH} photos of each, which not everyone gathers. Take "
                     "more photos, or plan fewer participants."
                 )
-        return self._sharing(self._noise(uploads=uploads, among=among, steps=steps))
+        return self._sharing(uploads, among, steps)
 
-    def lines(self, plan: DayPlan, *, steps: int) -> tuple[Line, ...]:
-        """Return the line of this wish and those to compare it with."""
-        sharing = self.sharing(plan, steps=steps)
+    def methods(self, schedule: Schedule, *, steps: int) -> tuple[Method, ...]:
+        """Return the method of these options and those to compare it with."""
+        sharing = self.sharing(schedule, steps=steps)
         budget = self.epsilon if self.noise in ("participant", "record") else None
-        ours = SelectiveLine(
+        ours = SelectiveMethod(
             OURS, sharing, download=self.download, order=self.order, encrypted=self.scheme, budget=budget
         )
-        lines: list[Line] = [*unproven_lines(ours)]
+        methods = [*plain_methods(ours)]
         for epsilon in self.epsilons:
             assert self.clip is not None
-            lines += honest_lines(
-                plan,
+            methods += proven_methods(
+                schedule,
                 replace(sharing, noise=None),
                 epsilon=epsilon,
                 delta=self.stated_delta,
@@ -247,105 +235,36 @@ class SharingWish:
                 upload_clip=self.upload_clip,
                 steps=steps,
             )
-        return tuple(lines)
+        return tuple(methods)
 
-    def cost(self, plan: DayPlan, timeline: Timeline, dimension: int, *, steps: int) -> SharingCost:
-        """Return what all uploads cost the participant that really made most in the study that was played."""
+    def cost(self, schedule: Schedule, timeline: Timeline, dimension: int, *, steps: int) -> SharingCost:
+        """Return what all uploads cost the participant that really made most in the study that was simulated."""
         return compose_sharing(
-            self.sharing(plan, steps=steps),
+            self.sharing(schedule, steps=steps),
             dimension=dimension,
-            uploads=max(1, timeline.line(OURS).most_each),
+            uploads=max(1, timeline.method(OURS).most_each),
             delta=self.stated_delta,
             steps=steps,
         )
 
-    def _noise(self, *, uploads: int, among: int, steps: int) -> Noise | None:
+    def _sharing(self, uploads: int, among: int, steps: int) -> Sharing:
+        known = {item.name for item in fields(Sharing)} - {"noise"}
+        return Sharing(noise=self._noise(uploads, among, steps), **{name: getattr(self, name) for name in known})
+
+    def _noise(self, uploads: int, among: int, steps: int) -> Noise | None:
         if self.epsilon is None:
             return None
         if self.noise in ("published", "laplace"):
             return (PublishedLaplace if self.noise == "published" else Laplace)(self.epsilon)
+        spent = {"epsilon": self.epsilon, "delta": self.stated_delta}
         if self.noise == "record":
             assert self.clip is not None
-            return calibrate_record(epsilon=self.epsilon, delta=self.stated_delta, steps=steps, clip=self.clip)
+            return calibrate_record(**spent, steps=steps, clip=self.clip)
         assert self.upload_clip is not None
-        return calibrate_participant(
-            epsilon=self.epsilon,
-            delta=self.stated_delta,
-            uploads=uploads,
-            clip=self.upload_clip,
-            among=among,
-        )
-
-    def _sharing(self, noise: Noise | None) -> Sharing:
-        return Sharing(
-            self.share,
-            select=self.select,
-            bound=self.bound,
-            threshold=self.threshold,
-            residual=self.residual,
-            noise=noise,
-            half=self.half,
-        )
+        return calibrate_participant(**spent, uploads=uploads, clip=self.upload_clip, among=among)
 
 
-SHARES = (1.0, 0.5, 0.2, 0.1, 0.01)
-
-
-def sharing_lines(
-    shares: Sequence[float] = SHARES,
-    selections: Sequence[Selection] = ("largest", "random"),
-    *,
-    threshold: float | None = None,
-    half: bool = False,
-) -> Iterator[SelectiveLine]:
-    """Yield a line without noise for each share, selection, and without and with residuals.
-
-    `threshold` is for the selection "threshold". Where everything is shared there is nothing to select, so that comes
-    only once.
-
-    >>> [line.name for line in sharing_lines([1.0, 0.1], ["largest"])]
-    ['everything', 'largest 0.1', 'largest 0.1 with residuals']
-    """
-    everything = False
-    for share in shares:
-        for select in selections:
-            least = threshold if select == "threshold" else None
-            if share == 1 and least is None:
-                if not everything:
-                    yield SelectiveLine("everything", Sharing(1.0, half=half))
-                everything = True
-                continue
-            for residual in (False, True):
-                name = f"{select} {share:g}{' with residuals' if residual else ''}"
-                yield SelectiveLine(name, Sharing(share, select, threshold=least, residual=residual, half=half))
-
-
-def sharing_study(
-    plan: DayPlan,
-    inputs: NDArray[Any],
-    labels: ArrayLike,
-    make_trainer: MakeTrainer,
-    *,
-    initial: Vector,
-    delta: float,
-    shares: Sequence[float] = SHARES,
-    selections: Sequence[Selection] = ("largest", "random"),
-    threshold: float | None = None,
-    **options: Any,
-) -> Timeline:
-    """Play `sharing_lines` beside the lines that share nothing or everything; `options` are those of `play_days`."""
-    beside: tuple[Line, ...] = (Centralised(), NeverUpdated(), LocalOnly())
-    lines = (*beside, *sharing_lines(shares, selections, threshold=threshold))
-    return play_days(plan, inputs, labels, lines, make_trainer, initial=initial, delta=delta, **options)
-
-
-WEEK = 7
-"""Days at the end over which methods of sharing are compared."""
-
-_HEAD_RATE = 0.05
-
-Model = Literal["head", "cnn"]
-Optimiser = Literal["sgd", "rmsprop", "adam"]
+# --- a collection ---
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -373,12 +292,12 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class PhotoStudy:
-    """Photos as the model takes them, their classes, the calendar, and the model of day 0."""
+    """Photos as the model takes them, their classes, the schedule, and the model of day 0."""
 
     inputs: NDArray[Any]
     labels: NDArray[np.int64]
     answers: tuple[str, ...]
-    plan: DayPlan
+    schedule: Schedule
     make_trainer: MakeTrainer
     initial: Vector
     seed: int
@@ -407,7 +326,7 @@ class PhotoStudy:
         dataset, labels, answers = answered(dataset, classes, attribute)
         if len(np.unique(labels)) < 2:
             raise DataError(f"all photos of {dataset.name} have the same answer: there is nothing to tell apart.")
-        plan = plan_days(
+        schedule = schedule_days(
             labels, participants=participants, days=days, initial=initial, skew=skew, random_state=random_state
         )
         if training.model == "cnn":
@@ -415,29 +334,29 @@ class PhotoStudy:
                 raise DataError(f"{dataset.name} comes without pictures, which a network from scratch needs.")
             inputs: NDArray[Any] = np.asarray(dataset.images)
         else:
-            inputs = extract(dataset, pipeline, fit_to=plan.initial, cache=cache, progress=progress)
-        public = Photos(inputs[plan.initial], labels[plan.initial])
+            inputs = extract(dataset, pipeline, fit_to=schedule.initial, cache=cache, progress=progress)
+        public = Photos(inputs[schedule.initial], labels[schedule.initial])
         make_trainer = trainer_maker(training, public.inputs, len(answers), random_state)
         progress("training the initial model", 0, None)
         first = train_initial(
             make_trainer(record_noise=None), public, epochs=training.initial_epochs, random_state=random_state
         )
-        return cls(inputs, labels, answers, plan, make_trainer, first, random_state)
+        return cls(inputs, labels, answers, schedule, make_trainer, first, random_state)
 
     @property
     def dimension(self) -> int:
         """How many parameters are learned."""
         return self.initial.size
 
-    def play(
-        self, lines: Sequence[Line], *, delta: float, on_day: OnDay | None = None, progress: Progress = silent
+    def simulate(
+        self, methods: Sequence[Method], *, delta: float, on_day: OnDay | None = None, progress: Progress = silent
     ) -> Timeline:
-        """Play all lines over the days."""
-        return play_days(
-            self.plan,
+        """Simulate all methods over the days."""
+        return simulate_days(
+            self.schedule,
             self.inputs,
             self.labels,
-            lines,
+            methods,
             self.make_trainer,
             initial=self.initial,
             delta=delta,
@@ -457,24 +376,19 @@ class SharingResult:
 
     @classmethod
     def of(
-        cls, study: PhotoStudy, options: SharingWish, *, on_day: OnDay | None = None, progress: Progress = silent
+        cls, study: PhotoStudy, options: SharingOptions, *, on_day: OnDay | None = None, progress: Progress = silent
     ) -> Self:
         """Simulate the days of a study by the method that the options describe and by those to compare it with."""
-        methods = options.lines(study.plan, steps=1)
-        timeline = study.play(methods, delta=options.stated_delta, on_day=on_day, progress=progress)
-        cost = options.cost(study.plan, timeline, study.dimension, steps=1)
-        return cls(timeline, cost, len(study.plan.participants))
+        methods = options.methods(study.schedule, steps=1)
+        timeline = study.simulate(methods, delta=options.stated_delta, on_day=on_day, progress=progress)
+        cost = options.cost(study.schedule, timeline, study.dimension, steps=1)
+        return cls(timeline, cost, len(study.schedule.participants))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the days and what sharing costs as plain data; an infinite epsilon is None, as JSON has none."""
         composition = [
-            {
-                "what": row.what,
-                "basic": row.basic if math.isfinite(row.basic) else None,
-                "composed": row.composed if math.isfinite(row.composed) else None,
-                "delta": self.cost.delta,
-                "accountant": row.accountant,
-            }
+            {name: None if value == math.inf else value for name, value in row._asdict().items()}
+            | {"delta": self.cost.delta}
             for row in self.cost.rows()
         ]
         return self.timeline.to_dict() | {"composition": composition, "sentence": self.cost.sentence()}
@@ -485,21 +399,21 @@ class SharingResult:
         return len(self.timeline.photos)
 
     @property
-    def families(self) -> dict[str, list[PlayedLine]]:
+    def families(self) -> dict[str, list[MethodResult]]:
         """Methods with proven noise that differ in their epsilon alone, the smallest first."""
-        found: dict[str, list[PlayedLine]] = {}
-        for method in self.timeline.lines:
+        found: dict[str, list[MethodResult]] = {}
+        for method in self.timeline.methods:
             if method.epsilon:
                 found.setdefault(method.name.partition(", eps ")[0], []).append(method)
         return {name: sorted(methods, key=lambda method: method.epsilon or 0.0) for name, methods in found.items()}
 
     @property
-    def principal(self) -> list[PlayedLine]:
+    def principal(self) -> list[MethodResult]:
         """The methods to draw: of each family that with the largest epsilon, which has the least noise."""
         weaker = {method.name for methods in self.families.values() for method in methods[:-1]}
-        return [method for method in self.timeline.lines if method.name not in weaker]
+        return [method for method in self.timeline.methods if method.name not in weaker]
 
-    def settled(self, method: PlayedLine) -> float:
+    def settled(self, method: MethodResult) -> float:
         """Return a method's accuracy over the photos of the last week."""
         return self.timeline.mean_accuracy(method.name, max(1, self.days - WEEK + 1))
 
@@ -521,8 +435,7 @@ def answered(
     if attribute is not None:
         if classes:
             raise InputError("an attribute is learned, or classes; got both. Name one of them.")
-        known = dataset.attribute(attribute)
-        kept = dataset.take(known >= 0)
+        kept = dataset.take(dataset.attribute(attribute) >= 0)
         return kept, kept.attribute(attribute).astype(np.int64), (f"not {attribute}", attribute)
     if dataset.labels is None:
         raise DataError(f"{dataset.name} has no classes. Name an attribute to learn.")
@@ -542,18 +455,13 @@ def answered(
 def trainer_maker(training: Training, public: NDArray[Any], classes: int, random_state: int) -> MakeTrainer:
     """Return what makes every participant's trainer of one and the same model; `public` photos give its scales."""
     rate = training.learning_rate
-    if training.model == "head" and training.optimiser == "sgd":
-        scales = Standardiser.fit(public)
-        return partial(
-            SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=_HEAD_RATE if rate is None else rate
-        )
-    from blindsight.selective.networks import head, small_cnn
-    from blindsight.selective.trainers import NetworkTrainer
-
-    if training.model == "head":
-        scales = Standardiser.fit(public)
-        module = head(public.shape[1], classes, standardiser=scales, random_state=random_state)
-    else:
+    if training.model == "cnn":
         height, width, channels = public.shape[1:]
         module = small_cnn(classes, (height, width), channels, random_state=random_state)
+        return partial(NetworkTrainer, module, optimiser=training.optimiser, learning_rate=rate)
+    scales = Standardiser.fit(public)
+    if training.optimiser == "sgd":
+        rate = _HEAD_RATE if rate is None else rate
+        return partial(SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=rate)
+    module = head(public.shape[1], classes, standardiser=scales, random_state=random_state)
     return partial(NetworkTrainer, module, optimiser=training.optimiser, learning_rate=rate)

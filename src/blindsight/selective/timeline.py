@@ -1,29 +1,23 @@
-"""Who takes which photos on which day: the calendar of a study in which a model learns on after it was published.
-
-The photos of day 0 are public and give the initial model (Bu 2019, section 4: 27,497 of 51,142 photos). All others are
-somebody's, and each appears on one day with one participant.
-
-
-One line of the figure: a way to keep a model up to date, played day by day over the same photos as all others.
-
-A `Line` only says how; `begin` gives a `Course`, which is the line under way. Whoever plays it hands it the photos of
-each day *after* they were scored, so that no course can be scored on what it has learned from.
-
-
-What came of a study day by day: the curves of the figure, and what each of them cost and proves.
-
-The study itself: each day's new photos are scored with yesterday's models, and only then learned from.
+"""The moving-window study: a published model learns on from its users' photos, by several methods side by side.
 
 M. Bu, "Privacy Preserving Deep Learning for Image Classification" (2019), section 4 and Figure 4: a model is trained on
-public photos and published on day 0; from then on it is kept up to date from the photos of its users for 28 days.
-"The accuracy of classifying new photos on each day is calculated using updated model parameters on the previous day."
-The paper does not say whose photos; here all participants' photos of a day are scored, each with the model that the
-line gives to their participant.
+public photos and published on day 0 (27,497 of 51,142 photos); from then on it learns from the photos of its users for
+28 days. "The accuracy of classifying new photos on each day is calculated using updated model parameters on the
+previous day." The paper does not say whose photos; here all participants' photos of a day are scored, each with the
+model that the method gives to their participant::
+
+    schedule = schedule_days(labels, participants=10, days=28, initial=0.5, random_state=0)
+    public = Photos(inputs[schedule.initial], labels[schedule.initial])
+    make_trainer = partial(SoftmaxTrainer, standardiser=Standardiser.fit(public.inputs), classes=4, learning_rate=0.01)
+    initial = train_initial(make_trainer(record_noise=None), public, epochs=5)
+    methods = [Centralised(), NeverUpdated(), SelectiveMethod("largest 10%", Sharing(0.1)),
+               FederatedAveraging("FedAvg, equal bytes", as_bytes_of="largest 10%")]
+    timeline = simulate_days(schedule, inputs, labels, methods, make_trainer, initial=initial, delta=1e-5)
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from time import process_time
@@ -36,6 +30,7 @@ from blindsight.data import partition
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
+from blindsight.selective.accounting import figure
 from blindsight.selective.codec import Vector
 from blindsight.selective.noise import RecordGaussian
 from blindsight.selective.trainers import Trainer
@@ -43,16 +38,22 @@ from blindsight.statement import PrivacyStatement
 
 Rows = NDArray[np.int64]
 
+Against = Literal["everybody", "everybody but the server", "nobody"]
+"""From whom the proven epsilon of a method protects; everybody is also the server."""
+
+OnDay = Callable[[int, Mapping[str, float]], object]
+"""Called after each day with its number and the accuracy of every method, by name."""
+
 
 @dataclass(frozen=True, eq=False)
-class DayPlan:
+class Schedule:
     """Rows of a collection: those of day 0, and those each participant takes on each day from day 1 on."""
 
     initial: Rows
     days: tuple[tuple[Rows, ...], ...]
 
     def __post_init__(self) -> None:
-        """Refuse a plan with a day on which nothing happens, or a photo that is taken twice."""
+        """Refuse a day on which nothing happens, and a photo that is taken twice."""
         if not self.days or not self.days[0] or len({len(day) for day in self.days}) != 1:
             raise InputError("a plan has at least one day and one participant, and on every day the same participants.")
         for number, day in enumerate(self.days, start=1):
@@ -96,7 +97,7 @@ class DayPlan:
                 )
 
 
-def plan_days(
+def schedule_days(
     labels: ArrayLike,
     *,
     participants: int,
@@ -104,14 +105,14 @@ def plan_days(
     initial: float,
     random_state: int | np.random.Generator | None = None,
     skew: float | None = None,
-) -> DayPlan:
+) -> Schedule:
     """Spread photos evenly over days and participants, after the fraction `initial` was taken for day 0.
 
     With `skew` each class spreads over the participants by a draw from a Dirichlet distribution of this concentration:
     small numbers give everyone few classes (`data.partition.by_class`).
 
-    >>> plan = plan_days([0, 1] * 100, participants=2, days=5, initial=0.5, random_state=0)
-    >>> len(plan.initial), [[len(rows) for rows in day] for day in plan.days]
+    >>> schedule = schedule_days([0, 1] * 100, participants=2, days=5, initial=0.5, random_state=0)
+    >>> len(schedule.initial), [[len(rows) for rows in day] for day in schedule.days]
     (100, [[10, 10], [10, 10], [10, 10], [10, 10], [10, 10]])
     """
     if participants < 1 or days < 1:
@@ -128,9 +129,9 @@ def plan_days(
         random_state=rng,
     )
     by_participant = [_by_day(rows, days, rng) for rows in division.owners]
-    plan = DayPlan(division.public, tuple(zip(*by_participant, strict=True)))
-    plan.check(marks)
-    return plan
+    schedule = Schedule(division.public, tuple(zip(*by_participant, strict=True)))
+    schedule.check(marks)
+    return schedule
 
 
 def _by_day(rows: Rows, days: int, rng: np.random.Generator) -> Sequence[Rows]:
@@ -157,10 +158,6 @@ class MakeTrainer(Protocol):
         """Return a trainer that adds this noise inside training."""
 
 
-Against = Literal["everybody", "everybody but the server", "nobody"]
-"""From whom the proven epsilon of a line protects; everybody is also the server."""
-
-
 @dataclass
 class Traffic:
     """What was sent so far: `uploads` from participants, their bytes, and the bytes sent back.
@@ -176,32 +173,12 @@ class Traffic:
     bytes_allowed: int = 0
 
 
-class Course(Protocol):
-    """A line under way."""
-
-    @property
-    def traffic(self) -> Traffic:
-        """What was sent so far; always the same object."""
-
-    def day(self, photos: Mapping[str, Photos]) -> None:
-        """Learn from one day's new photos, by participant."""
-
-    def parameters_for(self, participant: str) -> Vector:
-        """Return the parameters with which this participant's next photos are told apart."""
-
-    def statement(self) -> PrivacyStatement:
-        """Return what is proven of all that was sent so far."""
-
-    def against(self) -> Against:
-        """Return from whom that protects."""
-
-
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What all lines of a study have in common.
+    """What all methods of a study have in common.
 
-    A participant trains on every `batch` photos that have gathered. Every epsilon is stated at `delta`. `courses` are
-    those of the lines that were begun before, by name. Noise comes from `source`.
+    A participant trains on every `batch` photos that have gathered. Every epsilon is stated at `delta`. `runs` are
+    those of the methods that were begun before, by name. Noise comes from `source`.
     """
 
     participants: tuple[str, ...]
@@ -210,28 +187,54 @@ class Setting:
     batch: int
     delta: float
     seed: int
-    courses: Mapping[str, Course] = field(default_factory=dict)
+    runs: Mapping[str, "MethodRun"] = field(default_factory=dict)
     source: ByteSource = system_bytes
 
     def generator(self, place: int) -> np.random.Generator:
-        """Return the science randomness of the participant at this place, the same in every line."""
+        """Return the science randomness of the participant at this place, the same in every method."""
         return np.random.default_rng([self.seed, place])
 
 
-class Line(Protocol):
-    """A way to keep a model up to date."""
+class MethodRun:
+    """A method under way; it is given the photos of each day *after* they were scored."""
+
+    protects: Against = "everybody"  # what `against` answers where something is proven
+
+    def __init__(self, setting: Setting) -> None:
+        """Stand at the end of day 0, with the initial model and nothing sent."""
+        self.traffic = Traffic()
+        self.parameters = setting.initial
+
+    def day(self, photos: Mapping[str, Photos]) -> None:
+        """Learn from one day's new photos, by participant."""
+
+    def parameters_for(self, participant: str) -> Vector:
+        """Return the parameters with which this participant's next photos are told apart."""
+        return self.parameters
+
+    def statement(self) -> PrivacyStatement:
+        """Return what is proven of all that was sent so far."""
+        raise NotImplementedError
+
+    def against(self) -> Against:
+        """Return from whom that protects."""
+        return "nobody" if self.statement().guarantee == "none" else self.protects
+
+
+class Method(Protocol):
+    """A way to keep a model up to date; it only says how."""
 
     @property
     def name(self) -> str:
         """What it is called in tables and figures."""
 
-    def begin(self, setting: Setting) -> Course:
-        """Return the line at the end of day 0, with the initial model and nothing sent."""
+    def begin(self, setting: Setting) -> MethodRun:
+        """Return the method at the end of day 0."""
 
 
 @dataclass(frozen=True, eq=False)
-class PlayedLine:
-    """One line: how it was scored on each day, and what it had sent by the end of each day, in all.
+class MethodResult:
+    """One method: how it was scored on each day, and what it had sent by the end of each day, in all.
 
     `accuracy` is the fraction of a day's new photos that yesterday's model told rightly. `uploads`, `bytes_up` and
     `bytes_down` are those of all participants; `most_each` is how many uploads the participant made, in all days, that
@@ -256,32 +259,19 @@ class PlayedLine:
         return None if epsilon is None or math.isinf(epsilon) else epsilon
 
 
-class TimelineRow(NamedTuple):
-    """One line of the table: the accuracy on some days, its mean over all photos, and what it cost in all."""
-
-    name: str
-    accuracy: tuple[float, ...]
-    mean: float
-    uploads: int
-    megabytes_up: float
-    megabytes_down: float
-    epsilon: float | None
-    against: Against
-
-
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """All lines of a study, scored on the same photos: `photos` of them on each day."""
+    """All methods of a study, scored on the same photos: `photos` of them on each day."""
 
     photos: tuple[int, ...]
-    lines: tuple[PlayedLine, ...]
+    methods: tuple[MethodResult, ...]
 
-    def line(self, name: str) -> PlayedLine:
-        """Return the line of this name."""
-        for line in self.lines:
-            if line.name == name:
-                return line
-        raise UnknownNameError("line", name, [line.name for line in self.lines])
+    def method(self, name: str) -> MethodResult:
+        """Return the method of this name."""
+        for method in self.methods:
+            if method.name == name:
+                return method
+        raise UnknownNameError("method", name, [method.name for method in self.methods])
 
     def mean_accuracy(self, name: str, first: int = 1, last: int | None = None) -> float:
         """Return the fraction of photos told rightly from day `first` to day `last` (None: the end), both included."""
@@ -289,69 +279,50 @@ class Timeline:
         if not 1 <= first <= end <= len(self.photos):
             raise InputError(f"days must be in 1 ... {len(self.photos)} and in order; got {first} to {end}.")
         days = slice(first - 1, end)
-        return float(np.average(self.line(name).accuracy[days], weights=self.photos[days]))
+        return float(np.average(self.method(name).accuracy[days], weights=self.photos[days]))
 
-    def rows(self, days: Sequence[int]) -> list[TimelineRow]:
-        """Return the table with the accuracy of these days, counted from 1."""
+    def rows(self, days: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return columns and rows of a table as text, with the accuracy of these days, counted from 1."""
         if not all(1 <= day <= len(self.photos) for day in days):
             raise InputError(f"days must be in 1 ... {len(self.photos)}; got {', '.join(map(str, days))}.")
-        return [
-            TimelineRow(
-                name=line.name,
-                accuracy=tuple(line.accuracy[day - 1] for day in days),
-                mean=self.mean_accuracy(line.name),
-                uploads=line.uploads[-1],
-                megabytes_up=line.bytes_up[-1] / 1e6,
-                megabytes_down=line.bytes_down[-1] / 1e6,
-                epsilon=line.epsilon,
-                against=line.against,
+        ends = ("all days", "uploads", "MB up", "proven epsilon", "against whom")
+        return ("method", *(f"day {day}" for day in days), *ends), [
+            (
+                method.name,
+                *(f"{method.accuracy[day - 1]:.3f}" for day in days),
+                f"{self.mean_accuracy(method.name):.3f}",
+                f"{method.uploads[-1]:,}",
+                f"{method.bytes_up[-1] / 1e6:.3f}",
+                "-" if method.epsilon is None else figure(method.epsilon),
+                method.against,
             )
-            for line in self.lines
+            for method in self.methods
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        lines = [
-            {
-                "name": line.name,
-                "accuracy": list(line.accuracy),
-                "uploads": list(line.uploads),
-                "bytes_up": list(line.bytes_up),
-                "bytes_down": list(line.bytes_down),
-                "most_each": line.most_each,
-                "seconds": line.seconds,
-                "statement": line.statement.to_dict(),
-                "against": line.against,
-            }
-            for line in self.lines
-        ]
+        """Return plain data for JSON; the methods are its "lines", those of the figure."""
+        lines = [{item.name: _plain(getattr(method, item.name)) for item in fields(method)} for method in self.methods]
         return {"photos": list(self.photos), "lines": lines}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """Return what `to_dict` described."""
         try:
-            lines = [
-                PlayedLine(
-                    name=line["name"],
-                    accuracy=tuple(line["accuracy"]),
-                    uploads=tuple(line["uploads"]),
-                    bytes_up=tuple(line["bytes_up"]),
-                    bytes_down=tuple(line["bytes_down"]),
-                    most_each=line["most_each"],
-                    seconds=line["seconds"],
-                    statement=PrivacyStatement.from_dict(line["statement"]),
-                    against=line["against"],
-                )
-                for line in data["lines"]
-            ]
-            return cls(tuple(data["photos"]), tuple(lines))
+            methods = []
+            for line in data["lines"]:
+                known: dict[str, Any] = {
+                    name: tuple(value) if isinstance(value, list) else value for name, value in line.items()
+                }
+                methods.append(MethodResult(**known | {"statement": PrivacyStatement.from_dict(line["statement"])}))
+            return cls(tuple(data["photos"]), tuple(methods))
         except (KeyError, TypeError, AttributeError):
             raise InputError("this is not the description of a timeline.") from None
 
 
-OnDay = Callable[[int, Mapping[str, float]], object]
-"""Called after each day with its number and the accuracy of every line, by name."""
+def _plain(value: Any) -> Any:
+    if isinstance(value, PrivacyStatement):
+        return value.to_dict()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def train_initial(trainer: Trainer, photos: Photos, *, epochs: int, random_state: int | None = None) -> Vector:
@@ -366,11 +337,11 @@ def train_initial(trainer: Trainer, photos: Photos, *, epochs: int, random_state
     return parameters
 
 
-def play_days(
-    plan: DayPlan,
+def simulate_days(
+    schedule: Schedule,
     inputs: NDArray[Any],
     labels: ArrayLike,
-    lines: Sequence[Line],
+    methods: Sequence[Method],
     make_trainer: MakeTrainer,
     *,
     initial: Vector,
@@ -381,41 +352,58 @@ def play_days(
     on_day: OnDay | None = None,
     progress: Progress = silent,
 ) -> Timeline:
-    """Play all `lines` over the days of the plan, side by side.
+    """Simulate all `methods` over the days of the schedule, side by side.
 
-    `inputs` and `labels` are those of the whole collection, which the plan's rows speak of; `initial` is the model of
-    day 0 (`train_initial`). A participant trains on every `batch` photos that have gathered. All epsilons are stated at
-    `delta`. Everything but noise, which comes from `source`, is repeated by the same `random_state`.
+    `inputs` and `labels` are those of the whole collection, which the schedule's rows speak of; `initial` is the model
+    of day 0 (`train_initial`). A participant trains on every `batch` photos that have gathered. All epsilons are stated
+    at `delta`. Everything but noise, which comes from `source`, is repeated by the same `random_state`.
     """
     marks = np.asarray(labels)
-    _check(plan, inputs, marks, lines, delta)
-    setting = Setting(plan.participants, initial, make_trainer, batch, delta, random_state, source=source)
-    played = _begin(lines, setting)
+    _check(schedule, inputs, marks, methods, delta)
+    setting = Setting(schedule.participants, initial, make_trainer, batch, delta, random_state, source=source)
+    runs: dict[str, MethodRun] = {}
+    for method in methods:
+        runs[method.name] = method.begin(replace(setting, runs=dict(runs)))
     scorer = make_trainer(record_noise=None)
-    sizes = []
-    for number, rows in enumerate(plan.days, start=1):
-        progress("playing days", number - 1, len(plan.days))
-        taken = zip(plan.participants, rows, strict=True)
+    accuracy: dict[str, list[float]] = {name: [] for name in runs}
+    sent: dict[str, list[Traffic]] = {name: [] for name in runs}
+    seconds = dict.fromkeys(runs, 0.0)
+    for number, rows in enumerate(schedule.days, start=1):
+        progress("simulating days", number - 1, len(schedule.days))
+        taken = zip(schedule.participants, rows, strict=True)
         photos = {name: Photos(inputs[own], marks[own]) for name, own in taken if len(own)}
-        sizes.append(sum(len(own) for own in rows))
-        for line in played:
-            line.score(scorer, photos)
-        for line in played:
-            line.learn(photos)
+        for name, run in runs.items():
+            accuracy[name].append(_accuracy(run, scorer, photos))
+        for name, run in runs.items():
+            begun = process_time()
+            run.day(photos)
+            seconds[name] += process_time() - begun
+            sent[name].append(replace(run.traffic))
         if on_day is not None:
-            on_day(number, {line.name: line.accuracy[-1] for line in played})
-    progress("playing days", len(plan.days), len(plan.days))
-    return Timeline(tuple(sizes), tuple(line.result() for line in played))
+            on_day(number, {name: scored[-1] for name, scored in accuracy.items()})
+    progress("simulating days", len(schedule.days), len(schedule.days))
+    results = [
+        MethodResult(
+            name=name,
+            accuracy=tuple(accuracy[name]),
+            uploads=tuple(traffic.uploads for traffic in sent[name]),
+            bytes_up=tuple(traffic.bytes_up for traffic in sent[name]),
+            bytes_down=tuple(traffic.bytes_down for traffic in sent[name]),
+            most_each=run.traffic.most_each,
+            seconds=seconds[name],
+            statement=run.statement(),
+            against=run.against(),
+        )
+        for name, run in runs.items()
+    ]
+    return Timeline(tuple(sum(len(own) for own in rows) for rows in schedule.days), tuple(results))
 
 
-def _accuracy(course: Course, scorer: Trainer, photos: Mapping[str, Photos]) -> float:
-    """Return the fraction of photos told rightly, each with the parameters for its participant.
-
-    Where participants have the same parameters, their photos are scored together.
-    """
+def _accuracy(run: MethodRun, scorer: Trainer, photos: Mapping[str, Photos]) -> float:
+    """Return the fraction of all photos told rightly; those of participants with the same model are scored together."""
     groups: dict[int, tuple[Vector, list[Photos]]] = {}
     for name, taken in photos.items():
-        parameters = course.parameters_for(name)
+        parameters = run.parameters_for(name)
         groups.setdefault(id(parameters), (parameters, []))[1].append(taken)
     right = 0
     for parameters, parts in groups.values():
@@ -425,54 +413,16 @@ def _accuracy(course: Course, scorer: Trainer, photos: Mapping[str, Photos]) -> 
     return right / sum(len(taken.labels) for taken in photos.values())
 
 
-@dataclass(eq=False)
-class _Playing:
-    """A course, and what is noted of it day by day."""
-
-    name: str
-    course: Course
-    accuracy: list[float] = field(default_factory=list)
-    sent: list[Traffic] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def score(self, scorer: Trainer, photos: Mapping[str, Photos]) -> None:
-        self.accuracy.append(_accuracy(self.course, scorer, photos))
-
-    def learn(self, photos: Mapping[str, Photos]) -> None:
-        begun = process_time()
-        self.course.day(photos)
-        self.seconds += process_time() - begun
-        self.sent.append(replace(self.course.traffic))
-
-    def result(self) -> PlayedLine:
-        return PlayedLine(
-            name=self.name,
-            accuracy=tuple(self.accuracy),
-            uploads=tuple(sent.uploads for sent in self.sent),
-            bytes_up=tuple(sent.bytes_up for sent in self.sent),
-            bytes_down=tuple(sent.bytes_down for sent in self.sent),
-            most_each=self.course.traffic.most_each,
-            seconds=self.seconds,
-            statement=self.course.statement(),
-            against=self.course.against(),
-        )
-
-
-def _begin(lines: Sequence[Line], setting: Setting) -> list[_Playing]:
-    courses: dict[str, Course] = {}
-    for line in lines:
-        courses[line.name] = line.begin(replace(setting, courses=dict(courses)))
-    return [_Playing(name, course) for name, course in courses.items()]
-
-
-def _check(plan: DayPlan, inputs: NDArray[Any], labels: NDArray[Any], lines: Sequence[Line], delta: float) -> None:
+def _check(
+    schedule: Schedule, inputs: NDArray[Any], labels: NDArray[Any], methods: Sequence[Method], delta: float
+) -> None:
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or len(labels) != len(inputs) or (labels < 0).any():
         raise InputError(
             f"there must be a class, counted from 0, for each of {len(inputs)} photos; got {labels.dtype} of shape "
             f"{labels.shape}."
         )
-    plan.check(labels)
-    if not lines or len({line.name for line in lines}) != len(lines):
-        raise InputError("a study has at least one line, and each has a name of its own.")
+    schedule.check(labels)
+    if not methods or len({method.name for method in methods}) != len(methods):
+        raise InputError("a study has at least one method, and each has a name of its own.")
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1); got {delta}.")

@@ -6,7 +6,7 @@ import pytest
 from blindsight.data.features import Standardiser
 from blindsight.federated.parameter_server import SharingServer
 from blindsight.federated.sharing import step
-from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing, play
+from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing, simulate
 from blindsight.selective.trainers import SoftmaxTrainer
 from tests.federated.parties import Network
 
@@ -75,7 +75,7 @@ class Group:
         participants = [self.participant(name) for name in NAMES]
         for participant in participants:
             participant.gather(*_photos(participant.name, self.batches * BATCH))
-        exchanges = play(server, participants, order)
+        exchanges = simulate(server, participants, order)
         for _ in range(moves):
             next(exchanges)
         return server.parameters.tobytes()

@@ -7,10 +7,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from blindsight.data.features import Standardiser
-from blindsight.selective.methods import FederatedAveraging, LocalOnly, SelectiveLine
+from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveMethod
 from blindsight.selective.protection import Sharing
-from blindsight.selective.study import sharing_study
-from blindsight.selective.timeline import Photos, plan_days, play_days
+from blindsight.selective.timeline import Photos, schedule_days, simulate_days
 from blindsight.selective.trainers import SoftmaxTrainer
 
 DELTA, DAYS = 1e-5, 7
@@ -20,7 +19,7 @@ INPUTS = INPUTS.astype(np.float32)
 
 
 def prepared(seed, **plan_options):
-    plan = plan_days(LABELS, participants=10, days=DAYS, initial=0.05, random_state=seed, **plan_options)
+    plan = schedule_days(LABELS, participants=10, days=DAYS, initial=0.05, random_state=seed, **plan_options)
     public = Photos(INPUTS[plan.initial], LABELS[plan.initial])
     settings = {"classes": 10, "learning_rate": 0.2, "epochs": 2}
     make = partial(SoftmaxTrainer, standardiser=Standardiser.fit(public.inputs), **settings)
@@ -30,10 +29,17 @@ def prepared(seed, **plan_options):
 
 @pytest.fixture(scope="module", params=SEEDS)
 def study(request):
-    """Return the mean accuracy from the fourth day on, by line, and the whole timeline."""
+    """Return the mean accuracy from the fourth day on, by method, and the whole timeline."""
     plan, make, common = prepared(request.param)
-    timeline = sharing_study(plan, INPUTS, LABELS, make, shares=(1.0, 0.1, 0.01), **common)
-    return {line.name: timeline.mean_accuracy(line.name, first=4) for line in timeline.lines}, timeline
+    shared = [
+        SelectiveMethod(f"{select} {share:g}{' with residuals' * residual}", Sharing(share, select, residual=residual))
+        for share in (0.1, 0.01)
+        for select in ("largest", "random")
+        for residual in (False, True)
+    ]
+    methods = [Centralised(), NeverUpdated(), LocalOnly(), SelectiveMethod("everything", Sharing(1.0)), *shared]
+    timeline = simulate_days(plan, INPUTS, LABELS, methods, make, **common)
+    return {method.name: timeline.mean_accuracy(method.name, first=4) for method in timeline.methods}, timeline
 
 
 def test_a_tenth_of_the_largest_is_nearly_as_good_as_everything_in_one_place(study):
@@ -60,13 +66,13 @@ def test_residuals_rescue_a_hundredth(study):
     assert late["largest 0.01 with residuals"] > late["centralised"] - 0.05
 
 
-def test_all_lines_begin_with_the_initial_model_and_upload_as_often(study):
+def test_all_methods_begin_with_the_initial_model_and_upload_as_often(study):
     _, timeline = study
-    assert len({line.accuracy[0] for line in timeline.lines}) == 1
-    shared = [line for line in timeline.lines if "0." in line.name or line.name == "everything"]
+    assert len({method.accuracy[0] for method in timeline.methods}) == 1
+    shared = [method for method in timeline.methods if "0." in method.name or method.name == "everything"]
     assert len(shared) == 9
-    assert len({line.uploads for line in shared}) == 1
-    everything, tenth = timeline.line("everything"), timeline.line("largest 0.1")
+    assert len({method.uploads for method in shared}) == 1
+    everything, tenth = timeline.method("everything"), timeline.method("largest 0.1")
     assert tenth.bytes_up[-1] < 0.2 * everything.bytes_up[-1]
 
 
@@ -74,22 +80,22 @@ def test_all_lines_begin_with_the_initial_model_and_upload_as_often(study):
 @pytest.mark.parametrize("seed", range(3))
 def test_equal_bytes_are_equal_and_orders_hardly_matter(seed):
     plan, make, common = prepared(seed)
-    lines = [
-        SelectiveLine("ours", Sharing(0.1)),
-        SelectiveLine("random", Sharing(0.1), order="random"),
-        SelectiveLine("asynchronous", Sharing(0.1), order="asynchronous"),
-        SelectiveLine("half", Sharing(0.1, half=True)),
+    methods = [
+        SelectiveMethod("ours", Sharing(0.1)),
+        SelectiveMethod("random", Sharing(0.1), order="random"),
+        SelectiveMethod("asynchronous", Sharing(0.1), order="asynchronous"),
+        SelectiveMethod("half", Sharing(0.1, half=True)),
         FederatedAveraging("equal uploads", server_rate=10.0),
         FederatedAveraging("equal bytes", as_bytes_of="ours", server_rate=3.0),
     ]
-    timeline = play_days(plan, INPUTS, LABELS, lines, make, **common)
-    dense, sparse = timeline.line("equal bytes"), timeline.line("ours")
+    timeline = simulate_days(plan, INPUTS, LABELS, methods, make, **common)
+    dense, sparse = timeline.method("equal bytes"), timeline.method("ours")
     upload = dense.bytes_up[-1] / dense.uploads[-1]
     for ours, theirs in zip(sparse.bytes_up, dense.bytes_up, strict=True):
         assert ours - 1.01 * upload < theirs <= ours
     assert dense.bytes_up[-1] > 0.95 * sparse.bytes_up[-1]
-    assert timeline.line("equal uploads").uploads == sparse.uploads
-    late = {line.name: timeline.mean_accuracy(line.name, first=4) for line in timeline.lines}
+    assert timeline.method("equal uploads").uploads == sparse.uploads
+    late = {method.name: timeline.mean_accuracy(method.name, first=4) for method in timeline.methods}
     for name in ("random", "asynchronous", "half", "equal uploads", "equal bytes"):
         assert late[name] == pytest.approx(late["ours"], abs=0.05)
 
@@ -97,13 +103,13 @@ def test_equal_bytes_are_equal_and_orders_hardly_matter(seed):
 def test_where_classes_are_skewed_those_who_learn_alone_know_their_own_photos_best():
     """Alone is then no lower bound: each model is scored on the few classes of its participant."""
     plan, make, common = prepared(0, skew=0.1)
-    timeline = play_days(plan, INPUTS, LABELS, [LocalOnly()], make, **common)
+    timeline = simulate_days(plan, INPUTS, LABELS, [LocalOnly()], make, **common)
     assert timeline.mean_accuracy("local only", first=4) > 0.85
 
 
 @pytest.mark.slow
 def test_the_same_seed_repeats_the_study():
     plan, make, common = prepared(3)
-    lines = [SelectiveLine("random", Sharing(0.1, "random", residual=True), order="asynchronous")]
-    first, second = (play_days(plan, INPUTS, LABELS, lines, make, **common).lines[0] for _ in range(2))
+    methods = [SelectiveMethod("random", Sharing(0.1, "random", residual=True), order="asynchronous")]
+    first, second = (simulate_days(plan, INPUTS, LABELS, methods, make, **common).methods[0] for _ in range(2))
     assert (first.accuracy, first.bytes_up) == (second.accuracy, second.bytes_up)

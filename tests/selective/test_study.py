@@ -11,9 +11,9 @@ from blindsight.data.dataset import Dataset
 from blindsight.data.features import Thumbnails
 from blindsight.data.pixels import PixelFeatures
 from blindsight.errors import DataError, InputError, UnknownNameError
-from blindsight.selective.methods import Centralised, NeverUpdated, SelectiveLine
+from blindsight.selective.methods import Centralised, NeverUpdated, SelectiveMethod
 from blindsight.selective.protection import Sharing
-from blindsight.selective.study import PhotoStudy, SharingWish, Training, answered, backbone
+from blindsight.selective.study import PhotoStudy, SharingOptions, Training, answered, backbone
 
 DIGITS = load("digits", count=600, random_state=0)
 PLANNED = {"participants": 3, "days": 3, "initial": 0.3, "random_state": 4}
@@ -40,13 +40,13 @@ def test_what_is_fitted_before_day_1_is_fitted_to_public_photos_alone(training):
     if training != HEAD:
         pytest.importorskip("torch")
     study, pipeline = prepared(training=training)
-    private = np.setdiff1d(np.arange(600), study.plan.initial)
+    private = np.setdiff1d(np.arange(600), study.schedule.initial)
     others, same = prepared(with_other_photos(private), training)
     assert same.fingerprint() == pipeline.fingerprint()
     np.testing.assert_array_equal(others.initial, study.initial)
-    np.testing.assert_array_equal(others.inputs[study.plan.initial], study.inputs[study.plan.initial])
+    np.testing.assert_array_equal(others.inputs[study.schedule.initial], study.inputs[study.schedule.initial])
     assert (others.inputs[private] != study.inputs[private]).any()
-    public, different = prepared(with_other_photos(study.plan.initial[:3]), training)
+    public, different = prepared(with_other_photos(study.schedule.initial[:3]), training)
     assert training.model == "cnn" or different.fingerprint() != pipeline.fingerprint()
     assert (public.initial != study.initial).any()  # the public ones do matter
     if training == HEAD:
@@ -54,7 +54,7 @@ def test_what_is_fitted_before_day_1_is_fitted_to_public_photos_alone(training):
         np.testing.assert_array_equal(scales[0].mean, scales[1].mean)
         np.testing.assert_array_equal(scales[0].scale, scales[1].scale)
         assert (scales[0].mean != scales[2].mean).any()
-        np.testing.assert_allclose(scales[0].mean, study.inputs[study.plan.initial].mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(scales[0].mean, study.inputs[study.schedule.initial].mean(axis=0), atol=1e-5)
 
 
 def test_a_pipeline_that_was_fitted_to_everything_is_fitted_anew():
@@ -77,7 +77,7 @@ def test_photos_keep_their_rows_and_the_cache_changes_nothing(tmp_path):
 def test_the_same_seed_gives_the_same_study_and_another_one_another():
     one, same, other = prepared()[0], prepared()[0], prepared(random_state=5)[0]
     np.testing.assert_array_equal(one.initial, same.initial)
-    assert (one.plan.initial != other.plan.initial).any()
+    assert (one.schedule.initial != other.schedule.initial).any()
 
 
 def test_networks_of_all_participants_begin_alike_and_take_pictures_as_they_are():
@@ -100,20 +100,20 @@ def test_ready_made_features_are_taken_and_a_network_from_scratch_wants_pictures
 
 def test_a_study_is_played_to_the_end():
     study, _ = prepared()
-    lines = [Centralised(), NeverUpdated(), SelectiveLine("shared", Sharing(0.5))]
+    lines = [Centralised(), NeverUpdated(), SelectiveMethod("shared", Sharing(0.5))]
     heard = []
-    timeline = study.play(lines, delta=1e-5, on_day=lambda day, found: heard.append((day, set(found))))
+    timeline = study.simulate(lines, delta=1e-5, on_day=lambda day, found: heard.append((day, set(found))))
     assert heard == [(day, {"centralised", "never updated", "shared"}) for day in (1, 2, 3)]
     assert sum(timeline.photos) == 420
-    assert timeline.line("never updated").accuracy[0] == timeline.line("shared").accuracy[0] > 0.5
+    assert timeline.method("never updated").accuracy[0] == timeline.method("shared").accuracy[0] > 0.5
 
 
 def test_proven_noise_reaches_the_trainers():
     study, _ = prepared()
-    wish = SharingWish(share=0.5, noise="record", epsilon=8.0, delta=1e-5, clip=1.0)
-    noise = wish.sharing(study.plan, steps=1).noise
+    options = SharingOptions(share=0.5, noise="record", epsilon=8.0, delta=1e-5, clip=1.0)
+    noise = options.sharing(study.schedule, steps=1).noise
     assert study.make_trainer(record_noise=noise).record_noise == noise
-    ours = study.play(wish.lines(study.plan, steps=1)[3:4], delta=1e-5).lines[0]
+    ours = study.simulate(options.methods(study.schedule, steps=1)[3:4], delta=1e-5).methods[0]
     assert ours.uploads[-1] > 0
     assert ours.epsilon <= 8
 
@@ -181,8 +181,8 @@ def test_networks_take_pictures_that_are_not_square():
     wide = replace(DIGITS, images=np.concatenate([DIGITS.images, DIGITS.images], axis=2))
     study, _ = prepared(wide, Training(model="cnn", initial_epochs=1))
     assert study.inputs.shape[1] < study.inputs.shape[2]
-    timeline = study.play([SelectiveLine("shared", Sharing(0.5))], delta=1e-5)
-    assert timeline.lines[0].uploads[-1] > 0
+    timeline = study.simulate([SelectiveMethod("shared", Sharing(0.5))], delta=1e-5)
+    assert timeline.methods[0].uploads[-1] > 0
 
 
 def test_vgg16_is_named_with_its_weights(tmp_path):

@@ -1,4 +1,4 @@
-"""Every line does what its name says: against hand-made oracles, with trainers simple enough to know the answer."""
+"""Every method does what its name says: against hand-made oracles, with trainers simple enough to know the answer."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +12,7 @@ from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, PrivacyError
 from blindsight.rng import seeded_bytes
 from blindsight.selective.codec import ParameterLayout
-from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveLine
+from blindsight.selective.methods import Centralised, FederatedAveraging, LocalOnly, NeverUpdated, SelectiveMethod
 from blindsight.selective.noise import (
     Laplace,
     ParticipantGaussian,
@@ -22,8 +22,8 @@ from blindsight.selective.noise import (
     calibrate_record,
 )
 from blindsight.selective.protection import Sharing
-from blindsight.selective.study import honest_lines, unproven_lines
-from blindsight.selective.timeline import Photos, Setting, Traffic, plan_days, play_days
+from blindsight.selective.study import plain_methods, proven_methods
+from blindsight.selective.timeline import Photos, Setting, Traffic, schedule_days, simulate_days
 from blindsight.selective.trainers import SoftmaxTrainer
 
 DELTA = 1e-5
@@ -31,7 +31,7 @@ rng = np.random.default_rng(0)
 LABELS = np.arange(480) % 3
 INPUTS = (rng.normal(size=(3, 6))[LABELS] + rng.normal(size=(480, 6))).astype(np.float32)
 make_softmax = partial(SoftmaxTrainer, standardiser=Standardiser.fit(INPUTS), classes=3, learning_rate=0.2)
-PLAN = plan_days(LABELS, participants=4, days=6, initial=0.1, random_state=0)
+PLAN = schedule_days(LABELS, participants=4, days=6, initial=0.1, random_state=0)
 INITIAL = np.zeros(21, dtype=np.float32)
 
 
@@ -72,60 +72,60 @@ def photos(*counts, names=("ann", "bob", "cem"), start=0):
     }
 
 
-def walk(line, days, **options):
-    """Play a line over days with the odometer and return its course."""
+def walk(method, days, **options):
+    """Play a method over days with the odometer and return its run."""
     trainer = Odometer(**{key: options.pop(key) for key in ("step", "dimension") if key in options})
-    course = line.begin(setting(lambda record_noise: trainer, trainer.initial(), **options))
+    run = method.begin(setting(lambda record_noise: trainer, trainer.initial(), **options))
     for day in days:
-        course.day(day)
-    return course
+        run.day(day)
+    return run
 
 
-@pytest.mark.parametrize("line", [Centralised(), SelectiveLine("shared", Sharing(1.0))])
-def test_each_day_is_scored_with_the_model_of_the_day_before(line):
+@pytest.mark.parametrize("method", [Centralised(), SelectiveMethod("shared", Sharing(1.0))])
+def test_each_day_is_scored_with_the_model_of_the_day_before(method):
     trainer = Odometer()
-    timeline = play_days(
-        PLAN, INPUTS, LABELS, [line], lambda record_noise: trainer, initial=trainer.initial(), delta=DELTA, batch=8
+    timeline = simulate_days(
+        PLAN, INPUTS, LABELS, [method], lambda record_noise: trainer, initial=trainer.initial(), delta=DELTA, batch=8
     )
     per_day = np.array([[len(rows) for rows in day] for day in PLAN.days])
-    gathered = np.cumsum(per_day.sum(axis=1) if line.name == "centralised" else per_day.T, axis=-1)
+    gathered = np.cumsum(per_day.sum(axis=1) if method.name == "centralised" else per_day.T, axis=-1)
     trained = (gathered // 8).reshape(-1, 6).sum(axis=0)  # by the end of each day
     assert trainer.scored == [(way, size) for way, size in zip([0, *trained[:-1]], per_day.sum(axis=1), strict=True)]
     assert timeline.photos == tuple(per_day.sum(axis=1))
     first = [np.concatenate(day) for day in PLAN.days]
-    assert timeline.lines[0].accuracy == tuple(float((LABELS[rows] == 0).mean()) for rows in first)
+    assert timeline.methods[0].accuracy == tuple(float((LABELS[rows] == 0).mean()) for rows in first)
 
 
 def test_leftovers_wait_for_the_next_day():
     days = [photos(7, 9, 3), photos(1, 6, 4, start=19)]
-    counted = {line.name: walk(line, days).parameters_for("bob")[0] for line in (LocalOnly(), Centralised())}
+    counted = {method.name: walk(method, days).parameters_for("bob")[0] for method in (LocalOnly(), Centralised())}
     assert counted == {"local only": 1, "centralised": 30 // 8}
-    shared = walk(SelectiveLine("shared", Sharing(1.0)), days)
+    shared = walk(SelectiveMethod("shared", Sharing(1.0)), days)
     assert shared.parameters_for("ann")[0] == shared.traffic.uploads == 2
 
 
 @pytest.mark.parametrize("download", [1.0, 0.3])
 def test_centralised_equals_selective_sharing_of_everything_by_one_participant_bit_for_bit(download):
     alone = setting(participants=("ann",))
-    one, other = Centralised().begin(alone), SelectiveLine("all", Sharing(1.0), download=download).begin(alone)
+    one, other = Centralised().begin(alone), SelectiveMethod("all", Sharing(1.0), download=download).begin(alone)
     for start in range(0, 480, 60):
-        for course in (one, other):
-            course.day(photos(60, names=("ann",), start=start))
+        for run in (one, other):
+            run.day(photos(60, names=("ann",), start=start))
     found = other.parameters_for("ann")
     assert found.any()
     assert np.array_equal(one.parameters_for("ann"), found)
 
 
 def test_local_models_are_each_participants_own():
-    course = LocalOnly().begin(setting())
-    course.day(photos(8, 0, 16))
+    run = LocalOnly().begin(setting())
+    run.day(photos(8, 0, 16))
     trained = make_softmax().train(INITIAL, INPUTS[:8], LABELS[:8], seed=0)
-    np.testing.assert_allclose(course.parameters_for("ann"), trained, atol=1e-6)
-    assert np.array_equal(course.parameters_for("bob"), INITIAL)
-    assert course.traffic == Traffic()
+    np.testing.assert_allclose(run.parameters_for("ann"), trained, atol=1e-6)
+    assert np.array_equal(run.parameters_for("bob"), INITIAL)
+    assert run.traffic == Traffic()
 
 
-def test_the_centralised_line_mixes_everybodys_photos():
+def test_the_centralised_method_mixes_everybodys_photos():
     seen = []
 
     class Noting(Odometer):
@@ -133,63 +133,63 @@ def test_the_centralised_line_mixes_everybodys_photos():
             seen.append(inputs)
             return parameters
 
-    course = Centralised().begin(setting(lambda record_noise: Noting(), Odometer().initial()))
-    course.day(photos(8, 8, 16))
+    run = Centralised().begin(setting(lambda record_noise: Noting(), Odometer().initial()))
+    run.day(photos(8, 8, 16))
     places = [[int(np.flatnonzero((row == INPUTS).all(axis=1))[0]) for row in batch] for batch in seen]
     assert sorted(chain.from_iterable(places)) == list(range(32))
     shares = [[sum(a <= place < b for place in batch) for a, b in ((0, 8), (8, 16), (16, 32))] for batch in places]
     assert shares == [[2, 2, 4]] * 4  # of ann, bob and cem
-    assert course.traffic.uploads == 32
-    assert course.traffic.bytes_up == INPUTS[:32].nbytes + LABELS[:32].nbytes
+    assert run.traffic.uploads == 32
+    assert run.traffic.bytes_up == INPUTS[:32].nbytes + LABELS[:32].nbytes
 
 
 def test_federated_averaging_moves_the_model_by_the_weighted_mean_of_changes():
-    course = FederatedAveraging("FedAvg", period=None, server_rate=0.5).begin(setting())
-    course.day(photos(8, 24, 7))
+    run = FederatedAveraging("FedAvg", period=None, server_rate=0.5).begin(setting())
+    run.day(photos(8, 24, 7))
     ann = make_softmax().train(INITIAL, INPUTS[:8], LABELS[:8], seed=0)
     bob = INITIAL
     for start in (8, 16, 24):
         bob = make_softmax().train(bob, INPUTS[start : start + 8], LABELS[start : start + 8], seed=0)
-    np.testing.assert_allclose(course.parameters_for("cem"), 0.5 * (1 * ann + 3 * bob) / 4, atol=1e-6)
-    assert course.traffic.uploads == 2
-    assert course.traffic.bytes_up > 2 * 4 * 21
+    np.testing.assert_allclose(run.parameters_for("cem"), 0.5 * (1 * ann + 3 * bob) / 4, atol=1e-6)
+    assert run.traffic.uploads == 2
+    assert run.traffic.bytes_up > 2 * 4 * 21
 
 
 def test_federated_averaging_by_period_plays_rounds_of_those_who_have_enough():
-    course = walk(FederatedAveraging("FedAvg", period=2), [photos(16, 40, 8)])
+    run = walk(FederatedAveraging("FedAvg", period=2), [photos(16, 40, 8)])
     # Round 1: ann and bob, both two steps. Round 2: bob alone. What is left of bob (one batch) and of cem waits.
-    assert course.parameters_for("ann")[0] == 4
-    assert course.traffic.uploads == 3
-    course.day(photos(0, 8, 8, start=64))
-    assert course.traffic.uploads == 5
+    assert run.parameters_for("ann")[0] == 4
+    assert run.traffic.uploads == 3
+    run.day(photos(0, 8, 8, start=64))
+    assert run.traffic.uploads == 5
 
 
-def test_at_equal_bytes_those_with_most_photos_upload_as_the_other_line_allows():
+def test_at_equal_bytes_those_with_most_photos_upload_as_the_other_method_allows():
     options = setting(lambda record_noise: Odometer(), Odometer().initial())
-    reference = NeverUpdated().begin(options)  # stands for any line: its bytes are set by hand
-    course = FederatedAveraging("FedAvg", as_bytes_of="other").begin(
-        Setting(**{**vars(options), "courses": {"other": reference}})
+    reference = NeverUpdated().begin(options)  # stands for any method: its bytes are set by hand
+    run = FederatedAveraging("FedAvg", as_bytes_of="other").begin(
+        Setting(**{**vars(options), "runs": {"other": reference}})
     )
-    course.day(photos(8, 32, 16))
-    assert course.traffic.uploads == 0
+    run.day(photos(8, 32, 16))
+    assert run.traffic.uploads == 0
     single = walk(FederatedAveraging("FedAvg"), [photos(8)]).traffic.bytes_up
     reference.traffic.bytes_up, reference.traffic.bytes_allowed = 2 * single, 9 * single
-    course.day({})
-    assert course.traffic.uploads == 2
-    assert course.parameters_for("ann")[0] == pytest.approx((4 * 4 + 2 * 2) / 6)  # bob made 4 steps and cem 2
+    run.day({})
+    assert run.traffic.uploads == 2
+    assert run.parameters_for("ann")[0] == pytest.approx((4 * 4 + 2 * 2) / 6)  # bob made 4 steps and cem 2
 
 
 @pytest.mark.parametrize("sharing", [Sharing(0.2), Sharing(0.2, "threshold", threshold=0.005)], ids=str)
 def test_with_noise_who_uploads_when_does_not_depend_on_what_photos_show(sharing):
-    """The bytes of the line beside do, and a participant's photos would show in when it takes part."""
+    """The bytes of the method beside do, and a participant's photos would show in when it takes part."""
     noise = calibrate_participant(epsilon=8.0, delta=DELTA, uploads=6, clip=1.0)
-    lines = [SelectiveLine("ours", sharing), FederatedAveraging("rare", as_bytes_of="ours", noise=noise)]
+    methods = [SelectiveMethod("ours", sharing), FederatedAveraging("rare", as_bytes_of="ours", noise=noise)]
     other = INPUTS.copy()
     other[PLAN.taken_by("participant 1")] = 0
     found = []
     for inputs in (INPUTS, other):
-        timeline = play_days(PLAN, inputs, LABELS, lines, make_softmax, initial=INITIAL, delta=DELTA, batch=8)
-        ours, rare = timeline.lines
+        timeline = simulate_days(PLAN, inputs, LABELS, methods, make_softmax, initial=INITIAL, delta=DELTA, batch=8)
+        ours, rare = timeline.methods
         found.append((rare.uploads, rare.bytes_up, rare.most_each, rare.epsilon))
         assert rare.bytes_up[-1] > 0
         assert sum(ours.bytes_up) > 0
@@ -198,17 +198,17 @@ def test_with_noise_who_uploads_when_does_not_depend_on_what_photos_show(sharing
 
 def test_uploads_count_as_the_longest_there_can_be_at_their_share():
     for sharing in (Sharing(0.3), Sharing(0.3, half=True), Sharing(1.0), Sharing(0.3, "threshold", threshold=0.01)):
-        course = SelectiveLine("ours", sharing).begin(setting())
-        course.day(photos(24, 24, 24))
-        assert course.traffic.bytes_up <= course.traffic.bytes_allowed
+        run = SelectiveMethod("ours", sharing).begin(setting())
+        run.day(photos(24, 24, 24))
+        assert run.traffic.bytes_up <= run.traffic.bytes_allowed
         if sharing.threshold is None:
-            assert course.traffic.bytes_allowed < course.traffic.bytes_up + 20 * course.traffic.uploads
+            assert run.traffic.bytes_allowed < run.traffic.bytes_up + 20 * run.traffic.uploads
 
 
 def test_noise_on_the_average_has_the_stated_scale_and_changes_are_shortened():
     noise = ParticipantGaussian(clip=0.5, noise_multiplier=2.0)
-    line = FederatedAveraging("DP-FedAvg", period=None, noise=noise)
-    still = walk(line, [photos(8, 8, 8)], step=0.0, dimension=3000, source=seeded_bytes(3))
+    method = FederatedAveraging("DP-FedAvg", period=None, noise=noise)
+    still = walk(method, [photos(8, 8, 8)], step=0.0, dimension=3000, source=seeded_bytes(3))
     statistic = float(((still.parameters_for("ann") * 3 / (0.5 * 2.0)).astype(np.float64) ** 2).sum())
     low, high = chi2.ppf([5e-7, 1 - 5e-7], 3000)  # false alarms: 1e-6
     assert low < statistic < high
@@ -217,23 +217,23 @@ def test_noise_on_the_average_has_the_stated_scale_and_changes_are_shortened():
     assert np.linalg.norm(moved) == pytest.approx(0.5, rel=1e-3)
 
 
-def limited_lines():
+def limited_methods():
     participant = calibrate_participant(epsilon=4.0, delta=DELTA, uploads=3, clip=0.5)
     return {
-        "participant": SelectiveLine("participant", Sharing(0.5, "random", noise=participant), budget=4.0),
-        "largest": SelectiveLine("largest", Sharing(0.5, noise=participant), budget=4.0),
-        "laplace": SelectiveLine("laplace", Sharing(0.1, "random", bound=0.1, noise=Laplace(0.25)), budget=4.0),
+        "participant": SelectiveMethod("participant", Sharing(0.5, "random", noise=participant), budget=4.0),
+        "largest": SelectiveMethod("largest", Sharing(0.5, noise=participant), budget=4.0),
+        "laplace": SelectiveMethod("laplace", Sharing(0.1, "random", bound=0.1, noise=Laplace(0.25)), budget=4.0),
         "average": FederatedAveraging("average", noise=participant, budget=4.0),
     }
 
 
 @pytest.mark.parametrize("name", ["participant", "largest", "laplace", "average"])
 def test_a_spent_budget_ends_the_uploads_but_not_the_scoring(name):
-    line = limited_lines()[name]
-    timeline = play_days(
-        PLAN, INPUTS, LABELS, [line], make_softmax, initial=INITIAL, delta=DELTA, batch=8, source=seeded_bytes(1)
+    method = limited_methods()[name]
+    timeline = simulate_days(
+        PLAN, INPUTS, LABELS, [method], make_softmax, initial=INITIAL, delta=DELTA, batch=8, source=seeded_bytes(1)
     )
-    played = timeline.lines[0]
+    played = timeline.methods[0]
     sizes = {"participant": 3, "largest": 3, "average": 3, "laplace": played.uploads[-1] // 4}
     assert played.uploads[-1] == 4 * sizes[name] < 4 * PLAN.uploads(8)
     assert played.uploads[-1] == played.uploads[-2]
@@ -248,8 +248,8 @@ def test_without_a_budget_the_statement_counts_all_uploads():
         FederatedAveraging("average", period=period, noise=noise).begin(setting(source=seeded_bytes(0)))
         for period in (4, 1)
     )
-    for course in (few, many):
-        course.day(photos(32, 32, 32))
+    for run in (few, many):
+        run.day(photos(32, 32, 32))
     assert few.statement().epsilon < many.statement().epsilon
     assert few.statement().status == "void"  # the noise can be repeated
     assert FederatedAveraging("average").begin(setting()).statement().epsilon == np.inf
@@ -257,66 +257,66 @@ def test_without_a_budget_the_statement_counts_all_uploads():
 
 def test_noise_per_photo_is_paid_once_by_each_photo():
     noise = calibrate_record(epsilon=6.0, delta=DELTA, steps=1, clip=1.0)
-    line = SelectiveLine("photo", Sharing(0.5, noise=noise), budget=6.0)
-    timeline = play_days(PLAN, INPUTS, LABELS, [line], make_softmax, initial=INITIAL, delta=DELTA, batch=8)
-    played = timeline.lines[0]
+    method = SelectiveMethod("photo", Sharing(0.5, noise=noise), budget=6.0)
+    timeline = simulate_days(PLAN, INPUTS, LABELS, [method], make_softmax, initial=INITIAL, delta=DELTA, batch=8)
+    played = timeline.methods[0]
     assert played.uploads[-1] == sum(len(PLAN.taken_by(name)) // 8 for name in PLAN.participants)
     assert played.epsilon == pytest.approx(6.0, rel=1e-6)
     assert played.statement.unit == "record"
     assert played.statement.status == "proven"
 
 
-def test_what_the_lines_say_of_themselves():
+def test_what_the_methods_say_of_themselves():
     with pytest.raises(PrivacyError, match="nothing is proven"):
-        SelectiveLine("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0)), budget=1.0).begin(setting())
-    course = SelectiveLine("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))).begin(setting())
-    course.day(photos(8, 8, 8))
-    assert course.statement().status == "unproven"
-    assert course.statement().claim.why_it_fails
-    for line in (NeverUpdated(), LocalOnly()):  # nothing leaves, in both
-        told = line.begin(setting()).statement()
+        SelectiveMethod("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0)), budget=1.0).begin(setting())
+    run = SelectiveMethod("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))).begin(setting())
+    run.day(photos(8, 8, 8))
+    assert run.statement().status == "unproven"
+    assert run.statement().claim.why_it_fails
+    for method in (NeverUpdated(), LocalOnly()):  # nothing leaves, in both
+        told = method.begin(setting()).statement()
         assert (told.epsilon, told.unit, told.status) == (0, "person", "proven")
     assert Centralised().begin(setting()).statement().epsilon is None
 
 
-def test_lines_tell_from_whom_their_epsilon_protects_and_the_most_uploads_of_one_participant():
+def test_methods_tell_from_whom_their_epsilon_protects_and_the_most_uploads_of_one_participant():
     noise = ParticipantGaussian(clip=0.5, noise_multiplier=3.0)
     expected = {
         NeverUpdated(): "everybody",
         LocalOnly(): "everybody",
-        SelectiveLine("noise", Sharing(0.5, "random", noise=noise)): "everybody",
+        SelectiveMethod("noise", Sharing(0.5, "random", noise=noise)): "everybody",
         FederatedAveraging("DP-FedAvg", noise=noise): "everybody but the server",
         FederatedAveraging("FedAvg"): "nobody",
-        SelectiveLine("largest", Sharing(0.5)): "nobody",
-        SelectiveLine("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))): "nobody",
+        SelectiveMethod("largest", Sharing(0.5)): "nobody",
+        SelectiveMethod("paper", Sharing(0.1, bound=0.1, noise=PublishedLaplace(1.0))): "nobody",
         Centralised(): "nobody",
     }
-    timeline = play_days(PLAN, INPUTS, LABELS, list(expected), make_softmax, initial=INITIAL, delta=DELTA, batch=8)
-    assert [row.against for row in timeline.rows(days=(1,))] == list(expected.values())
-    for line in timeline.lines:
-        assert (line.against == "nobody") == (line.epsilon is None)
+    timeline = simulate_days(PLAN, INPUTS, LABELS, list(expected), make_softmax, initial=INITIAL, delta=DELTA, batch=8)
+    assert [row[-1] for row in timeline.rows(days=(1,))[1]] == list(expected.values())
+    for method in timeline.methods:
+        assert (method.against == "nobody") == (method.epsilon is None)
     photos_each, most = max(len(PLAN.taken_by(name)) for name in PLAN.participants), PLAN.uploads(8)
-    assert [line.most_each for line in timeline.lines] == [0, 0, most, most, most, most, most, photos_each]
+    assert [method.most_each for method in timeline.methods] == [0, 0, most, most, most, most, most, photos_each]
 
 
 @pytest.mark.parametrize("order", ["round-robin", "random", "asynchronous"])
 def test_every_order_uses_every_batch_once(order):
-    course = walk(SelectiveLine("shared", Sharing(1.0), order=order), [photos(20, 32, 9), photos(12, 8, 7, start=61)])
-    assert course.traffic.uploads == 4 + 5 + 2
-    assert course.parameters_for("ann")[0] == 11
+    run = walk(SelectiveMethod("shared", Sharing(1.0), order=order), [photos(20, 32, 9), photos(12, 8, 7, start=61)])
+    assert run.traffic.uploads == 4 + 5 + 2
+    assert run.parameters_for("ann")[0] == 11
 
 
 def test_late_uploads_of_asynchronous_participants_are_refused_and_their_bytes_counted():
-    line = SelectiveLine("late", Sharing(1.0), order="asynchronous", max_staleness=0)
-    course = walk(line, [photos(24, 24, 24)])
-    assert course.traffic.uploads == 9
-    assert 0 < course.parameters_for("ann")[0] < 9
+    method = SelectiveMethod("late", Sharing(1.0), order="asynchronous", max_staleness=0)
+    run = walk(method, [photos(24, 24, 24)])
+    assert run.traffic.uploads == 9
+    assert 0 < run.parameters_for("ann")[0] < 9
 
 
 def test_encrypted_turns_add_up_what_would_have_been_uploaded():
-    course = SelectiveLine("turns", Sharing(0.5), encrypted="masks").begin(setting())
-    course.day(photos(24, 16, 17))
-    assert course.traffic.uploads == 6  # two turns of three; ann's last batch waits
+    run = SelectiveMethod("turns", Sharing(0.5), encrypted="masks").begin(setting())
+    run.day(photos(24, 16, 17))
+    assert run.traffic.uploads == 6  # two turns of three; ann's last batch waits
     expected = INITIAL
     for batch in (0, 8):  # the oracle: all train on the same parameters, and the larger half of each change is added
         total = np.zeros(21)
@@ -326,82 +326,84 @@ def test_encrypted_turns_add_up_what_would_have_been_uploaded():
             change[np.argsort(np.abs(change))[:11]] = 0
             total += change
         expected = (expected + total).astype(np.float32)
-    np.testing.assert_allclose(course.parameters_for("ann"), expected, atol=1e-5)
+    np.testing.assert_allclose(run.parameters_for("ann"), expected, atol=1e-5)
     assert expected.any()
-    assert "masks" in course.statement().who_sees["server"]
-    assert any("one member alone changed a weight" in line for line in course.statement().not_protected)
-    assert course.traffic.bytes_down > 0
+    assert "masks" in run.statement().who_sees["server"]
+    assert any("one member alone changed a weight" in method for method in run.statement().not_protected)
+    assert run.traffic.bytes_down > 0
 
 
 def test_turns_end_when_too_few_are_left_and_for_no_other_reason(monkeypatch):
     noise = calibrate_participant(epsilon=4.0, delta=DELTA, uploads=2, clip=0.5)
-    line = SelectiveLine("turns", Sharing(0.5, "random", noise=noise), encrypted="masks", budget=4.0)
-    course = line.begin(setting())
-    course.day(photos(32, 32, 32))
-    assert course.traffic.uploads == 6  # then all budgets are spent
+    method = SelectiveMethod("turns", Sharing(0.5, "random", noise=noise), encrypted="masks", budget=4.0)
+    run = method.begin(setting())
+    run.day(photos(32, 32, 32))
+    assert run.traffic.uploads == 6  # then all budgets are spent
 
     def broken(*_):
         raise PrivacyError("the session was tampered with.")
 
-    course = line.begin(setting())
-    monkeypatch.setattr(course._session, "round", broken)
+    run = method.begin(setting())
+    monkeypatch.setattr(run._session, "round", broken)
     with pytest.raises(PrivacyError, match="tampered"):
-        course.day(photos(32, 32, 32))
+        run.day(photos(32, 32, 32))
 
 
 def test_noise_shared_among_participants_of_encrypted_turns_is_proven():
     noise = calibrate_participant(epsilon=4.0, delta=DELTA, uploads=2, clip=0.5, among=3)
-    line = SelectiveLine("turns", Sharing(0.5, "random", noise=noise), encrypted="masks", budget=4.0)
-    course = line.begin(setting())
+    method = SelectiveMethod("turns", Sharing(0.5, "random", noise=noise), encrypted="masks", budget=4.0)
+    run = method.begin(setting())
     for start in (0, 48, 96):
-        course.day(photos(16, 16, 16, start=start))
-    assert course.traffic.uploads == 6
-    assert course.statement().epsilon == pytest.approx(4.0, abs=0.01)
-    assert course.statement().status == "proven"
+        run.day(photos(16, 16, 16, start=start))
+    assert run.traffic.uploads == 6
+    assert run.statement().epsilon == pytest.approx(4.0, abs=0.01)
+    assert run.statement().status == "proven"
 
 
-def test_all_lines_of_the_figure_can_be_played_together():
-    ours = SelectiveLine("selective sharing", Sharing(0.3, half=True))
+def test_all_methods_of_the_figure_can_be_played_together():
+    ours = SelectiveMethod("selective sharing", Sharing(0.3, half=True))
     limits = {"epsilon": 8.0, "delta": DELTA, "clip": 2.0, "upload_clip": 0.3}
-    lines = [*unproven_lines(ours), *honest_lines(PLAN, ours.sharing, batch=8, **limits)]
-    timeline = play_days(PLAN, INPUTS, LABELS, lines, make_softmax, initial=INITIAL, delta=DELTA, batch=8)
-    assert len(timeline.lines) == 11
-    played = timeline.line("selective sharing")
-    for line in timeline.lines:
-        if "equal uploads" in line.name:
-            assert line.uploads == played.uploads
-        if line.name == "FedAvg, equal bytes":
-            assert 0.95 * played.bytes_up[-1] < line.bytes_up[-1] <= played.bytes_up[-1]
-    proven = {line.name.removesuffix(", eps 8"): line for line in timeline.lines if line.name.endswith(", eps 8")}
+    methods = [*plain_methods(ours), *proven_methods(PLAN, ours.sharing, batch=8, **limits)]
+    timeline = simulate_days(PLAN, INPUTS, LABELS, methods, make_softmax, initial=INITIAL, delta=DELTA, batch=8)
+    assert len(timeline.methods) == 11
+    played = timeline.method("selective sharing")
+    for method in timeline.methods:
+        if "equal uploads" in method.name:
+            assert method.uploads == played.uploads
+        if method.name == "FedAvg, equal bytes":
+            assert 0.95 * played.bytes_up[-1] < method.bytes_up[-1] <= played.bytes_up[-1]
+    proven = {
+        method.name.removesuffix(", eps 8"): method for method in timeline.methods if method.name.endswith(", eps 8")
+    }
     assert len(proven) == 4
-    for name, line in proven.items():
-        assert line.epsilon == pytest.approx(8.0, abs=4.0 if "bytes" in name else 1e-3)
-        assert line.epsilon <= 8.0
-        assert line.statement.unit == ("record" if "photo" in name else "person")
-        assert line.against == ("everybody but the server" if "FedAvg" in name else "everybody")
+    for name, method in proven.items():
+        assert method.epsilon == pytest.approx(8.0, abs=4.0 if "bytes" in name else 1e-3)
+        assert method.epsilon <= 8.0
+        assert method.statement.unit == ("record" if "photo" in name else "person")
+        assert method.against == ("everybody but the server" if "FedAvg" in name else "everybody")
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: SelectiveLine("x", Sharing(0.1), order="wild"), "'wild'"),
-        (lambda: SelectiveLine("x", Sharing(0.1), speed_ratio=0.5), "speed_ratio"),
+        (lambda: SelectiveMethod("x", Sharing(0.1), order="wild"), "'wild'"),
+        (lambda: SelectiveMethod("x", Sharing(0.1), speed_ratio=0.5), "speed_ratio"),
         (lambda: FederatedAveraging("x", period=0), "period"),
         (lambda: FederatedAveraging("x", server_rate=0.0), "server_rate"),
         (lambda: FederatedAveraging("x", noise=ParticipantGaussian(1.0, 1.0, among=2)), "noise"),
-        (lambda: SelectiveLine("x", Sharing(0.1), encrypted="rot13"), "'rot13'"),
-        (lambda: SelectiveLine("x", Sharing(0.1), encrypted="plain"), "'plain'"),
-        (lambda: SelectiveLine("x", Sharing(0.1), download=0.0).begin(setting()), "download"),
+        (lambda: SelectiveMethod("x", Sharing(0.1), encrypted="rot13"), "'rot13'"),
+        (lambda: SelectiveMethod("x", Sharing(0.1), encrypted="plain"), "'plain'"),
+        (lambda: SelectiveMethod("x", Sharing(0.1), download=0.0).begin(setting()), "download"),
         (lambda: FederatedAveraging("x", as_bytes_of="y").begin(setting()), "'y'"),
         (lambda: FederatedAveraging("x", budget=1.0), "nothing is proven"),
     ],
 )
-def test_lines_that_cannot_be_played_are_refused(make, words):
+def test_methods_that_cannot_be_played_are_refused(make, words):
     with pytest.raises(InputError, match=words):
         make()
 
 
-def test_record_noise_reaches_the_trainers_of_its_line_alone():
+def test_record_noise_reaches_the_trainers_of_its_method_alone():
     made = []
 
     def make(record_noise):
@@ -409,6 +411,6 @@ def test_record_noise_reaches_the_trainers_of_its_line_alone():
         return make_softmax(record_noise=record_noise)
 
     noise = RecordGaussian(clip=1.0, noise_multiplier=1.0)
-    lines = [SelectiveLine("photo", Sharing(0.5, noise=noise)), Centralised()]
-    play_days(PLAN, INPUTS, LABELS, lines, make, initial=INITIAL, delta=DELTA, batch=8)
+    methods = [SelectiveMethod("photo", Sharing(0.5, noise=noise)), Centralised()]
+    simulate_days(PLAN, INPUTS, LABELS, methods, make, initial=INITIAL, delta=DELTA, batch=8)
     assert made == [noise] * 4 + [None, None]

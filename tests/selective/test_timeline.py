@@ -8,31 +8,30 @@ import pytest
 
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, UnknownNameError
-from blindsight.selective.methods import Centralised, NeverUpdated, SelectiveLine
+from blindsight.selective.methods import Centralised, NeverUpdated, SelectiveMethod
 from blindsight.selective.noise import PublishedLaplace
 from blindsight.selective.protection import Sharing
-from blindsight.selective.study import sharing_lines
-from blindsight.selective.timeline import Photos, Timeline, plan_days, play_days, train_initial
+from blindsight.selective.timeline import Photos, Timeline, schedule_days, simulate_days, train_initial
 from blindsight.selective.trainers import SoftmaxTrainer
 
 LABELS = np.arange(200) % 2
 INPUTS = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 INPUTS[:, 0] += 2 * LABELS
-PLAN = plan_days(LABELS, participants=2, days=4, initial=0.1, random_state=0)
+PLAN = schedule_days(LABELS, participants=2, days=4, initial=0.1, random_state=0)
 make = partial(SoftmaxTrainer, standardiser=Standardiser.fit(INPUTS[PLAN.initial]), classes=2, learning_rate=0.5)
 COMMON = {"initial": make().initial(), "delta": 1e-5, "batch": 8}
 
 
 @pytest.fixture(scope="module")
 def timeline():
-    paper = SelectiveLine("paper", Sharing(0.5, bound=0.1, noise=PublishedLaplace(1.0)))
-    return play_days(PLAN, INPUTS, LABELS, [Centralised(), NeverUpdated(), paper], make, **COMMON)
+    paper = SelectiveMethod("paper", Sharing(0.5, bound=0.1, noise=PublishedLaplace(1.0)))
+    return simulate_days(PLAN, INPUTS, LABELS, [Centralised(), NeverUpdated(), paper], make, **COMMON)
 
 
 def test_a_timeline_survives_json(timeline):
     again = Timeline.from_dict(json.loads(json.dumps(timeline.to_dict(), allow_nan=False)))
     assert again.photos == timeline.photos
-    for old, new in zip(timeline.lines, again.lines, strict=True):
+    for old, new in zip(timeline.methods, again.methods, strict=True):
         assert vars(old) == vars(new)
 
 
@@ -43,19 +42,19 @@ def test_what_is_no_timeline_is_refused():
 
 
 def test_rows_hold_the_days_asked_for_and_totals(timeline):
-    row = timeline.rows(days=(1, 4))[0]
-    line = timeline.line("centralised")
-    assert row.accuracy == (line.accuracy[0], line.accuracy[3])
-    right = sum(accuracy * photos for accuracy, photos in zip(line.accuracy, timeline.photos, strict=True))
-    assert row.mean == pytest.approx(right / 180)
-    assert row.uploads == 180
-    assert row.megabytes_up == line.bytes_up[-1] / 1e6
-    assert [other.epsilon for other in timeline.rows(days=(1,))] == [None, 0.0, None]
+    columns, rows = timeline.rows(days=(1, 4))
+    method = timeline.method("centralised")
+    right = sum(accuracy * photos for accuracy, photos in zip(method.accuracy, timeline.photos, strict=True))
+    numbers = (method.accuracy[0], method.accuracy[3], right / 180)
+    told = [f"{number:.3f}" for number in numbers]
+    assert rows[0] == ("centralised", *told, "180", f"{method.bytes_up[-1] / 1e6:.3f}", "-", "nobody")
+    assert len(columns) == len(rows[0])
+    assert [method.epsilon for method in timeline.methods] == [None, 0.0, None]
 
 
 def test_what_is_not_there_is_refused(timeline):
     with pytest.raises(UnknownNameError, match="'paper'"):
-        timeline.line("papers")
+        timeline.method("papers")
     with pytest.raises(InputError, match="0, 5"):
         timeline.rows(days=(0, 5))
     with pytest.raises(InputError, match="3 to 2"):
@@ -64,7 +63,7 @@ def test_what_is_not_there_is_refused(timeline):
 
 def test_the_study_tells_how_far_it_is():
     days, steps = [], []
-    play_days(
+    simulate_days(
         PLAN,
         INPUTS,
         LABELS,
@@ -102,25 +101,13 @@ def test_an_initial_model_that_is_none_is_not_published(spoilt, monkeypatch):
         ({"labels": LABELS[:-1]}, "200 photos"),
         ({"labels": LABELS * 1.0}, "float64"),
         ({"labels": np.zeros(200, dtype=int)}, "class 0"),
-        ({"lines": []}, "line"),
-        ({"lines": [NeverUpdated(), NeverUpdated()]}, "name"),
+        ({"methods": []}, "method"),
+        ({"methods": [NeverUpdated(), NeverUpdated()]}, "name"),
         ({"delta": 0.0}, "delta"),
-        ({"initial": np.zeros(3, dtype=np.float32), "lines": [SelectiveLine("x", Sharing(0.1))]}, "8 finite"),
+        ({"initial": np.zeros(3, dtype=np.float32), "methods": [SelectiveMethod("x", Sharing(0.1))]}, "8 finite"),
     ],
 )
 def test_studies_that_cannot_be_are_refused_before_the_first_day(change, words):
-    options = {"labels": LABELS, "lines": [NeverUpdated()]} | COMMON | change
+    options = {"labels": LABELS, "methods": [NeverUpdated()]} | COMMON | change
     with pytest.raises(InputError, match=words):
-        play_days(PLAN, INPUTS, make_trainer=make, on_day=lambda *_: pytest.fail("a day was played"), **options)
-
-
-def test_lines_of_the_sharing_study_cover_shares_selections_and_residuals():
-    lines = list(sharing_lines((1.0, 0.1), ("largest", "random", "threshold"), threshold=0.01, half=True))
-    assert [line.name for line in lines] == [
-        "everything",
-        "threshold 1",
-        "threshold 1 with residuals",
-        *(f"{select} 0.1{end}" for select in ("largest", "random", "threshold") for end in ("", " with residuals")),
-    ]
-    assert all(line.sharing.half for line in lines)
-    assert [line.sharing.threshold for line in lines if "threshold" in line.name] == [0.01] * 4
+        simulate_days(PLAN, INPUTS, make_trainer=make, on_day=lambda *_: pytest.fail("a day was played"), **options)
