@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.dummy import DummyClassifier
 
-from blindsight.service.database import open_database
 from blindsight.service.frames import FrameStore
 from blindsight.service.gateway import Gateway
 from blindsight.service.jobs import Jobs
-from blindsight.service.log import AuditLog
+from blindsight.service.log import LogRecords, open_log
 from blindsight.service.principals import Principals
 from blindsight.service.running import run_service
 from blindsight.service.settings import ServiceSettings
+from blindsight.service.store import open_database
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.platform import Platform
 from blindsight.sift.sift import LinearSift
@@ -65,10 +65,12 @@ def open_gateway(settings: ServiceSettings, *, dimension: int, width: int, peopl
         pipeline.transform(pictures), {"hidden": (persons % 2).astype(np.int8)}, persons, pipeline.fingerprint()
     )
     verifier = Verifier([_BLIND], threshold=0.49, confidence=0.51, rows_per_number=0)
-    platform = Platform(rows, verifier=verifier, folder=settings.folder / "platform")
     database = open_database(settings.database_url)
+    log = open_log(settings.folder, database)
+    records = LogRecords(log, database)
+    platform = Platform(rows, verifier=verifier, folder=settings.folder / "platform", records=records)
     store = FrameStore(settings.folder / "frames", database, pipeline, size=SIDE)
-    gateway = Gateway(settings, platform, store, Jobs(database), AuditLog(database), Principals(database))
+    gateway = Gateway(settings, platform, store, Jobs(database), log, Principals(database))
     platform.add_app(APP, ["shown"])
     names = [f"person {number}" for number in range(people)]
     for name in names:

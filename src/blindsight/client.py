@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
-from blindsight.errors import InputError, PrivacyError, ServiceError
+from blindsight.crypto.merkle import EMPTY, TreeHead, check_receipt, consistent
+from blindsight.errors import InputError, MessageError, PrivacyError, ServiceError
 from blindsight.extras import require
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class Release:
     grant: int
     rows: tuple[tuple[float, ...], ...]
     labels: tuple[str, ...] | None
+    receipt: Mapping[str, Any]
+    """Proves that the release is in the service's log; `blindsight verify-log --head` takes it as a file."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,7 @@ class Client:
             trust_env=False,  # a proxy that the environment names would get the token
         )
         self._me: Principal | None = None
+        self._key: str | None = None
 
     def __repr__(self) -> str:
         return f"Client({str(self._http.base_url)!r})"
@@ -293,7 +297,12 @@ class Client:
     def release(self, person: str, *, frames: Sequence[str] | None = None, latest: int | None = None) -> Release:
         """Get what this app's grant lets out of some frames of a person."""
         named = None if frames is None else list(frames)
-        return _read(Release, self._send("POST", "/releases", {"person": person, "frames": named, "latest": latest}))
+        given = _read(Release, self._send("POST", "/releases", {"person": person, "frames": named, "latest": latest}))
+        (_, _, actor, action, _), head = check_receipt(given.receipt)
+        if (actor, action, head.key) != (self.me.id, "release", self._key or head.key):
+            raise MessageError("this receipt is about another release, or signed with another key than before.")
+        self._key = head.key
+        return given
 
     # --- for all ---
 
@@ -362,6 +371,27 @@ class Client:
         """Return how far a learning run is."""
         return _read(Run, self._get(f"/runs/{_part(name)}"))
 
+    def head(self, since: TreeHead | None = None) -> TreeHead:
+        """Return the newest head of the service's log, which must be proven to continue an earlier one, if given."""
+        data = self._get(f"/log/consistency?first={0 if since is None else since.size}")
+        head, proof = TreeHead.from_dict(data["head"]), [bytes.fromhex(part) for part in data["proof"]]
+        before = (0, EMPTY) if since is None else (since.size, bytes.fromhex(since.root))
+        continued = since is None or since.key == head.key
+        if not continued or not consistent(*before, head.size, bytes.fromhex(head.root), proof):
+            raise MessageError(f"the service's log does not continue {since}: it was cut or rewritten.")
+        return head
+
+    def witness_head(self, head: Mapping[str, Any], proof: Sequence[str]) -> None:
+        """Have this service remember the head of another one's log."""
+        self._send("POST", "/witness", {"head": dict(head), "proof": list(proof)})
+
+    def witnessed_head(self, key: str) -> Mapping[str, Any] | None:
+        """Return the newest head that this service remembers of the log with this key."""
+        try:
+            return dict(self._get(f"/witness/{_part(key)}"))
+        except InputError:
+            return None
+
     # --- for operators ---
 
     def add_attacker(self, name: str) -> tuple[Job, ...]:
@@ -375,7 +405,7 @@ class Client:
             after = entries[-1].position
 
     def check_log(self) -> LogCheck:
-        """Have the log's chain checked by the service; an export can be checked without trusting it."""
+        """Have the log checked by the service; an export can be checked without trusting it."""
         return _read(LogCheck, self._get("/log/check"))
 
     def export_log(self) -> str:

@@ -167,8 +167,8 @@ def test_missing_extra_is_named(tmp_path, blindsight, monkeypatch):
 @pytest.fixture
 def known(tmp_path):
     """The folder of a service with an operator, made without starting it."""
-    from blindsight.service.database import open_database
     from blindsight.service.principals import Principals
+    from blindsight.service.store import open_database
 
     with closing(open_database(f"sqlite:///{tmp_path / 'service' / 'service.db'}")) as database:
         Principals(database).first_run()
@@ -230,8 +230,8 @@ def test_verify_log_finds_entries_cut_off_by_a_noted_head_and_edited_ones(logged
 
 
 def test_verify_log_checks_an_export(logged, tmp_path, blindsight):
-    from blindsight.service.database import open_database
     from blindsight.service.log import AuditLog
+    from blindsight.service.store import open_database
 
     export = tmp_path / "log.jsonl"
     with closing(open_database(f"sqlite:///{logged / 'service.db'}")) as database, export.open("w") as stream:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blindsight.service.database import open_database
+from blindsight.service.store import open_database
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several test files, and the processes they kill, share
 

@@ -531,7 +531,7 @@ def test_the_log_tells_who_did_what_and_holds_no_secrets(gateway, cast):
 def test_where_the_log_cannot_be_written_nothing_happens(gateway, cast, monkeypatch):
     job = asked(gateway, cast, GENDER)
     granted(gateway, cast, GENDER, "Y")
-    monkeypatch.setattr(gateway.audit, "append_all", Mock(side_effect=StorageError("the database is gone.")))
+    monkeypatch.setattr(gateway.audit, "add", Mock(side_effect=StorageError("the database is gone.")))
     for call in (
         lambda: gateway.answer(cast.ann, job, "allow"),
         lambda: gateway.release(cast.apps["Y"], "Ann", latest=1),
@@ -582,7 +582,7 @@ def test_principals_come_and_go_with_their_entries(gateway, cast, monkeypatch):
     assert [entry.actor for entry in actions(gateway, "rotate token", "revoke principal")] == [cast.operator.id] * 2
     with pytest.raises(UnknownNameError):
         gateway.revoke_principal(Principal("operator-x", "eve", "operator"), "owner-none")
-    monkeypatch.setattr(gateway.audit, "append", Mock(side_effect=StorageError("the disk is full.")))
+    monkeypatch.setattr(gateway.audit, "add", Mock(side_effect=StorageError("the disk is full.")))
     with pytest.raises(StorageError):
         gateway.create_principal(cast.operator, "Bob", "owner")
     assert "Bob" not in [one.name for one in gateway.principals.list()]

@@ -9,10 +9,9 @@ from sqlalchemy import Text, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from blindsight.errors import InputError, StorageError
-from blindsight.service import schema
-from blindsight.service.database import open_database
-from blindsight.service.migrations import MIGRATIONS, migrate
+from blindsight.service import store as schema
 from blindsight.service.principals import Principals
+from blindsight.service.store import MIGRATIONS, migrate, open_database
 
 
 def judged(database):

@@ -15,7 +15,7 @@ from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import seeded_bytes
 from blindsight.service import principals as module
 from blindsight.service.principals import Principal, Principals, Token
-from blindsight.service.schema import principals as table
+from blindsight.service.store import principals as table
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""The audit log is one chain whoever appends; whatever is done to it is refused, or found."""
+"""The log is one tree whoever appends; whatever is done to it is refused, or found."""
 
 import io
 import json
@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
+from blindsight.crypto.merkle import EMPTY
 from blindsight.errors import CorruptFileError, InputError, StorageError
-from blindsight.service.database import open_database
-from blindsight.service.log import GENESIS, AuditLog, LogCheck, verify_export
+from blindsight.service.log import AuditLog, LogCheck, verify_export
 from blindsight.service.principals import Principals
-from blindsight.service.schema import log as table
+from blindsight.service.store import log as table
+from blindsight.service.store import open_database
 
+NONE = EMPTY.hex()
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 INJECTIONS = ["'; DROP TABLE log; --", "') ON CONFLICT DO UPDATE --", "%s :a ? $1", "<img onerror=x>", "\\u0000\\"]
 
@@ -47,18 +49,26 @@ def fill(log, count):
     return [log.append(f"app-{number}", "release", {"dimensions": number}) for number in range(1, count + 1)]
 
 
+def heads(log, count):
+    """The heads while a log grows, beginning with the first."""
+    return [str(log.head())] + [(fill(log, 1), str(log.head()))[1] for _ in range(count)]
+
+
 def test_entries_come_back_in_order_and_verify(log, monkeypatch):
-    assert log.verify() == LogCheck(True, 0, GENESIS)
+    assert log.verify() == LogCheck(True, 0, NONE)
     made = fill(log, 5)
     assert [entry.position for entry in made] == [1, 2, 3, 4, 5]
     assert made[0].time == "2030-01-01T12:00:00.000000+00:00"
     assert log.entries() == tuple(made)
     assert log.entries(after=2, limit=2) == tuple(made[2:4])
-    assert log.head() == (5, made[-1].hash)
-    assert log.verify() == LogCheck(True, 5, made[-1].hash)
-    assert all(log.verify(known_head=entry.hash).ok for entry in made)
+    head = log.head()
+    assert log.verify() == LogCheck(True, 5, head.root)
+    noted = [str(head), *heads(log, 3)]
+    assert all(log.verify(known_heads=[one]).ok for one in noted)
+    assert all(log.verify(known_heads=[one.split(":")[1]]).ok for one in noted)
+    assert not log.verify(known_heads=["4:" + head.root]).ok
     monkeypatch.setattr("blindsight.service.log._BATCH", 2)  # long logs are read in batches
-    assert log.verify() == LogCheck(True, 5, made[-1].hash)
+    assert log.verify() == LogCheck(True, 8, log.head().root)
     assert log.entries(after=2, limit=2) == tuple(made[2:4])
 
 
@@ -68,17 +78,17 @@ CHANGES = {
         "UPDATE log SET details = details",
         "DELETE FROM log WHERE position = 3",
         "DELETE FROM log",
-        "INSERT INTO log VALUES (9, '', '', '', '{}', '')",
-        "INSERT INTO log VALUES (0, '', '', '', '{}', '')",
-        "INSERT INTO log VALUES (2, '', '', '', '{}', '')",
+        "INSERT INTO log VALUES (9, '', '', '', '{}', '', NULL)",
+        "INSERT INTO log VALUES (0, '', '', '', '{}', '', NULL)",
+        "INSERT INTO log VALUES (2, '', '', '', '{}', '', NULL)",
     ],
     "sqlite": [
-        "INSERT OR REPLACE INTO log VALUES (2, '', '', '', '{}', '')",
+        "INSERT OR REPLACE INTO log VALUES (2, '', '', '', '{}', '', NULL)",
         "UPDATE OR REPLACE log SET position = 1 WHERE position = 2",
-        "INSERT INTO log VALUES (2, '', '', '', '', '') ON CONFLICT DO UPDATE SET actor = 'x'",
+        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL) ON CONFLICT DO UPDATE SET actor = 'x'",
     ],
     "postgresql": [
-        "INSERT INTO log VALUES (2, '', '', '', '', '') ON CONFLICT (position) DO UPDATE SET actor = ''",
+        "INSERT INTO log VALUES (2, '', '', '', '', '', NULL) ON CONFLICT (position) DO UPDATE SET actor = ''",
         "TRUNCATE log",
     ],
 }
@@ -106,8 +116,8 @@ MOVED = [
         "UPDATE log SET position = 3 WHERE position = 4",
         "UPDATE log SET position = 4 WHERE position = 99",
     ),
-    (6, "INSERT INTO log SELECT 6, time, actor, action, details, hash FROM log WHERE position = 5"),
-    (1, "INSERT INTO log SELECT 0, time, actor, action, details, hash FROM log WHERE position = 5"),
+    (6, "INSERT INTO log SELECT 6, time, actor, action, details, hash, NULL FROM log WHERE position = 5"),
+    (1, "INSERT INTO log SELECT 0, time, actor, action, details, hash, NULL FROM log WHERE position = 5"),
 ]
 NO_TEXT = [
     (2, f"UPDATE log SET actor = {value} WHERE position = 2") for value in ("x'00ff'", "CAST(x'c328ff' AS TEXT)", "''")
@@ -115,15 +125,15 @@ NO_TEXT = [
 
 
 def test_whatever_is_done_to_entries_is_found(log, database):
-    made = fill(log, 5)
+    noted = heads(log, 5)
     unguard(database)
     with database.reading() as session:
         rows = [row._asdict() for row in session.execute(select(table)).all()]
     for broken_at, *statements in EDITED + MOVED + NO_TEXT * (database.engine.dialect.name == "sqlite"):
         execute(database, *statements)
         check = log.verify()
-        head = made[broken_at - 2].hash if broken_at > 1 else GENESIS
-        assert check == LogCheck(False, broken_at - 1, head, broken_at, check.reason), statements
+        assert (check.ok, check.broken_at) == (False, broken_at), statements
+        assert f"{check.entries}:{check.head}" == noted[broken_at - 1]
         with pytest.raises(CorruptFileError, match=str(broken_at)):
             log.export(io.StringIO())
         with database.session() as session:
@@ -146,17 +156,17 @@ def test_edit_with_its_own_hash_made_to_fit_is_found_at_the_next(log, database):
 
 def test_entries_cut_off_are_found_by_a_noted_head(log, database):
     fill(log, 5)
-    _, noted = log.head()
+    noted = str(log.head())
     unguard(database)
     execute(database, "DELETE FROM log WHERE position > 3")
-    assert log.verify().ok  # the chain alone cannot tell
-    check = log.verify(known_head=noted)
+    assert log.verify().ok  # the tree alone cannot tell
+    check = log.verify(known_heads=[noted])
     assert (check.ok, check.entries, check.broken_at) == (False, 3, 4)
     log.append("app-4", "release")  # nor does growing again hide it
     log.append("app-5", "release")
-    assert not log.verify(known_head=noted).ok
+    assert not log.verify(known_heads=[noted]).ok
     execute(database, "DELETE FROM log")
-    assert not log.verify(known_head=noted).ok
+    assert not log.verify(known_heads=[noted]).ok
 
 
 def test_altered_details_that_are_no_json_are_told(log, database):
@@ -176,7 +186,7 @@ def test_entry_belongs_to_the_transaction_around_it(log, database):
     for keywords in ({}, {"session": True}):
         with pytest.raises(RuntimeError):
             interrupted(**keywords)
-    assert log.head() == (0, GENESIS)
+    assert (log.head().size, log.head().root) == (0, NONE)
     with database.session():
         log.append("app-1", "grant")
         log.append("app-1", "release")
@@ -197,7 +207,7 @@ def test_threads_append_to_one_chain(log):
 
 WRITER = """
 import sys
-from blindsight.service.database import open_database
+from blindsight.service.store import open_database
 from blindsight.service.log import AuditLog
 log = AuditLog(open_database(sys.argv[1]))
 for number in range(100_000):
@@ -230,11 +240,11 @@ def test_export_verifies_by_itself(log, tmp_path):
             check = log.export(stream)
         assert check == log.verify()
         assert verify_export(path) == check
-        assert verify_export(path, known_head=check.head).ok
-        assert not verify_export(path, known_head="f" * 64).ok
+        assert verify_export(path, known_heads=[check.head]).ok
+        assert not verify_export(path, known_heads=["f" * 64]).ok
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["actor"] for line in lines[:-1]] == [entry.actor for entry in log.entries()]
-    assert lines[-1] == {"entries": 4, "head": check.head}
+    assert (lines[-1]["size"], lines[-1]["root"], lines[-1]["key"]) == (4, check.head, log.key)
 
 
 @pytest.fixture
@@ -255,8 +265,8 @@ def test_tampered_export_is_found(exported):
         (2, first, second.replace("{", '{"note": "seen", ', 1), third, fourth, last),
         (2, first, second.replace("{", '{"actor": "somebody else", ', 1), third, fourth, last),  # twice
         (2, first, second.replace('{"dim', '{"dimensions": 9, "dim'), third, fourth, last),
-        (5, *lines[:-1], last.replace("{", '{"entries": 9, ')),
-        (5, *lines[:-1], last.replace('"entries": 4', '"entries": 4.0')),
+        (5, *lines[:-1], last.replace("{", '{"size": 9, ')),
+        (5, *lines[:-1], last.replace('"size": 4', '"size": 4.0')),
         *((2, first, wrong, third, fourth, last) for wrong in ("[" * 50_000, "x" * 1_000_000, "", "null")),
         (1, *lines[1:]),
         (2, first, *lines[2:]),
@@ -299,7 +309,7 @@ def test_what_does_not_belong_into_the_log_is_refused(sqlite_database):
     ]:
         with pytest.raises(InputError, match=named):
             log.append(*arguments)
-    assert log.head() == (0, GENESIS)
+    assert (log.head().size, log.head().root) == (0, NONE)
     for wrong in ({"after": -1}, {"limit": 0}, {"limit": 1_001}, {"after": 2**70}):
         with pytest.raises(InputError, match="after"):
             log.entries(**wrong)
@@ -317,7 +327,7 @@ def test_tokens_are_kept_out(sqlite_database):
         with pytest.raises(InputError, match="token") as caught:
             log.append(*arguments)
         assert token not in str(caught.value)
-    assert log.head() == (0, GENESIS)
+    assert (log.head().size, log.head().root) == (0, NONE)
 
 
 plain = st.recursive(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from blindsight.errors import InputError
-from blindsight.service.database import open_database
 from blindsight.service.settings import ServiceSettings
+from blindsight.service.store import open_database
 
 
 def test_a_folder_is_enough_and_gets_a_sqlite_file(tmp_path):

@@ -1,5 +1,6 @@
 """`blindsight serve`: the trusted service and its page, who may ask it, and a check of its log."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,13 @@ from typer import Argument, Option
 
 from blindsight.cli import options
 from blindsight.cli.options import Commands, show, table, terminal_progress
-from blindsight.errors import StorageError, UnknownNameError
+from blindsight.crypto.merkle import TreeHead, check_receipt, consistent
+from blindsight.errors import InputError, MessageError, StorageError, UnknownNameError
 from blindsight.extras import require
 
 if TYPE_CHECKING:  # the service brings libraries of its own extra
-    from blindsight.service.database import Database
     from blindsight.service.principals import Principal, Principals
+    from blindsight.service.store import Database
 
 tokens = Commands(help="Who may ask a service, for the operator on its machine; it may run meanwhile.")
 
@@ -49,6 +51,10 @@ def serve(
     ] = False,
     page: Annotated[bool, Option("--page/--no-page", help="Show the page, or answer the API alone.")] = True,
     requests_per_minute: Annotated[int, Option(help="Of one principal, and of one address.", min=1)] = 600,
+    witness: Annotated[
+        list[str] | None,
+        Option(help="Who remembers the log's head: a file on another disk, or the URL of another service. Repeatable."),
+    ] = None,
     seed: options.SeedOption = 0,
 ) -> None:
     """Start the service; Ctrl-C stops it, and unfinished work goes on at the next start."""
@@ -70,6 +76,7 @@ def serve(
         key=key,
         requests_per_minute=requests_per_minute,
         without_tls=insecure_without_tls,
+        witnesses=tuple(witness or ()),
     )
 
     def open_gateway() -> Gateway:
@@ -93,19 +100,30 @@ def verify_log(
     export: Annotated[Path | None, Argument(help="A log that was exported; without it the service's own.")] = None,
     folder: options.FolderOption = FOLDER,
     database: options.DatabaseOption = None,
-    head: Annotated[str | None, Option(help="A head noted earlier, which the log must still include.")] = None,
+    head: Annotated[
+        list[str] | None,
+        Option(help="A head noted earlier, `size:root` or a file (also a receipt), which the log must continue."),
+    ] = None,
+    proof: Annotated[
+        Path | None, Option(help="A consistency proof of the service: checks two --head against each other, alone.")
+    ] = None,
 ) -> None:
-    """Follow the chain of a service's audit log. Exit code 0: nothing was altered; 1: something was, and where."""
+    """Check a service's log, or that it continues earlier heads. Exit code 0: nothing was altered; 1: something was."""
+    known = [_noted_head(one) for one in head or ()]
+    if proof is not None:
+        _check_heads(known, proof)
+        return
     _need_extra()
-    from blindsight.service.log import AuditLog, verify_export
+    from blindsight.service.log import open_log, verify_export
 
     if export is not None:
-        check = verify_export(export, known_head=head)
+        check = verify_export(export, known_heads=known)
     else:
         with _opened(folder, database) as opened:
-            check = AuditLog(opened).verify(known_head=head)
+            check = open_log(folder, opened).verify(known_heads=known)
     if check.ok:
-        show(asdict(check), f"The log holds: {check.entries} entries, none altered.", f"Its head: {check.head}")
+        noted = f"{check.entries}:{check.head}"
+        show(asdict(check), f"The log holds: {check.entries} entries, none altered.", f"Its head: {noted}")
         return
     reason = f"The log was altered: {check.reason}"
     show(asdict(check), f"[bold red]{escape(reason)}[/]", f"The {check.entries} entries before hold.")
@@ -170,6 +188,33 @@ def list_tokens(folder: options.FolderOption = FOLDER, database: options.Databas
     show({"principals": document}, table(f"Who may ask {folder}", columns, rows))
 
 
+def _noted_head(text: str) -> str:
+    """Return a head as `size:root`; a file must hold a signed one, or a receipt that proves what it says."""
+    if not Path(text).is_file():
+        return text
+    try:
+        document = json.loads(Path(text).read_text())
+        return str(check_receipt(document)[1] if "record" in document else TreeHead.from_dict(document))
+    except (ValueError, TypeError):
+        raise MessageError(f"{text} holds no head of a log, and no receipt.") from None
+
+
+def _check_heads(heads: list[str], proof: Path) -> None:
+    """Check that the log of one head is the beginning of that of another, by what the service proved."""
+    try:
+        (first, before), (second, after) = sorted((int(size), root) for size, root in (one.split(":") for one in heads))
+        parts = [bytes.fromhex(part) for part in json.loads(proof.read_text())["proof"]]
+        holds = consistent(first, bytes.fromhex(before), second, bytes.fromhex(after), parts)
+    except (ValueError, KeyError, TypeError, OSError):
+        raise InputError("a proof of consistency is a JSON file of the service, about two --head.") from None
+    show(
+        {"ok": holds, "first": first, "second": second},
+        f"The log of {first} entries is {'' if holds else '[bold red]not[/] shown to be '}the beginning of {second}.",
+    )
+    if not holds:
+        raise typer.Exit(1)
+
+
 def _need_extra() -> None:
     for library in ("sqlalchemy", "fastapi", "uvicorn", "python_multipart"):
         require(library, extra="service", purpose="a service")
@@ -197,8 +242,8 @@ def _show_token(whose: "Principal", token: str) -> None:
 @contextmanager
 def _opened(folder: Path, database: str | None) -> "Iterator[Database]":
     """Open the database of a service that has run before; a service that never ran is not made by looking at it."""
-    from blindsight.service.database import open_database
     from blindsight.service.settings import ServiceSettings
+    from blindsight.service.store import open_database
 
     if database is None and not (folder / "service.db").is_file():
         raise StorageError(f"there is no service in {folder}. Start one with `blindsight serve`, or name its --folder.")
@@ -213,17 +258,17 @@ def _opened(folder: Path, database: str | None) -> "Iterator[Database]":
 def _principals(folder: Path, database: str | None) -> "Iterator[tuple[Principals, Any]]":
     """Change who may ask, and note it in the log: both or neither."""
     _need_extra()
-    from blindsight.service.log import AuditLog
+    from blindsight.service.log import MACHINE, open_log
     from blindsight.service.principals import Principals
-    from blindsight.service.running import MACHINE
 
-    with _opened(folder, database) as opened, opened.session():
+    with _opened(folder, database) as opened:
+        log = open_log(folder, opened)
 
         def note(action: str, whom: "Principal") -> None:
-            about = {"principal": whom.id, "name": whom.name, "role": whom.role}
-            AuditLog(opened).append(MACHINE, action, about)
+            log.append(MACHINE, action, {"principal": whom.id, "name": whom.name, "role": whom.role})
 
-        yield Principals(opened), note
+        with opened.session():
+            yield Principals(opened, clock=log.now), note
 
 
 def _found(principals: "Principals", name: str) -> "Principal":

@@ -26,7 +26,7 @@ from blindsight.errors import (
 
 logger = logging.getLogger(__name__)
 
-RESOURCES = frozenset({"app", "frame", "grant", "index", "job", "person", "principal", "proposal", "run"})
+RESOURCES = frozenset({"app", "frame", "grant", "head", "index", "job", "person", "principal", "proposal", "run"})
 """Kinds of names that stand for something under /v1: not there is 404. Other unknown names are a wrong argument."""
 
 _STATUS: tuple[tuple[type[BlindsightError], int], ...] = (

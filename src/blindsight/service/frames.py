@@ -28,9 +28,8 @@ from blindsight.data.features import FeaturePipeline
 from blindsight.data.images import FORMATS, MAX_PIXELS, decode
 from blindsight.errors import CorruptFileError, DataError, InputError, UnknownNameError
 from blindsight.files import read_arrays, sha256_of, storage_errors, write_arrays
-from blindsight.service.database import Database
-from blindsight.service.schema import frames
 from blindsight.service.settings import PICTURE_PIXELS
+from blindsight.service.store import Database, frames
 
 MOST_FRAMES = 10_000
 """Of one person."""

@@ -14,20 +14,33 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Self
 
+from blindsight.crypto.merkle import TreeHead
 from blindsight.data import Dataset, FeaturePipeline
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.progress import Progress, silent
-from blindsight.service.database import Database, open_database
 from blindsight.service.foundation import KNOWN, Ensemble, FolderLock, lay_foundation
 from blindsight.service.frames import FrameStore
 from blindsight.service.jobs import UNFINISHED, Handler, Job, Jobs, Worker
-from blindsight.service.log import AuditLog, Entry, LogCheck
+from blindsight.service.log import (
+    PLATFORM,
+    AuditLog,
+    Entry,
+    LogCheck,
+    LogRecords,
+    acting,
+    digest,
+    import_journal,
+    open_log,
+    remember_head,
+    remembered_head,
+    witness_at,
+)
 from blindsight.service.models import GrantView, JobView, PersonView, ProposalView, grant_view, job_view, proposal_view
 from blindsight.service.principals import Principal, Principals, Role, Token
 from blindsight.service.proposals import ASKING, ODOMETER, REVIEW, Answer, Asking, Duties, Proposals, Reviews
 from blindsight.service.releases import Release, Releases
 from blindsight.service.settings import ServiceSettings
-from blindsight.service.witness import PLATFORM, Witness, acting, digest
+from blindsight.service.store import Database, check_guards, open_database
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.platform import Platform
 from blindsight.sift.ppls import PPLS
@@ -65,7 +78,6 @@ class Gateway:
         self._releases = Releases(platform, frames, log)
         self._reviews = Reviews(platform, jobs)
         platform.verifier = self._ensemble.verifier
-        platform.attest(Witness(log))
         duties = Duties(platform, self._proposals)
         self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings)
         self._registered: set[str] = set()
@@ -88,9 +100,12 @@ class Gateway:
 
         `handlers` do further kinds of jobs. Call `start` for the worker, and `close` at the end.
         """
-        lock, database = FolderLock(settings.folder), None
+        lock, database, log = FolderLock(settings.folder), None, None
         try:
             database = open_database(settings.database_url)
+            check_guards(database.engine)
+            log = open_log(settings.folder, database, [witness_at(one) for one in settings.witnesses])
+            import_journal(log, database, settings.folder / "platform" / "platform.journal")
             ground = lay_foundation(
                 dataset, pipeline, cache=settings.folder / "cache", random_state=random_state, progress=progress
             )
@@ -100,7 +115,10 @@ class Gateway:
                 development=ground.development,
                 learner=PPLS(5, float("inf"), scale=False) if learner is None else learner,
                 folder=settings.folder / "platform",
+                records=LogRecords(log, database),
+                clock=log.now,
             )
+            log.check_witnesses()
             frames = FrameStore(
                 settings.folder / "frames",
                 database,
@@ -109,9 +127,11 @@ class Gateway:
                 pixels=settings.picture_pixels,
                 content_bytes=settings.body_bytes,
             )
-            jobs, log, principals = Jobs(database), AuditLog(database), Principals(database)
+            jobs, principals = Jobs(database), Principals(database, clock=log.now)
             gateway = cls(settings, platform, frames, jobs, log, principals, handlers=handlers)
         except BaseException:
+            if log is not None:
+                log.close()
             if database is not None:
                 database.close()
             lock.release()
@@ -139,6 +159,7 @@ class Gateway:
         """
         if self.worker.stop() and self._held is not None:
             lock, database = self._held
+            self.audit.close()
             database.close()
             lock.release()
             self._held = None
@@ -350,6 +371,21 @@ class Gateway:
         """Walk the whole chain of the audit log."""
         _only(operator, "operator")
         return self.audit.verify()
+
+    def witness_head(self, principal: Principal, head: Mapping[str, Any], proof: Sequence[str]) -> TreeHead:
+        """Remember the newest head of another service's log; one that tells another history is refused, and logged."""
+        told = TreeHead.from_dict(head)
+        try:
+            return remember_head(self.principals.database, told, proof)
+        except PrivacyError:
+            self.audit.append(
+                principal.id, "refuse head", {"key": told.key, "head": str(told), "signed": told.signature}
+            )
+            raise
+
+    def witnessed_head(self, key: str) -> TreeHead:
+        """Return the newest head that is remembered of the log with this key."""
+        return remembered_head(self.principals.database, key)
 
     def statements(self, principal: Principal) -> tuple[tuple[str, Mapping[str, Any]], ...]:
         """Return what may be said about the privacy of each live grant that concerns somebody, and its subject.

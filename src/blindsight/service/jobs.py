@@ -25,9 +25,8 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.progress import Progress
-from blindsight.service.database import Database
-from blindsight.service.schema import jobs
 from blindsight.service.settings import ServiceSettings
+from blindsight.service.store import Database, jobs
 
 State = Literal["queued", "running", "done", "failed", "cancelled", "timed out"]
 UNFINISHED: tuple[State, ...] = ("queued", "running")

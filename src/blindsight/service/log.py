@@ -1,38 +1,116 @@
-"""The audit log: every decision and release, in order, in a chain that shows what was done to it.
+"""The log: the one record of every decision and release, a Merkle tree whose signed heads are handed out.
 
-*The guarantee.* An entry whose `AuditLog.append` returned (and whose transaction ended) is on disk. Each entry's hash
-is the SHA-256 of the hash before it and of the entry, so an entry that was edited, removed, inserted or moved is found
-by `AuditLog.verify`, though the database itself refuses such changes already (`blindsight.service.migrations`). Entries
-that were cut off at the end are found by whoever noted an earlier `head`. The chain is no signature: who owns the
-database and knows of no noted head can write another history.
+*The guarantee.* What the platform decides or releases *is* its entry here: the platform remembers nothing else
+(`LogRecords`), so no second record can disagree. An entry whose `AuditLog.append` returned (and whose transaction
+ended) is on disk. Entries are the leaves of a Merkle tree as in RFC 6962 (`crypto.merkle`), so an entry that was
+edited, removed, inserted or moved is found by `AuditLog.verify` and at every start. Every commit ends with a signed
+head, which every app gets with its release (`AuditLog.receipts`) and every witness before the release is answered: a
+file in the service's folder, files elsewhere (`HeadFile`), other services (`HeadService`, at most a second later). A
+log that lacks what a witness saw, because rows were cut off or an old folder was put back, is refused at start; so is
+one whose database lost its guards. Only `blindsight restore` may give up entries: it says so in the log.
 
-*What is in it.* Who, what, when and small facts. Pictures, features and private labels are the caller's to keep out; an
-entry is too small for the former two, and one that holds a token is refused.
+*What it cannot do.* Who runs the machine can keep the log from its witnesses, or replace all of it together with those
+in reach. Who holds a receipt or a head still proves it: `blindsight verify-log --head`.
+
+*What is in it.* Who, what, when and small facts; evidence is kept beside the entry, which holds its SHA-256. Pictures,
+features and private labels are the caller's to keep out; an entry is too small for the former two, and one that holds a
+token is refused. Times never go back, whatever the clock does: `AuditLog.now` is the latest moment ever seen, so that a
+clock that jumps back opens no token that had expired.
 """
 
 import hashlib
 import json
+import logging
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import islice
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, Protocol
 
-from sqlalchemy import insert, select, true
+from sqlalchemy import bindparam, func, insert, select, true, update
 from sqlalchemy.orm import Session
 
-from blindsight.errors import CorruptFileError, InputError
-from blindsight.files import AnyPath, as_path, storage_errors
-from blindsight.service.database import Database
-from blindsight.service.principals import TOKEN, check_name
-from blindsight.service.schema import log
+from blindsight.crypto.merkle import EMPTY, Stored, Tree, TreeHead, consistent, extend, peaks_at, root_of
+from blindsight.crypto.signing import SigningKey
+from blindsight.errors import (
+    BlindsightError,
+    CorruptFileError,
+    InputError,
+    MessageError,
+    PrivacyError,
+    StorageError,
+    UnknownNameError,
+)
+from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
+from blindsight.service.principals import TOKEN, Principal, check_name
+from blindsight.service.store import CHAIN_START, MIGRATED, Database, chain_hash, leaf_of, log, witnessed
 
-GENESIS = "0" * 64  # what stands before the first entry
+logger = logging.getLogger(__name__)
+
 DETAILS_LENGTH = 16_384
 _LINE_LENGTH = 4 * DETAILS_LENGTH
 _BATCH = 1_000
-_LAST = select(log.c.position, log.c.hash).order_by(log.c.position.desc()).limit(1)
+_ENTRY = (log.c.position, log.c.time, log.c.actor, log.c.action, log.c.details, log.c.hash)
+_LAST = select(log.c.position, log.c.time, log.c.hash).order_by(log.c.position.desc()).limit(1)
+_AT = select(*_ENTRY).where(log.c.position.in_(bindparam("positions", expanding=True)))
 _ADD = insert(log)
+
+PLATFORM = "platform"
+"""Who acts where nobody asked for it just now; no principal has this id."""
+MACHINE = "machine"
+"""Who acts where somebody on the machine itself does, without a token; no principal has this id."""
+IMPORTED, RESTORED = "import journal", "restore"
+
+
+# --- who acts ---
+
+
+@dataclass(frozen=True)
+class Acting:
+    """Who acts, what about, and the ids of apps that act beside them, by their names."""
+
+    actor: str = PLATFORM
+    about: Mapping[str, Any] = field(default_factory=dict)
+    apps: Mapping[str, str] = field(default_factory=dict)
+
+    def actor_of(self, record: Mapping[str, Any]) -> str:
+        """Return whose doing a record is."""
+        return self.apps.get(str(record.get("app")), self.actor)
+
+
+_acting: ContextVar[Acting | None] = ContextVar("acting", default=None)
+
+
+@contextmanager
+def acting(principal: Principal | None, **about: Any) -> Iterator[None]:
+    """Attribute what the platform records in this block to somebody; `about` goes into the entries."""
+    with _as(Acting(PLATFORM if principal is None else principal.id, about)):
+        yield
+
+
+@contextmanager
+def acting_together(apps: Iterable[Principal]) -> Iterator[None]:
+    """Attribute what the platform records in this block to the app that each record names."""
+    with _as(Acting(apps={app.name: app.id for app in apps})):
+        yield
+
+
+@contextmanager
+def _as(now: Acting) -> Iterator[None]:
+    mark = _acting.set(now)
+    try:
+        yield
+    finally:
+        _acting.reset(mark)
+
+
+# --- entries ---
 
 
 @dataclass(frozen=True)
@@ -42,11 +120,12 @@ class Draft:
     actor: str
     action: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    evidence: str | None = None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: where it stands, when (UTC), who did what, and the hash that stands for all up to it."""
+    """One entry: where it stands, when (UTC), who did what, and what the tree keeps with it."""
 
     position: int
     time: str
@@ -58,102 +137,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class LogCheck:
-    """What a check of the chain found: how many entries hold, their head, and where it breaks and why if it does."""
+    """What a check of the log found: how many entries hold, their root, and where it breaks and why if it does."""
 
     ok: bool
     entries: int
     head: str
     broken_at: int | None = None
     reason: str = ""
-
-
-class AuditLog:
-    """The log in a database."""
-
-    def __init__(self, database: Database, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._database = database
-        self._clock = clock
-
-    def append(
-        self, actor: str, action: str, details: Mapping[str, Any] | None = None, *, session: Session | None = None
-    ) -> Entry:
-        """Add an entry, in the transaction of `session` or of the `Database.session` block around, or in its own."""
-        (entry,) = self.append_all([Draft(actor, action, details or {})], session=session)
-        return entry
-
-    def append_all(self, drafts: Sequence[Draft], *, session: Session | None = None) -> list[Entry]:
-        """Add entries in this order, all or none, in a transaction as `append` has it."""
-        for draft in drafts:
-            check_name(draft.actor)
-            check_name(draft.action)
-        texts = [_canonical(draft.details) for draft in drafts]
-        if session is not None:
-            return self._append(session, drafts, texts)
-        with self._database.session() as own:
-            return self._append(own, drafts, texts)
-
-    def head(self) -> tuple[int, str]:
-        """Return how many entries there are and the hash that stands for them: to be noted elsewhere."""
-        with self._database.reading() as session:
-            return _last(session)
-
-    def entries(self, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
-        """Return up to `limit` entries behind position `after`, oldest first, as they stand: `verify` judges them."""
-        if not 0 <= after < 2**63 or not 1 <= limit <= _BATCH:
-            raise InputError(f"after must be >= 0 and limit in [1, {_BATCH}]; got {after} and {limit}.")
-        return tuple(row.entry() for row in islice(self._rows(after), limit))
-
-    def verify(self, *, known_head: str | None = None) -> LogCheck:
-        """Walk the whole chain; with a `known_head`, noted earlier, the chain must also include it."""
-        return _walk(self._rows(None), known_head)
-
-    def export(self, stream: IO[str]) -> LogCheck:
-        """Write the log as JSON lines, one per entry and a last one with the head; return what was written.
-
-        A log that does not verify is not exported.
-        """
-        check = self.verify()
-        if not check.ok:
-            raise CorruptFileError(f"the log was altered and cannot be exported: {check.reason}")
-        for row in islice(self._rows(None), check.entries):
-            stream.write(row.line())
-        stream.write(_end(check.entries, check.head))
-        return check
-
-    def _append(self, session: Session, drafts: Sequence[Draft], texts: Sequence[str]) -> list[Entry]:
-        last, before = _last(session)
-        time = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
-        rows: list[_Row] = []
-        for position, (draft, text) in enumerate(zip(drafts, texts, strict=True), start=last + 1):
-            row = _Row(position, time, draft.actor, draft.action, text, "")
-            rows.append(replace(row, hash=row.continuing(rows[-1].hash if rows else before)))
-        session.execute(_ADD, [asdict(row) for row in rows])
-        return [row.entry() for row in rows]
-
-    def _rows(self, after: int | None) -> "Iterator[_Row]":
-        """Yield the rows behind `after` (all if None) in order, in batches, so that a long log needs little memory."""
-        while True:
-            behind = true() if after is None else log.c.position > after
-            with self._database.reading() as session:
-                found = session.execute(select(log).where(behind).order_by(log.c.position).limit(_BATCH)).all()
-            yield from (_Row(*row) for row in found)
-            if len(found) < _BATCH:
-                return
-            after = found[-1].position
-
-
-def verify_export(path: AnyPath, *, known_head: str | None = None) -> LogCheck:
-    """Check an exported log as `AuditLog.verify` checks the log itself; one that was cut off lacks its last line.
-
-    Every line must be what `AuditLog.export` writes, byte for byte: a name that occurs twice in it says two things.
-    """
-    path = as_path(path)
-    closing: dict[str, Any] = {}
-    with storage_errors("read", path), path.open("rb") as stream:
-        check = _walk(_exported(stream, closing), known_head)
-    if check.ok and json.dumps(closing) + "\n" != _end(check.entries, check.head):
-        return replace(check, ok=False, broken_at=check.entries + 1, reason="the export's end is missing.")
-    return check
 
 
 @dataclass(frozen=True)
@@ -166,54 +156,644 @@ class _Row:
     action: str
     details: str
     hash: str
+    evidence: str | None = None
 
-    def continuing(self, before: str) -> str:
-        """Return the hash that this row must have behind one with the hash `before`."""
-        body = json.dumps([before, self.position, self.time, self.actor, self.action, self.details], default=repr)
-        return hashlib.sha256(body.encode()).hexdigest()
+    @property
+    def text(self) -> tuple[Any, ...]:
+        return self.position, self.time, self.actor, self.action, self.details
 
     def entry(self) -> Entry:
         """Return the entry for a reader."""
         try:
-            return Entry(**asdict(self) | {"details": json.loads(self.details)})
-        except ValueError:
+            return Entry(self.position, self.time, self.actor, self.action, json.loads(self.details), self.hash)
+        except (ValueError, TypeError):
             raise CorruptFileError(f"the log was altered: entry {self.position} cannot be read.") from None
 
     def line(self) -> str:
         """Return the one line of an export that stands for this row."""
         return json.dumps(vars(self.entry())) + "\n"
 
+    def record(self) -> dict[str, Any]:
+        """Return the platform's record that this entry is."""
+        details = dict(self.entry().details)
+        told = {"kind": self.action, "time": details.pop("at", self.time[:19] + self.time[-6:])}
+        if (digest := details.pop("evidence", None)) is not None:
+            if self.evidence is None or hashlib.sha256(self.evidence.encode()).hexdigest() != digest:
+                raise CorruptFileError(f"the log was altered: the evidence of entry {self.position} is another.")
+            details |= json.loads(self.evidence)
+        return {**details, **told, "position": self.position}
 
-def _end(entries: int, head: str) -> str:
+
+class _Walk:
+    """Follows the tree from its first entry on."""
+
+    def __init__(self) -> None:
+        self.size, self._peaks = 0, list[bytes]()
+
+    @property
+    def root(self) -> bytes:
+        return root_of(self._peaks)
+
+    def take(self, row: _Row | None) -> bool:
+        """Tell whether a row is the next entry, and go on to it; None is a row that cannot be read."""
+        if row is None or row.position != self.size + 1:
+            return False
+        peaks = self._peaks.copy()
+        if extend(peaks, self.size, leaf_of(*row.text)).hex() != row.hash:
+            return False
+        self.size, self._peaks = row.position, peaks
+        return True
+
+
+class AuditLog:
+    """The log in a database. Heads are signed with `key`; `witnesses` are told of every head."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        key: SigningKey | None = None,
+        witnesses: "Sequence[Witness]" = (),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database, self._clock, self._witnesses = database, clock, tuple(witnesses)
+        self._key = SigningKey.generate() if key is None else key
+        self._newest: TreeHead | None = None
+        self._latest: datetime | None = None
+        self._clock_mutex = threading.Lock()
+        self.problems: dict[str, str] = {}
+        """Why a witness did not take the newest head, by its name."""
+        database.logged = self._publish
+
+    @property
+    def key(self) -> str:
+        """The public key that heads are signed with."""
+        return self._key.public.hex()
+
+    def now(self) -> datetime:
+        """Return the clock's time, or the latest moment that was ever logged or returned where that is later."""
+        with self._clock_mutex:
+            if self._latest is None:
+                with self._database.reading() as session:
+                    last = session.execute(_LAST).one_or_none()
+                self._latest = datetime.min.replace(tzinfo=UTC) if last is None else _moment(last.time)
+            self._latest = max(self._latest, self._clock().astimezone(UTC))
+            return self._latest
+
+    def append(
+        self, actor: str, action: str, details: Mapping[str, Any] | None = None, *, session: Session | None = None
+    ) -> Entry:
+        """Add an entry, in the transaction of `session` or of the `Database.session` block around, or in its own."""
+        (entry,) = self.append_all([Draft(actor, action, details or {})], session=session)
+        return entry
+
+    def append_all(self, drafts: Sequence[Draft], *, session: Session | None = None) -> list[Entry]:
+        """Add entries in this order, all or none, in a transaction as `append` has it."""
+        return [row.entry() for row in self.add(drafts, session)]
+
+    def add(self, drafts: Sequence[Draft], session: Session | None = None) -> "list[_Row]":
+        """Add entries as `append_all` does, and return them as they are stored."""
+        for draft in drafts:
+            check_name(draft.actor)
+            check_name(draft.action)
+        texts = [_canonical(draft.details) for draft in drafts]
+        if session is not None:
+            return self._add(session, drafts, texts)
+        with self._database.session() as own:
+            return self._add(own, drafts, texts)
+
+    def head(self) -> TreeHead:
+        """Return the newest head, signed: to be noted elsewhere."""
+        with self._database.reading() as session:
+            last = session.execute(_LAST).one_or_none()
+        newest = self._newest
+        if newest is None or newest.size != (0 if last is None else last.position):
+            newest = self._newest = self._signed(0 if last is None else last.position)
+        return newest
+
+    def entries(self, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+        """Return up to `limit` entries behind position `after`, oldest first, as they stand: `verify` judges them."""
+        if not 0 <= after < 2**63 or not 1 <= limit <= _BATCH:
+            raise InputError(f"after must be >= 0 and limit in [1, {_BATCH}]; got {after} and {limit}.")
+        return tuple(row.entry() for row in islice(self.rows(after), limit))
+
+    def verify(self, *, known_heads: Sequence[str] = ()) -> LogCheck:
+        """Walk the whole log, which must also continue every one of `known_heads`, noted earlier.
+
+        A head is noted as ``size:root``, or as its hash alone; those of version 0.1 were the hashes of a chain.
+        """
+        return _walk(self.rows(None), known_heads)
+
+    def export(self, stream: IO[str]) -> LogCheck:
+        """Write the log as JSON lines, one per entry and a last one with the signed head; return what was written.
+
+        A log that does not verify is not exported.
+        """
+        check = self.verify()
+        if not check.ok:
+            raise CorruptFileError(f"the log was altered and cannot be exported: {check.reason}")
+        for row in islice(self.rows(None), check.entries):
+            stream.write(row.line())
+        stream.write(_end(self._signed(check.entries)))
+        return check
+
+    # --- heads and proofs ---
+
+    def consistency(self, first: int, second: int) -> list[str]:
+        """Return the proof that the first `first` entries are the beginning of the first `second`."""
+        self._check_size(second)
+        return [part.hex() for part in self._tree.consistency(first, second)]
+
+    def includes(self, size: int, root: str) -> bool:
+        """Tell whether the log continues the one that had this head."""
+        return 0 <= size <= self.head().size and self._tree.root(size).hex() == root
+
+    def receipts(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        """Return for each entry its record, and the proof that it stands under the newest head, with that head."""
+        head = self.head()
+        proofs = self._tree.inclusions(positions, head.size)
+        with self._database.reading() as session:
+            rows = {row.position: _Row(*row) for row in session.execute(_AT, {"positions": list(positions)})}
+        return [
+            {
+                "position": position,
+                "record": json.dumps(rows[position].text),
+                "proof": [part.hex() for part in proof],
+                "head": asdict(head),
+            }
+            for position, proof in zip(positions, proofs, strict=True)
+        ]
+
+    def check_witnesses(self) -> None:
+        """Refuse a log that lacks what a witness saw, unless a restore gave it up; then tell all of the newest head."""
+        for witness in self._witnesses:
+            seen = witness.last(self.key)
+            if seen is None or self.includes(seen.size, seen.root):
+                continue
+            if not self._gave_up(seen):
+                raise CorruptFileError(
+                    f"the log was cut or put back to an older state: {witness.name} saw {seen.size} entries, there are "
+                    f"{self.head().size}, and they do not continue what it saw. Put the newest state back; if that is "
+                    "lost, use `blindsight restore`, which says so in the log."
+                )
+        self._tell(self.head())
+
+    def close(self) -> None:
+        """Let witnesses that are told in the background know the newest head, if they can be reached at once."""
+        for witness in self._witnesses:
+            witness.close()
+
+    def _check_size(self, size: int) -> None:
+        if not 0 <= size <= self.head().size:
+            raise InputError(f"the size of a head must be in [0, {self.head().size}], as the log has it; got {size}.")
+
+    def _gave_up(self, seen: TreeHead) -> bool:
+        with self._database.reading() as session:
+            restored = session.scalars(select(log.c.details).where(log.c.action == RESTORED)).all()
+        return any(str(seen) in json.loads(details).get("given_up", ()) for details in restored)
+
+    @property
+    def _tree(self) -> Tree:
+        def fetch(positions: Iterable[int]) -> dict[int, Stored]:
+            with self._database.reading() as session:
+                rows = [_Row(*row) for row in session.execute(_AT, {"positions": list(positions)})]
+            return {row.position: (leaf_of(*row.text), bytes.fromhex(row.hash)) for row in rows}
+
+        return Tree(fetch)
+
+    def _signed(self, size: int) -> TreeHead:
+        return TreeHead.sign(self._key, size, self._tree.root(size), _written(self.now()))
+
+    def _publish(self, session: Session) -> None:
+        """Sign what was just committed, and tell the witnesses."""
+        size, peaks, time = session.info["log"]
+        self._newest = TreeHead.sign(self._key, size, root_of(peaks), time)
+        self._tell(self._newest)
+
+    def _tell(self, head: TreeHead) -> None:
+        for witness in self._witnesses:
+            try:
+                witness.note(head, self)
+                self.problems.pop(witness.name, None)
+            except BlindsightError as error:  # the entries are on disk already, and the next head will tell of them too
+                if witness.name not in self.problems:
+                    logger.warning("%s does not take the log's head: %s", witness.name, error)
+                self.problems[witness.name] = str(error)
+
+    def _add(self, session: Session, drafts: Sequence[Draft], texts: Sequence[str]) -> list[_Row]:
+        size, peaks, time = session.info.get("log") or self._peaks(session)
+        peaks, time = list(peaks), max(time, _written(self.now()))
+        rows: list[_Row] = []
+        for draft, details in zip(drafts, texts, strict=True):
+            text = (size + 1, time, draft.actor, draft.action, details)
+            rows.append(_Row(*text, extend(peaks, size, leaf_of(*text)).hex(), draft.evidence))
+            size += 1
+        if rows:
+            session.execute(_ADD, [vars(row) for row in rows])
+            session.info["log"] = size, peaks, time
+        return rows
+
+    def _peaks(self, session: Session) -> tuple[int, list[bytes], str]:
+        last = session.execute(_LAST).one_or_none()
+        if last is None:
+            return 0, [], ""
+        at = session.execute(select(log.c.position, log.c.hash).where(log.c.position.in_(peaks_at(last.position))))
+        peaks = [bytes.fromhex(hash) for _, hash in sorted((row.position, row.hash) for row in at)]
+        return last.position, peaks, last.time
+
+    def rows(self, after: int | None, *, evidence: bool = False) -> Iterator[_Row]:
+        """Yield the rows behind `after` (all if None) in order, in batches, so that a long log needs little memory."""
+        columns = (*_ENTRY, log.c.evidence) if evidence else _ENTRY
+        while True:
+            behind = true() if after is None else log.c.position > after
+            with self._database.reading() as session:
+                found = session.execute(select(*columns).where(behind).order_by(log.c.position).limit(_BATCH)).all()
+            yield from (_Row(*row) for row in found)
+            if len(found) < _BATCH:
+                return
+            after = found[-1].position
+
+
+class LogRecords:
+    """The platform's records, which are entries of the log: a register of `sift.register` reads and adds them."""
+
+    recovered = None
+
+    def __init__(self, log: AuditLog, database: Database) -> None:
+        from blindsight.sift.register import KINDS  # brings what a check of the log alone does not need
+
+        self._log, self._database, self._kinds = log, database, KINDS
+        self._begin()
+
+    @property
+    def stale(self) -> bool:
+        """Whether entries that were taken in have been undone with their transaction."""
+        return self._undone != self._database.undone
+
+    def locked(self) -> AbstractContextManager[object]:
+        """Hold the database's writers still; what is added is committed at the end of the block."""
+        return self._database.session()
+
+    def catch_up(self, apply: Callable[[dict[str, Any]], None]) -> None:
+        """Pass on the platform's entries since the last call, if the log holds up to them."""
+        if self.stale:
+            self._begin()
+        for row in self._log.rows(self._walk.size, evidence=True):
+            if not self._walk.take(row):
+                raise CorruptFileError(
+                    f"the log was altered: entry {self._walk.size + 1} was changed, removed or moved. Restore a backup "
+                    "with `blindsight restore`."
+                )
+            if row.action in self._kinds and row.position > self._first:
+                apply(row.record())
+
+    def append_all(self, records: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Log records, all or none."""
+        now = _acting.get() or Acting()
+        rows = self._log.add([_draft(one, now.actor_of(one), now.about) for one in records])
+        for row in rows if rows[0].position == self._walk.size + 1 else self._log.rows(self._walk.size):
+            assert self._walk.take(row)
+        return [row.record() for row in rows]
+
+    def _begin(self) -> None:
+        self._walk, self._undone = _Walk(), self._database.undone
+        with self._database.reading() as session:
+            imported = select(func.max(log.c.position)).where(log.c.action == IMPORTED)
+            self._first = session.scalar(imported) or 0  # what stands before it, the journal had too
+
+
+def _draft(record: Mapping[str, Any], actor: str, about: Mapping[str, Any]) -> Draft:
+    details = {key: value for key, value in record.items() if key not in ("kind", "time", "report", "together")}
+    proof = {key: record[key] for key in ("report", "together") if key in record}
+    if not proof:
+        return Draft(actor, str(record["kind"]), {**about, **details})
+    text = json.dumps(proof, sort_keys=True, allow_nan=False)
+    evidence = hashlib.sha256(text.encode()).hexdigest()
+    return Draft(actor, str(record["kind"]), {**about, **details, "evidence": evidence}, text)
+
+
+def digest(evidence: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of plain data, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(evidence, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+# --- version 0.1 ---
+
+
+def import_journal(log_: AuditLog, database: Database, path: Path) -> None:
+    """Make the platform's own journal, which version 0.1 kept beside the log, part of the log; once.
+
+    Then every record had its entry first. A journal with a record that the log lacks, or a log whose journal is gone,
+    was tampered with and is refused. What was logged and not recorded, because of a kill between the two, counts where
+    that is the safe side: as a try, a release, an end of a grant.
+    """
+    from blindsight.sift.register import KINDS
+
+    with database.session() as session:
+        done = session.scalar(select(func.max(log.c.position)).where(log.c.action == IMPORTED))
+        before = session.scalar(select(func.max(log.c.position)).where(log.c.action == MIGRATED)) or 0
+        if done is None:
+            entries = [row for row in log_.rows(0) if row.position < before and row.action in KINDS]
+            if entries and not path.exists():
+                raise StorageError(f"{path} is missing: it holds what was granted and released. Put it back.")
+            if path.exists():
+                drafts = _merged([row.entry() for row in entries], _journal(path))
+                about = {"records": len(drafts), "sha256": sha256_of(path)}
+                log_.append_all([Draft(MACHINE, IMPORTED, about), *drafts] if drafts else ())
+    if path.exists():
+        path.replace(path.with_name("imported-" + path.name))
+
+
+def _journal(path: Path) -> list[dict[str, Any]]:
+    from blindsight.sift.register import JournalRecords
+
+    records: list[dict[str, Any]] = []
+    journal = JournalRecords(path)
+    with journal.locked():
+        journal.catch_up(records.append)
+    return records
+
+
+def _merged(entries: Sequence[Entry], records: Sequence[dict[str, Any]]) -> list[Draft]:
+    drafts, rest = list[Draft](), list(records)
+    for entry in entries:
+        at = {**entry.details, "at": entry.time[:19] + entry.time[-6:]}
+        if rest and _stands_for(entry, rest[0]):
+            draft = _draft(record := rest.pop(0), entry.actor, entry.details)
+            drafts.append(replace(draft, details={**draft.details, "at": record["time"]}))
+        elif entry.action in ("try", "release", "revoke"):
+            drafts.append(Draft(entry.actor, entry.action, at))
+    if rest:
+        raise CorruptFileError(
+            f"the platform's journal has a record that the log lacks ({rest[0]['kind']}, {rest[0]['time']}): the log "
+            "was cut. Put the newest state back."
+        )
+    return drafts
+
+
+def _stands_for(entry: Entry, record: Mapping[str, Any]) -> bool:
+    details = _draft(record, entry.actor, {}).details
+    return entry.action == record["kind"] and details.items() <= entry.details.items()
+
+
+# --- witnesses ---
+
+
+class Witness(Protocol):
+    """Somebody who remembers the newest head of a log."""
+
+    @property
+    def name(self) -> str:
+        """Where it is."""
+
+    def last(self, key: str) -> TreeHead | None:
+        """Return the newest head it has seen of the log with this key."""
+
+    def note(self, head: TreeHead, log: AuditLog) -> None:
+        """Tell it of a head; `log` proves that it continues earlier ones."""
+
+    def close(self) -> None:
+        """Tell it what it does not know yet, if there is something."""
+
+
+class HeadFile:
+    """A file that keeps the newest head: two places, written in turn, so that a crash leaves the one before."""
+
+    _PLACE = 2048  # bytes
+
+    def __init__(self, path: AnyPath) -> None:
+        self._path = as_path(path)
+        self.name = str(path)
+
+    def last(self, key: str) -> TreeHead | None:
+        """Return the newest head; a file that holds none, or one of another log, is refused."""
+        if not self._path.exists():
+            return None
+        found = [head for head in self._places if head is not None]
+        if not found or found[0].key != key:
+            held = "no whole head" if not found else f"the head of another log, signed with {found[0].key}"
+            raise CorruptFileError(f"{self._path} holds {held}. Name another file as witness.")
+        return max(found, key=lambda head: head.size)
+
+    def note(self, head: TreeHead, log: AuditLog) -> None:
+        """Write a head through to the disk, unless a newer one is there."""
+        newest = max((one for one in self._places if one is not None), key=lambda one: one.size, default=None)
+        continued = newest is None or newest.size < head.size or log.includes(newest.size, newest.root)
+        if newest is not None and newest.size >= head.size and continued:
+            return
+        with storage_errors("write", self._path):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                for place in (0, 1):
+                    if not continued or self._places[place] is not newest or self._places == [None, None]:
+                        os.pwrite(descriptor, json.dumps(asdict(head)).encode().ljust(self._PLACE), self._PLACE * place)
+                        os.fdatasync(descriptor)
+                        self._places[place] = head
+                        if continued:
+                            break
+            finally:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """Do nothing: a head that was noted is on disk."""
+
+    @cached_property
+    def _places(self) -> list[TreeHead | None]:
+        content = b""
+        if self._path.exists():
+            with storage_errors("read", self._path):
+                content = self._path.read_bytes()
+        return [_head(content[begin : begin + self._PLACE]) for begin in (0, self._PLACE)]
+
+
+def _head(line: bytes) -> TreeHead | None:
+    try:
+        return TreeHead.from_dict(json.loads(line))
+    except (ValueError, MessageError, RecursionError):
+        return None
+
+
+class HeadService:
+    """Another Blindsight service that keeps the newest head; it is told in the background, at most once a second."""
+
+    _PAUSE = 1.0  # seconds
+
+    def __init__(self, url: str, token: str) -> None:
+        from blindsight.client import Client
+
+        self.name = url
+        self._client = Client(url, token)
+        self._newest: tuple[TreeHead, AuditLog] | None = None
+        self._told: TreeHead | None = None
+        self._problem: BlindsightError | None = None
+        self._arrived, self._ending = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def last(self, key: str) -> TreeHead | None:
+        """Return the newest head the service has seen; one that does not answer is an error."""
+        found = self._client.witnessed_head(key)
+        return None if found is None else TreeHead.from_dict(found)
+
+    def note(self, head: TreeHead, log: AuditLog) -> None:
+        """Have it told; raise what happened the last time."""
+        self._newest = head, log
+        self._arrived.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="blindsight witness", daemon=True)
+            self._thread.start()
+        if self._problem is not None:
+            raise self._problem
+
+    def close(self) -> None:
+        """Tell it of the newest head, within a few seconds, and stop."""
+        self._ending.set()
+        self._arrived.set()
+        if self._thread is not None:
+            self._thread.join(5)
+        self._client.close()
+
+    def _work(self) -> None:
+        while not self._ending.is_set():
+            self._arrived.wait()
+            self._arrived.clear()
+            self._push()
+            self._ending.wait(self._PAUSE)
+        self._push()
+
+    def _push(self) -> None:
+        head, log = self._newest or (None, None)
+        if head is None or log is None or head == self._told:
+            return
+        try:
+            known = self.last(head.key)
+            proof = [] if known is None or known.size > head.size else log.consistency(known.size, head.size)
+            self._client.witness_head(asdict(head), proof)
+            self._told, self._problem = head, None
+        except BlindsightError as error:
+            self._problem = error
+
+
+def witness_at(place: str) -> Witness:
+    """Return the witness at a path or, with a token in $BLINDSIGHT_WITNESS_TOKEN, the service at an address."""
+    if place.startswith(("http://", "https://")):
+        return HeadService(place, os.environ.get("BLINDSIGHT_WITNESS_TOKEN", ""))
+    return HeadFile(place)
+
+
+MOST_WITNESSED = 1000
+"""Logs of other services whose heads are remembered."""
+
+
+def remember_head(database: Database, head: TreeHead, proof: Sequence[str]) -> TreeHead:
+    """Keep the newest head of another service's log, if it continues the one that is known; return the newest."""
+    with database.session() as session:
+        known = _known(session, head.key)
+        if known is None:
+            if session.scalar(select(func.count()).select_from(witnessed)) >= MOST_WITNESSED:  # type: ignore[operator]
+                raise InputError(f"heads of {MOST_WITNESSED} logs are remembered already.")
+            session.execute(insert(witnessed).values(key=head.key, head=asdict(head)))
+            return head
+        if known.size > head.size or (known.size, known.root) == (head.size, head.root):
+            return known
+        parts = [bytes.fromhex(part) for part in proof]
+        if not consistent(known.size, bytes.fromhex(known.root), head.size, bytes.fromhex(head.root), parts):
+            raise PrivacyError(
+                f"this head is not proven to continue {known}, which is known of the same log. Prove it, or the log "
+                "was rewritten."
+            )
+        session.execute(update(witnessed).where(witnessed.c.key == head.key).values(head=asdict(head)))
+        return head
+
+
+def remembered_head(database: Database, key: str) -> TreeHead:
+    """Return the newest head that is remembered of another service's log."""
+    with database.reading() as session:
+        known = _known(session, key)
+    if known is None:
+        raise UnknownNameError("head", key, ())
+    return known
+
+
+def _known(session: Session, key: str) -> TreeHead | None:
+    found = session.scalar(select(witnessed.c.head).where(witnessed.c.key == key))
+    return None if found is None else TreeHead.from_dict(found)
+
+
+def log_key(folder: Path) -> SigningKey:
+    """Return the key that the heads of a service are signed with, made if need be: mode 0600, in its folder."""
+    path = folder / "log.key"
+    with storage_errors("use", folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder_lock(folder):
+        if not path.exists():
+            with atomic_writer(path, private=True) as stream:
+                stream.write(SigningKey.generate().secret_bytes().hex().encode())
+        with storage_errors("read", path):
+            text = path.read_text()
+    try:
+        return SigningKey(bytes.fromhex(text))
+    except (ValueError, InputError):
+        raise CorruptFileError(f"{path} holds no key. Restore it from a backup.") from None
+
+
+def open_log(folder: Path, database: Database, witnesses: Sequence[Witness] = ()) -> AuditLog:
+    """Return the log of the service in a folder, where its newest head is kept too."""
+    return AuditLog(database, key=log_key(folder), witnesses=(HeadFile(folder / "log.head"), *witnesses))
+
+
+# --- checks of what was exported ---
+
+
+def verify_export(path: AnyPath, *, known_heads: Sequence[str] = ()) -> LogCheck:
+    """Check an exported log as `AuditLog.verify` checks the log itself; one that was cut off lacks its last line.
+
+    Every line must be what `AuditLog.export` writes, byte for byte: a name that occurs twice in it says two things.
+    """
+    path = as_path(path)
+    closing: list[TreeHead] = []
+    with storage_errors("read", path), path.open("rb") as stream:
+        check = _walk(_exported(stream, closing), known_heads)
+    if check.ok and [str(head) for head in closing] != [f"{check.entries}:{check.head}"]:
+        return replace(check, ok=False, broken_at=check.entries + 1, reason="the export's end is missing.")
+    return check
+
+
+def _end(head: TreeHead) -> str:
     """Return the last line of an export."""
-    return json.dumps({"entries": entries, "head": head}) + "\n"
+    return json.dumps(asdict(head)) + "\n"
 
 
-def _walk(rows: Iterable[_Row | None], known_head: str | None) -> LogCheck:
-    """Follow the chain up to where it breaks; None is a row that cannot be read."""
-    count, head, met = 0, GENESIS, known_head in (None, GENESIS)
+def _walk(rows: Iterable[_Row | None], known_heads: Sequence[str]) -> LogCheck:
+    """Follow the tree up to where it breaks, and look for heads that were known before."""
+    walk, chain = _Walk(), CHAIN_START
+    missing = {head for head in known_heads if head.rpartition(":")[2] not in (CHAIN_START, EMPTY.hex())}
     for row in rows:
-        if row is None or row.position != count + 1 or row.hash != row.continuing(head):
-            return LogCheck(False, count, head, count + 1, f"entry {count + 1} was altered, removed or moved.")
-        count, head = row.position, row.hash
-        met = met or head == known_head
-    if not met:
-        return LogCheck(False, count, head, count + 1, "entries that were known before are missing.")
-    return LogCheck(True, count, head)
+        if row is None or not walk.take(row):
+            place = walk.size + 1
+            return LogCheck(False, walk.size, walk.root.hex(), place, f"entry {place} was altered, removed or moved.")
+        if missing:
+            chain, root = chain_hash(chain, *row.text), walk.root.hex()
+            missing -= {chain, root, f"{walk.size}:{root}"}
+    if missing:
+        reason = f"entries that were known before are missing: those of {', '.join(sorted(missing))}."
+        return LogCheck(False, walk.size, walk.root.hex(), walk.size + 1, reason)
+    return LogCheck(True, walk.size, walk.root.hex())
 
 
-def _exported(stream: IO[bytes], closing: dict[str, Any]) -> Iterator[_Row | None]:
+def _exported(stream: IO[bytes], closing: list[TreeHead]) -> Iterator[_Row | None]:
     """Yield the rows of an export and put its last line into `closing`; nothing may follow that."""
     while line := stream.readline(_LINE_LENGTH):
         try:
             record = json.loads(line)
-            if not closing and record.keys() == {"entries", "head"}:
-                _require(line, _end(**record))
-                closing |= record
+            if not closing and "signature" in record:
+                head = TreeHead.from_dict(record)
+                _require(line, _end(head))
+                closing.append(head)
                 continue
             row = _Row(**record | {"details": _dumped(record["details"])})
             _require(line, row.line())
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, MessageError):
             yield None
             return
         yield None if closing else row
@@ -222,11 +802,6 @@ def _exported(stream: IO[bytes], closing: dict[str, Any]) -> Iterator[_Row | Non
 def _require(line: bytes, written: str) -> None:
     if line != written.encode():
         raise ValueError
-
-
-def _last(session: Session) -> tuple[int, str]:
-    row = session.execute(_LAST).one_or_none()
-    return (0, GENESIS) if row is None else (row.position, row.hash)
 
 
 def _canonical(details: Mapping[str, Any]) -> str:
@@ -247,3 +822,14 @@ def _canonical(details: Mapping[str, Any]) -> str:
 
 def _dumped(details: Any) -> str:
     return json.dumps(details, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, TypeError):
+        raise CorruptFileError("the log was altered: the time of its last entry cannot be read.") from None

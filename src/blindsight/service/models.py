@@ -115,6 +115,33 @@ class Revocation(Request):
     model_config = example(reason="I do not use it any more")
 
 
+Hex = Annotated[str, StringConstraints(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
+
+
+class SignedHead(Request):
+    """The head of another service's log."""
+
+    size: Annotated[int, Field(ge=0, lt=2**63)]
+    root: Hex
+    time: Annotated[str, StringConstraints(min_length=1, max_length=40)]
+    key: Hex
+    signature: Annotated[str, StringConstraints(min_length=1, max_length=2000, pattern="^[0-9a-f]*$")]
+
+    model_config = example(size=7, root="9f" * 32, time="2026-03-01T12:00:00+00:00", key="51" * 32, signature="77ab")
+
+
+class NewHead(Request):
+    """A head to be remembered, and the proof that it continues the one that is known."""
+
+    head: SignedHead
+    proof: Annotated[list[Hex], Field(max_length=128)] = []
+
+    model_config = example(
+        head={"size": 7, "root": "9f" * 32, "time": "2026-03-01T12:00:00+00:00", "key": "51" * 32, "signature": "77ab"},
+        proof=["20" * 32],
+    )
+
+
 class NewRelease(Request):
     """Which frames of a person: by their ids, or the latest few."""
 
@@ -345,14 +372,56 @@ class GrantList(Response):
     model_config = example(grants=[])
 
 
+_HEAD = {"size": 7, "root": "9f2c", "time": "2026-03-01T12:00:00+00:00", "key": "51d0", "signature": "77ab"}
+_RECEIPT = {"position": 7, "record": '[7, "2026-03-01T12:00:00+00:00", ...]', "proof": ["20c3"], "head": _HEAD}
+
+
+class HeadView(Response):
+    """Size and root of the log's Merkle tree (RFC 6962) at a moment, signed with the service's key; all in hex."""
+
+    size: int
+    root: str
+    time: str
+    key: str
+    signature: str
+
+    model_config = example(**_HEAD)
+
+
+class ConsistencyView(Response):
+    """The proof that the log of one size is the beginning of that of another, and the newest head."""
+
+    first: int
+    second: int
+    proof: list[str]
+    head: HeadView
+
+    model_config = example(first=3, second=7, proof=["20c3"], head=_HEAD)
+
+
+class ReceiptView(Response):
+    """A record of the log, as the text that is hashed, and the proof that it stands at its place under a head."""
+
+    position: int
+    record: str
+    proof: list[str]
+    head: HeadView
+
+    model_config = example(**_RECEIPT)
+
+
 class Released(Response):
-    """What an app gets: a row of numbers per frame, and in included mode which attribute each stands for."""
+    """What an app gets: a row of numbers per frame, and in included mode which attribute each stands for.
+
+    The receipt proves that the release is in the log: keep it.
+    """
 
     grant: int
     rows: list[list[float]]
     labels: list[str] | None = None
+    receipt: ReceiptView
 
-    model_config = example(grant=1, rows=[[1]], labels=["male"])
+    model_config = example(grant=1, rows=[[1]], labels=["male"], receipt=_RECEIPT)
 
 
 class AttackerList(Response):
@@ -368,7 +437,7 @@ class AttackerList(Response):
 
 
 class EntryView(Response):
-    """One line of the log, chained to the one before."""
+    """One line of the log; the hash is what its Merkle tree keeps with it."""
 
     position: int
     time: str
@@ -396,7 +465,7 @@ class EntryList(Response):
 
 
 class LogCheckView(Response):
-    """Whether the chain holds, and where it breaks."""
+    """Whether the log holds, and where it breaks; the head is its root."""
 
     ok: bool
     entries: int

@@ -18,8 +18,7 @@ from sqlalchemy import Row, bindparam, func, insert, or_, select, update
 
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import ByteSource, system_bytes
-from blindsight.service.database import Database
-from blindsight.service.schema import principals
+from blindsight.service.store import Database, principals
 
 Role = Literal["owner", "app", "operator"]
 """An owner sets what is private, an app proposes sifts and reads sifted data, an operator runs the service."""

@@ -22,10 +22,9 @@ from blindsight.files import read_arrays, write_arrays
 from blindsight.metrics import Interval
 from blindsight.progress import Progress
 from blindsight.service.jobs import Handler, Job, Jobs, new_id
-from blindsight.service.log import AuditLog
+from blindsight.service.log import AuditLog, acting
 from blindsight.service.principals import Principal
 from blindsight.service.siftjson import sift_from_json
-from blindsight.service.witness import acting
 from blindsight.sift.certificate import Certificate
 from blindsight.sift.consent import Proposal, Situation
 from blindsight.sift.platform import Platform

@@ -11,15 +11,14 @@ during one.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from blindsight.errors import BlindsightError, InputError, StorageError, UnknownNameError
 from blindsight.service.frames import FrameStore
-from blindsight.service.log import AuditLog
+from blindsight.service.log import AuditLog, acting_together
 from blindsight.service.principals import Principal
-from blindsight.service.witness import acting_together
 from blindsight.sift.platform import Platform, Released, Wanted
 from blindsight.sift.sift import Features
 
@@ -96,11 +95,15 @@ MOST_FRAMES = 1000
 
 @dataclass(frozen=True)
 class Release:
-    """What an app gets: a row of numbers per frame, and in included mode which attribute each number stands for."""
+    """What an app gets: a row of numbers per frame, and in included mode which attribute each number stands for.
+
+    The receipt proves that the release is in the log, under a signed head (`AuditLog.receipts`).
+    """
 
     grant: int
     rows: list[list[float]]
     labels: tuple[str, ...] | None
+    receipt: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,19 +131,23 @@ class Releases:
                 raise InputError("name frames, or how many of the latest: one of the two.")
             if not 1 <= asked <= MOST_FRAMES:
                 raise InputError(f"a release has 1 to {MOST_FRAMES} frames; got {asked}.")
-            released = self._released(_Asked(app, person, frames, asked))
+            released, receipt = self._released(_Asked(app, person, frames, asked))
         except BlindsightError as error:
             # A name that is not known is whatever was sent, which the log might have to refuse.
             reason = f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
             self._log.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": reason})
             raise
         grant = released.grant
-        return Release(grant.number, released.rows.tolist(), grant.public if grant.mode == "included" else None)
+        labels = grant.public if grant.mode == "included" else None
+        return Release(grant.number, released.rows.tolist(), labels, receipt)
 
-    def _carry_out(self, several: Sequence[_Asked]) -> list[Released | Exception]:
-        """Log and count releases of several apps, then return what they get."""
+    def _carry_out(self, several: Sequence[_Asked]) -> list[tuple[Released, Mapping[str, Any]] | Exception]:
+        """Log and count releases of several apps, then return what they get, each with its receipt."""
         with acting_together(asked.app for asked in several):
-            return self._platform.release_all([self._wanted(asked) for asked in several])
+            outcomes = self._platform.release_all([self._wanted(asked) for asked in several])
+        given = [one.record["position"] for one in outcomes if not isinstance(one, Exception)]
+        receipts = iter(self._log.receipts(given) if given else ())
+        return [one if isinstance(one, Exception) else (one, next(receipts)) for one in outcomes]
 
     def _wanted(self, asked: _Asked) -> Wanted:
         def features() -> Features:

@@ -21,12 +21,14 @@ from blindsight.service.models import (
     AppView,
     AttackerList,
     Attributes,
+    ConsistencyView,
     EntryList,
     EntryView,
     FrameList,
     FrameView,
     GrantList,
     GrantView,
+    HeadView,
     Identifier,
     JobList,
     JobView,
@@ -34,6 +36,7 @@ from blindsight.service.models import (
     LogCheckView,
     Name,
     NewAttacker,
+    NewHead,
     NewPrincipal,
     NewProposal,
     NewRelease,
@@ -60,8 +63,7 @@ _PNG: dict[str, Any] = {"content": {"image/png": {"schema": {"type": "string", "
 def release(gateway: TheGateway, app: Caller, wanted: NewRelease) -> Response:
     """Return what the app's grant lets out of some frames of a person, or refuse all of them together."""
     released = gateway.release(app, wanted.person, frames=wanted.frames, latest=wanted.latest)
-    answer = {"grant": released.grant, "rows": released.rows, "labels": released.labels}
-    return Response(json.dumps(answer, allow_nan=False), media_type="application/json")
+    return Response(json.dumps(vars(released), allow_nan=False), media_type="application/json")
 
 
 @router.get("/me")
@@ -254,9 +256,38 @@ def read_log(
     return EntryList(entries=[EntryView(**asdict(entry)) for entry in entries])
 
 
+@router.get("/log/head")
+def log_head(gateway: TheGateway) -> HeadView:
+    """Return the newest head of the log, signed: note it, and ask later whether the log still continues it."""
+    return HeadView(**asdict(gateway.audit.head()))
+
+
+@router.get("/log/consistency")
+def log_consistency(
+    gateway: TheGateway, first: Annotated[int, Query(ge=0)] = 0, second: Annotated[int | None, Query(ge=0)] = None
+) -> ConsistencyView:
+    """Prove (RFC 6962) that the log of one size is the beginning of that of another; without it, of the newest head."""
+    head = gateway.audit.head()
+    size = head.size if second is None else second
+    proof = gateway.audit.consistency(first, size)
+    return ConsistencyView(first=first, second=size, proof=proof, head=HeadView(**asdict(head)))
+
+
+@router.post("/witness", responses=refusals(*BODY))
+def witness_head(gateway: TheGateway, principal: Caller, told: NewHead) -> HeadView:
+    """Remember the newest head of another service's log, if it continues what is known of that; return the newest."""
+    return HeadView(**asdict(gateway.witness_head(principal, told.head.model_dump(), told.proof)))
+
+
+@router.get("/witness/{key}", responses=refusals(404))
+def witnessed_head(gateway: TheGateway, key: Identifier) -> HeadView:
+    """Return the newest head that was remembered of the log with this key."""
+    return HeadView(**asdict(gateway.witnessed_head(key)))
+
+
 @router.get("/log/check")
 def check_log(gateway: TheGateway, operator: Caller) -> LogCheckView:
-    """Follow the whole chain and tell where it breaks, if it does."""
+    """Follow the whole log and tell where it breaks, if it does."""
     return LogCheckView(**asdict(gateway.check_log(operator)))
 
 

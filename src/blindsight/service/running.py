@@ -19,11 +19,9 @@ from blindsight.errors import InputError, ServiceError
 from blindsight.service.api import create_app
 from blindsight.service.demo import Showcase
 from blindsight.service.gateway import Gateway
+from blindsight.service.log import MACHINE
 from blindsight.service.principals import Token
 from blindsight.service.settings import ServiceSettings
-
-MACHINE = "machine"
-"""Who acts in the log where somebody on the machine itself does, without a token; no principal has this id."""
 
 Announce = Callable[[str, Token | None], None]
 """Told where the service is and, on the very first run, the operator's token."""

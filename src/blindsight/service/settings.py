@@ -36,6 +36,8 @@ class ServiceSettings:
     job_seconds: float = 900
     without_tls: bool = False
     """Listen in a network although tokens travel readable in it; only where something else encrypts it."""
+    witnesses: tuple[str, ...] = ()
+    """Who else remembers the log's newest head (`log.witness_at`): files elsewhere, other services by URL."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work; paths may come as text and begin with ~."""

@@ -51,7 +51,7 @@ from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
-from blindsight.sift.register import Grant, Mode, Register, SiftStore, Terms, Witness, verifier_name
+from blindsight.sift.register import Grant, JournalRecords, Mode, Records, Register, SiftStore, Terms, verifier_name
 from blindsight.sift.sift import Features, LinearSift, Quantiser, Sift, without_negligible
 from blindsight.sift.stream import ReleaseBudget, Then
 from blindsight.sift.trial import SiftLearner
@@ -85,18 +85,20 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What an app gets, a row per frame, and through which grant."""
+    """What an app gets, a row per frame, through which grant, and the record of it as it is kept."""
 
     grant: Grant
     rows: NDArray[Any]
+    record: Mapping[str, Any]
 
 
 class Platform:
     """Verifies on `data` and, in included mode, fits sifts with `learner` to `development`: rows of other people.
 
     With a `folder` everything survives a restart, and several processes may share it; without one it lasts as long as
-    this object. With a `pace` of so many seconds, proposals are answered after a whole number of them, whatever the
-    answer: classifiers take longer on some data than on others, and time is no part of an answer.
+    this object. `records` are kept in the folder too, unless somebody keeps them elsewhere. With a `pace` of so many
+    seconds, proposals are answered after a whole number of them, whatever the answer: classifiers take longer on some
+    data than on others, and time is no part of an answer.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Platform:
         development: VerificationSet | None = None,
         learner: SiftLearner | None = None,
         folder: AnyPath | None = None,
+        records: Records | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         pace: float = 0.0,
         wait: Callable[[float], None] = time.sleep,
@@ -121,7 +124,9 @@ class Platform:
         self._learner = PPLS(5, np.inf) if learner is None else learner
         if development is not None:
             development.check_apart_from(data)
-        self._register = Register(None if folder is None else folder / "platform.journal", clock)
+        if records is None and folder is not None:
+            records = JournalRecords(folder / "platform.journal")
+        self._register = Register(records, clock)
         self._store = SiftStore(folder)
         self._store.keep_prints(data.digest, RowPrints.of(data.features, data.persons, data.pipeline))
 
@@ -129,10 +134,6 @@ class Platform:
     def recovered(self) -> str | None:
         """What an interrupted write left behind in the folder and what was done about it, or None."""
         return self._register.recovered
-
-    def attest(self, witness: Witness) -> None:
-        """From now on tell `witness` of all records before they take effect; where it raises, nothing happens."""
-        self._register.witness = witness
 
     # --- who is here ---
 
@@ -382,23 +383,22 @@ class Platform:
         What prevents all of them, such as a full disk, is raised.
         """
         outcomes: list[Released | Exception] = []
-        records: list[dict[str, Any]] = []
         taken: Counter[tuple[str, str]] = Counter()
         with self._register.current():
             for one in wanted:
                 try:
-                    released, record = self._sifted(one, taken[one.person, one.app])
+                    released = self._sifted(one, taken[one.person, one.app])
                 except Exception as error:  # whatever it is, the others do not pay for it
                     outcomes.append(error)
                     continue
-                taken[one.person, one.app] += record["frames"]
+                taken[one.person, one.app] += released.record["frames"]
                 outcomes.append(released)
-                records.append(record)
-            self._register.record_all("release", records)
-        return outcomes
+            records = [one.record for one in outcomes if isinstance(one, Released)]
+            kept = iter(self._register.record_all("release", records))
+        return [replace(one, record=next(kept)) if isinstance(one, Released) else one for one in outcomes]
 
-    def _sifted(self, wanted: Wanted, taken: int) -> tuple[Released, dict[str, Any]]:
-        """Return a release and its record; `taken` frames are about to go out already."""
+    def _sifted(self, wanted: Wanted, taken: int) -> Released:
+        """Return a release with what is to be recorded; `taken` frames are about to go out already."""
         grant = self._holding(wanted.person, wanted.app)
         if wanted.pipeline != self.data.pipeline:
             raise InputError(
@@ -420,7 +420,7 @@ class Platform:
         told = {"grant": grant.number, "person": wanted.person, "app": wanted.app, "sift": grant.sift}
         sizes = {"width": int(released.shape[1]), "size": released.nbytes}
         cost = {"epsilon": fresh * sift.epsilon} if isinstance(sift, PersonalSift) else {}
-        return Released(grant, released), {**told, "frames": fresh, "repeated": asked - fresh, **sizes, **cost}
+        return Released(grant, released, {**told, "frames": fresh, "repeated": asked - fresh, **sizes, **cost})
 
     def _holding(self, person: str, app: str) -> Grant:
         """Return the grant through which an app gets something about a person today."""

@@ -1,9 +1,9 @@
 """What the platform remembers: people and what they hide, apps and what they ask, grants, tries and releases.
 
 *The guarantee.* What was recorded is on disk before the caller goes on, and a platform that starts again (or another
-process on the same folder) knows all of it. The file is a `blindsight.dp.journal.Journal`: it only grows, each line is
-chained to the one before, mode 0600. It holds decisions and the size of releases; never a frame, a released number or
-anybody's private label.
+process on the same records) knows all of it. Records are kept in a file, a `blindsight.dp.journal.Journal` that only
+grows, each line chained to the one before, mode 0600; or wherever somebody's `Records` keep them, as a service does in
+its log. They hold decisions and the size of releases; never a frame, a released number or anybody's private label.
 
 | record | what it says |
 | --- | --- |
@@ -27,11 +27,11 @@ import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,8 +137,29 @@ def verifier_name(verifier: Verifier, *, certified: bool) -> str:
     return f"{'; '.join(attackers)}; {rule}, {rows}, seed {verifier.random_state}"
 
 
-Witness = Callable[[Sequence[Mapping[str, Any]]], None]
-"""Called with the records that are about to be written together; whoever raises prevents all of them."""
+class Records(Protocol):
+    """Where a register's records are kept, in order and for ever."""
+
+    @property
+    def recovered(self) -> str | None:
+        """What an interrupted write left behind, and what was done about it."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether something that was passed on has been undone: the next `catch_up` begins with the first record."""
+
+    def locked(self) -> AbstractContextManager[object]:
+        """Keep others from adding; what is added in the block is on disk when it ends, all or nothing."""
+
+    def catch_up(self, apply: Callable[[dict[str, Any]], None]) -> None:
+        """Pass on every record that anybody added since the last call, in order. Call it while locked."""
+
+    def append_all(self, records: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Add records, all or none, and return them as every reader gets them. Call it while locked and caught up."""
+
+
+KINDS = ("person", "app", "try", "decision", "grant", "confirm", "revoke", "release", "verifier")
+"""Of records."""
 
 HEADER = {"format": "blindsight/sift-platform", "version": 1}
 
@@ -151,10 +172,43 @@ class App:
     version: int
 
 
-class Register:
-    """The platform's memory, in a file or (without a path) for this process only."""
+class JournalRecords:
+    """Records in a file of their own; several that are added together are one line, so that nothing parts them."""
 
-    def __init__(self, path: Path | None, clock: Callable[[], datetime]) -> None:
+    stale = False
+
+    def __init__(self, path: Path) -> None:
+        self._journal = Journal(path, header=HEADER)
+        self.locked = self._journal.locked
+
+    @property
+    def recovered(self) -> str | None:
+        return self._journal.recovered
+
+    def catch_up(self, apply: Callable[[dict[str, Any]], None]) -> None:
+        def each(line: dict[str, Any]) -> None:
+            for record in () if "format" in line else line["records"] if line["kind"] == "together" else (line,):
+                apply(record)
+
+        self._journal.catch_up(each)
+
+    def append_all(self, records: Sequence[dict[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        alone, time = len(records) == 1, records[0]["time"]
+        self._journal.append(records[0] if alone else {"kind": "together", "time": time, "records": records})
+        return records
+
+
+class Register:
+    """The platform's memory, in `records` or (without any) for this process only."""
+
+    def __init__(self, records: Records | None, clock: Callable[[], datetime]) -> None:
+        self._records, self._clock = records, clock
+        self._mutex = threading.Lock()
+        self._clear()
+        with self.current():
+            pass
+
+    def _clear(self) -> None:
         self.people: dict[str, tuple[str, ...]] = {}
         self.apps: dict[str, App] = {}
         self.grants: dict[int, Grant] = {}
@@ -162,50 +216,38 @@ class Register:
         """Different frames released through each grant."""
         self.epsilons: defaultdict[int, float] = defaultdict(float)
         """Epsilon of what each grant released that was drawn at random."""
-        self.witness: Witness | None = None
         self.tries = Tries()
-        self._clock = clock
-        self._mutex = threading.Lock()
-        self._journal = None if path is None else Journal(path, header=HEADER)
-        with self.current():
-            pass
 
     @property
     def recovered(self) -> str | None:
-        return None if self._journal is None else self._journal.recovered
+        return None if self._records is None else self._records.recovered
 
     @contextmanager
     def current(self) -> Iterator[None]:
         """Hold the register still, with everything in it that any process recorded."""
-        with self._mutex:
-            if self._journal is None:
-                yield
-                return
-            with self._journal.locked():
-                self._journal.catch_up(self._apply)
-                yield
+        with nullcontext() if self._records is None else self._records.locked(), self._mutex:
+            if self._records is not None:
+                if self._records.stale:
+                    self._clear()
+                self._records.catch_up(self._apply)
+            yield
 
     def record(self, kind: str, **data: Any) -> None:
         """Write a record through to the disk and take it in; call it while `current`."""
         self.record_all(kind, [data])
 
-    def record_all(self, kind: str, several: Iterable[Mapping[str, Any]]) -> None:
-        """Write records of one kind through to the disk, all or none, and take them in; call it while `current`.
+    def record_all(self, kind: str, several: Iterable[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Write records of one kind through to the disk, all or none, take them in, and return them as they are kept.
 
-        Several are one line of the file, so that no interruption parts them.
+        Call it while `current`.
         """
         time = self._clock().astimezone(UTC).isoformat(timespec="seconds")
         given = [{"kind": kind, "time": time, **data} for data in several]
         records: list[dict[str, Any]] = json.loads(json.dumps(given, allow_nan=False))  # as a reader will see them
-        if not records:
-            return
-        if self.witness is not None:
-            self.witness(records)
-        if self._journal is not None:
-            alone = len(records) == 1
-            self._journal.append(records[0] if alone else {"kind": "together", "time": time, "records": records})
-        for record in records:
+        kept = self._records.append_all(records) if records and self._records is not None else records
+        for record in kept:
             self._apply(record)
+        return kept
 
     def private_of(self, person: str) -> tuple[str, ...]:
         if person not in self.people:
@@ -248,22 +290,15 @@ class Register:
         self.record("try", question=question, rows=rows, share=share, **told)
         return share
 
-    def _apply(self, record: dict[str, Any]) -> None:
-        if "format" in record:
-            return
+    def _apply(self, record: Mapping[str, Any]) -> None:
         data = dict(record)
         try:
             kind, time = data.pop("kind"), data.pop("time")
-            take = getattr(self, f"_take_{kind}", None)
-            if take is None:
+            if kind not in KINDS:
                 raise KeyError(kind)
-            take(time=time, **data)
+            getattr(self, f"_take_{kind}")(time=time, **data)
         except (BlindsightError, KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(f"the platform's journal holds a record that cannot be: {error}") from None
-
-    def _take_together(self, records: list[dict[str, Any]], **_: Any) -> None:
-        for record in records:
-            self._apply(record)
 
     def _take_person(self, name: str, private: list[str], **_: Any) -> None:
         self.people[name] = tuple(private)

@@ -1,10 +1,13 @@
 """Every endpoint, asked by everybody: the table below is what happens, and it agrees with the table of access."""
 
 import itertools
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from blindsight.crypto.merkle import EMPTY, TreeHead
+from blindsight.crypto.signing import SigningKey
 from blindsight.service.access import ACCESS
 
 CALLERS = ("anonymous", "ann", "bob", "weather", "rival", "operator", "expired", "revoked")
@@ -38,6 +41,10 @@ MATRIX = {
     ("POST", "/v1/attackers"): "                 401   403   403   403   403   202      401     401",
     ("POST", "/v1/reviews"): "                   401   403   403   403   403   202      401     401",
     ("GET", "/v1/log"): "                        401   403   403   403   403   200      401     401",
+    ("GET", "/v1/log/head"): "                   401   200   200   200   200   200      401     401",
+    ("GET", "/v1/log/consistency"): "            401   200   200   200   200   200      401     401",
+    ("POST", "/v1/witness"): "                   401   200   200   200   200   200      401     401",
+    ("GET", "/v1/witness/{key}"): "              401   404   404   404   404   404      401     401",
     ("GET", "/v1/log/check"): "                  401   403   403   403   403   200      401     401",
     ("GET", "/v1/log/export"): "                 401   403   403   403   403   200      401     401",
     ("GET", "/v1/ledger"): "                     401   403   403   403   403   200      401     401",
@@ -58,6 +65,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/proposals/{job}/answer"): {"answer": "refuse"},
     ("POST", "/v1/grants/{number}/revocation"): {"reason": "enough"},
     ("POST", "/v1/releases"): {"person": "ann", "latest": 1},
+    ("POST", "/v1/witness"): {"head": asdict(TreeHead.sign(SigningKey.generate(), 0, EMPTY, "now"))},
     ("POST", "/v1/attackers"): {"name": "naive Bayes, tuned"},
 }
 
@@ -65,7 +73,7 @@ BODIES: dict[tuple[str, str], Any] = {
 def concrete(service, method, path):
     """Return a request for something of ann's or weather's that is there, made just for it."""
     sent: dict[str, Any] = {"json": BODIES[method, path]} if (method, path) in BODIES else {}
-    values = {"person": "ann", "app": "weather", "name": "none"}
+    values = {"person": "ann", "app": "weather", "name": "none", "key": "none"}
     more = 1 + sum(grant.released for grant in service.as_("weather").grants())  # than weather has got already
     if "{id}" in path:
         values["id"] = service.as_("operator").create_principal(f"passing {next(NAMES)}", "app")[0].id
@@ -113,7 +121,7 @@ def test_table_and_matrix_agree():
 def test_refusals_change_nothing(shared_service):
     before = shared_service.gateway.audit.head()
     for method, path in ACCESS:
-        address = path.format(id="x", person="ann", frame="x", app="weather", job="x", number="1", name="x")
+        address = path.format(id="x", person="ann", frame="x", app="weather", job="x", number="1", name="x", key="x")
         for caller in ("anonymous", "expired", "revoked"):
             sent = {"content": b"{", "headers": {"Content-Type": "application/json"}}
             answer = shared_service.call(caller, method, address, **sent)

@@ -201,7 +201,7 @@ def test_no_app_endpoint_lets_pictures_or_features_out(service):
         if "app" not in roles:
             continue
         for thing in (job, *frames):  # frames' ids where other ids belong find nothing either
-            address = path.format(app="weather", job=thing, name=thing)
+            address = path.format(app="weather", job=thing, name=thing, key=thing)
             answer = service.call("weather", method, address, **bodies.get(path, {}))
             seen += answer.is_success
             assert answer.headers["content-type"] == "application/json"

@@ -1,8 +1,9 @@
 """The typed client goes through the whole life of a grant; what a service refuses are the library's own errors."""
 
 import io
+import shutil
 import socket
-from dataclasses import replace
+from dataclasses import asdict, replace
 from threading import Thread
 from types import SimpleNamespace
 
@@ -10,10 +11,11 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from smallservice import TLS
+from smallservice import TLS, open_service
 
 from blindsight.client import Client, Hit, sift_document
-from blindsight.errors import InputError, PrivacyError, ServiceError, UnknownNameError
+from blindsight.crypto.merkle import TreeHead, check_receipt
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, ServiceError, UnknownNameError
 from blindsight.service.library import Shelf
 from blindsight.service.log import verify_export
 from blindsight.service.siftjson import sift_from_json
@@ -209,3 +211,39 @@ def answering(status, content):
     answer = httpx.MockTransport(lambda request: httpx.Response(status, content=content))
     client._http = httpx.Client(base_url="https://example.org", transport=answer)
     return client
+
+
+def test_another_service_witnesses_the_log(start, tmp_path, monkeypatch):
+    other, folder = start(), tmp_path / "own"
+    monkeypatch.setenv("BLINDSIGHT_WITNESS_TOKEN", other.tokens["rival"])
+    gateway = open_service(folder, witnesses=(other.url,))
+    gateway.audit.append("operator-1", "anything")
+    noted, key = gateway.audit.head(), gateway.audit._key
+    gateway.close()  # tells what was not told yet
+    assert other.as_("ann").witnessed_head(noted.key)["root"] == noted.root
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "log.key").write_text(key.secret_bytes().hex())
+    with pytest.raises(CorruptFileError, match="saw 1 entries"):
+        open_service(folder, witnesses=(other.url,))
+    forged = TreeHead.sign(key, 1, bytes(32), noted.time)
+    with pytest.raises(PrivacyError, match="continue"):
+        other.as_("ann").witness_head(asdict(forged), [])
+    (entry,) = (one for one in other.as_("operator").log() if one.action == "refuse head")
+    assert entry.details["head"] == str(forged)
+    with pytest.raises(InputError, match="signed"):
+        other.as_("ann").witness_head(asdict(noted) | {"root": "00" * 32}, [])
+    with pytest.raises(ServiceError):  # a witness that does not answer
+        open_service(folder, witnesses=("http://127.0.0.1:9",))
+
+
+def test_a_caller_notices_a_log_that_does_not_continue(service):
+    first = service.as_("weather").head()
+    service.grant()
+    given = service.as_("weather").release("ann", latest=1)
+    second = service.as_("weather").head(first)
+    assert second.size > first.size
+    assert check_receipt(given.receipt)[1].size <= second.size
+    forged = TreeHead.sign(service.gateway.audit._key, first.size, bytes(32), first.time)
+    with pytest.raises(MessageError, match="cut or rewritten"):
+        service.as_("weather").head(forged)

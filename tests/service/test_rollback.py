@@ -1,0 +1,358 @@
+"""A log that was cut, rewritten or put back is refused; who holds a head or a receipt can prove it."""
+
+import json
+import shutil
+import sqlite3
+import tarfile
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from smallservice import GENDER, Cast, granted, open_service
+from sqlalchemy import text
+
+from blindsight.crypto.merkle import TreeHead, check_receipt, consistent
+from blindsight.crypto.signing import SigningKey
+from blindsight.errors import (
+    BudgetExceededError,
+    CorruptFileError,
+    InputError,
+    MessageError,
+    PrivacyError,
+    StorageError,
+)
+from blindsight.service.log import AuditLog, HeadFile, remember_head
+from blindsight.service.principals import Principals
+from blindsight.service.store import MIGRATIONS, migrate, open_database
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+V01 = Path(__file__).with_name("store-0.1.tar.xz")
+V01_HEAD = "8ad725656adedd10fbb61769e8a8282549bcf6d933e68c2517f9d9d8f365518f"
+
+
+@pytest.fixture(scope="module")
+def spent(tmp_path_factory):
+    """A folder in which X got its only frame, and a copy from before."""
+    folder = tmp_path_factory.mktemp("spent") / "service"
+    gateway = open_service(folder)
+    cast = Cast(gateway, apps="X")
+    granted(gateway, cast, GENDER)
+    gateway.close()
+    before = shutil.copytree(folder, folder.with_name("before"))
+    gateway = open_service(folder)
+    gateway.release(cast.apps["X"], "Ann", latest=1)
+    gateway.close()
+    return folder, before
+
+
+def cut(folder, rows):
+    """Remove the last rows of the log as who owns the database can."""
+    with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
+        (guard,) = database.execute("SELECT sql FROM sqlite_master WHERE name = 'log_keeps_rows'").fetchone()
+        database.execute("DROP TRIGGER log_keeps_rows")
+        database.execute("DELETE FROM log WHERE position > (SELECT max(position) FROM log) - ?", (rows,))
+        database.execute(guard)
+
+
+def test_a_budget_is_not_spent_twice_by_cutting_the_log(spent, tmp_path):
+    folder = shutil.copytree(spent[0], tmp_path / "service")
+    gateway = open_service(folder)
+    with pytest.raises(BudgetExceededError):
+        gateway.release(Cast.again(gateway).apps["X"], "Ann", latest=1)
+    gateway.close()
+    cut(folder, 2)  # the refusal, and the release before it
+    with pytest.raises(CorruptFileError, match="cut"):
+        open_service(folder)
+
+
+def test_an_old_folder_put_back_is_refused_by_a_witness_elsewhere(spent, tmp_path):
+    place = str(tmp_path / "elsewhere" / "head")
+    folder = shutil.copytree(spent[0], tmp_path / "service")
+    open_service(folder, witnesses=(place,)).close()
+    shutil.rmtree(folder)
+    shutil.copytree(spent[1], folder)
+    open_service(folder).close()  # alone it cannot tell
+    with pytest.raises(CorruptFileError, match=r"elsewhere.*saw"):
+        open_service(folder, witnesses=(place,))
+    (folder / "log.key").unlink()  # nor does another key hide it
+    (folder / "log.head").unlink()
+    with pytest.raises(CorruptFileError, match="another log"):
+        open_service(folder, witnesses=(place,))
+
+
+def test_an_entry_that_was_altered_is_refused_at_start(spent, tmp_path):
+    folder = shutil.copytree(spent[0], tmp_path / "service")
+    with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
+        (guard,) = database.execute("SELECT sql FROM sqlite_master WHERE name = 'log_keeps_content'").fetchone()
+        for statement in (
+            "DROP TRIGGER log_keeps_content",
+            "UPDATE log SET details = replace(details, '\"frames\":1', '\"frames\":0') WHERE action = 'release'",
+            guard,
+        ):
+            database.execute(statement)
+    with pytest.raises(CorruptFileError, match="altered"):
+        open_service(folder)
+
+
+def test_evidence_that_was_altered_is_refused_at_start(spent, tmp_path):
+    folder = shutil.copytree(spent[0], tmp_path / "service")
+    with closing(sqlite3.connect(folder / "service.db", isolation_level=None)) as database:
+        (guard,) = database.execute("SELECT sql FROM sqlite_master WHERE name = 'log_keeps_content'").fetchone()
+        for statement in ("DROP TRIGGER log_keeps_content", "UPDATE log SET evidence = '{}'", guard):
+            database.execute(statement)
+    with pytest.raises(CorruptFileError, match="evidence"):
+        open_service(folder)
+
+
+def test_a_log_without_its_guards_is_refused_at_start(tmp_path, database_url):
+    folder = tmp_path / "folder"
+    open_service(folder, database=database_url).close()
+    database = open_database(database_url)
+    with database.session() as session:
+        lite = database.engine.dialect.name == "sqlite"
+        session.execute(text("DROP TRIGGER log_grows_at_its_end" + ("" if lite else " ON log")))
+    database.close()
+    with pytest.raises(CorruptFileError, match="guards"):
+        open_service(folder, database=database_url)
+
+
+def test_guards_that_only_have_the_name_are_refused(tmp_path, database_url):
+    folder = tmp_path / "folder"
+    open_service(folder, database=database_url).close()
+    database = open_database(database_url)
+    with database.session() as session:
+        if database.engine.dialect.name == "sqlite":
+            session.execute(text("DROP TRIGGER log_keeps_rows"))
+            session.execute(text("CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log BEGIN SELECT 1; END"))
+        else:
+            session.execute(text("ALTER TABLE log DISABLE TRIGGER log_keeps_rows"))
+    database.close()
+    with pytest.raises(CorruptFileError, match="guards"):
+        open_service(folder, database=database_url)
+
+
+def test_a_clock_that_jumps_back_opens_no_expired_token(database):
+    now = [NOON]
+    log = AuditLog(database, clock=lambda: now[0])
+    people = Principals(database, clock=log.now)
+    _, token = people.create("Ann", "owner", expires=NOON + timedelta(hours=1))
+    assert people.authenticate(token) is not None
+    now[0] += timedelta(hours=2)
+    assert people.authenticate(token) is None
+    log.append("owner-1", "anything")
+    now[0] = NOON
+    assert people.authenticate(token) is None
+    again = AuditLog(database, clock=lambda: NOON)  # after a restart
+    assert Principals(database, clock=again.now).authenticate(token) is None
+    assert again.append("owner-1", "anything").time == "2030-01-01T14:00:00.000000+00:00"
+
+
+# --- receipts and heads ---
+
+
+def test_every_release_has_a_receipt_and_heads_prove_each_other(tmp_path):
+    gateway = open_service(tmp_path / "service")
+    cast = Cast(gateway, apps="X")
+    granted(gateway, cast, GENDER, frames=2)
+    first, second = (gateway.release(cast.apps["X"], "Ann", latest=1).receipt for _ in range(2))
+    for receipt in (first, second):
+        (position, _, actor, action, details), head = check_receipt(receipt)
+        assert (position, actor, action) == (receipt["position"], cast.apps["X"].id, "release")
+        assert json.loads(details)["frames"] == 1
+        assert head.key == gateway.audit.key
+    before, after = (TreeHead.from_dict(one["head"]) for one in (first, second))
+    proof = [bytes.fromhex(part) for part in gateway.audit.consistency(before.size, after.size)]
+    assert consistent(before.size, bytes.fromhex(before.root), after.size, bytes.fromhex(after.root), proof)
+    assert gateway.audit.verify(known_heads=[str(before), str(after)]).ok
+    for part, wrong in (("position", 1), ("record", first["record"].replace("release", "refusal")), ("proof", [])):
+        with pytest.raises(MessageError):
+            check_receipt(first | {part: wrong})
+    with pytest.raises(MessageError):
+        TreeHead.from_dict(first["head"] | {"size": first["head"]["size"] + 1})
+    with pytest.raises(InputError):
+        gateway.audit.consistency(1, 10_000)
+    gateway.close()
+
+
+def test_what_a_transaction_took_back_did_not_happen(tmp_path):
+    gateway = open_service(tmp_path / "service")
+    cast = Cast(gateway, apps="X")
+    number = granted(gateway, cast, GENDER)
+
+    def interrupted():
+        with gateway.principals.database.session():
+            gateway.release(cast.apps["X"], "Ann", latest=1)
+            raise RuntimeError
+
+    head = gateway.audit.head()
+    with pytest.raises(RuntimeError):
+        interrupted()
+    assert str(gateway.audit.head()) == str(head)
+    assert [(one.number, one.released) for one in gateway.grants(cast.ann)] == [(number, 0)]
+    assert gateway.release(cast.apps["X"], "Ann", latest=1).receipt["position"] == head.size + 1
+    assert gateway.audit.verify().ok
+    gateway.close()
+
+
+def test_two_services_on_one_database_see_one_state(tmp_path, database_url):
+    first, second = (open_service(tmp_path / name, database=database_url) for name in "ab")
+    cast = Cast(first, apps="X")
+    granted(first, cast, GENDER)
+    assert [grant.app for grant in second.grants(cast.ann)] == ["X"]
+    first.release(cast.apps["X"], "Ann", latest=1)
+    assert [grant.released for grant in second.grants(cast.ann)] == [1]
+    second.revoke(cast.ann, 1, "enough")
+    with pytest.raises(PrivacyError, match="grant"):
+        first.release(cast.apps["X"], "Ann", latest=1)
+    assert first.audit.verify() == second.audit.verify()
+    for service in (first, second):
+        service.close()
+
+
+def test_a_head_file_survives_a_torn_write_and_knows_its_log(sqlite_database, tmp_path):
+    path, key = tmp_path / "head", SigningKey.generate()
+    log = AuditLog(sqlite_database, key=key, witnesses=[HeadFile(path)])
+    for number in range(1, 5):
+        log.append("app-1", "release")
+        assert HeadFile(path).last(log.key).size == number
+    whole = path.read_bytes()
+    place = whole.index(b'"size": 4')
+    path.write_bytes(whole[:place] + bytes(40) + whole[place + 40 :])
+    assert HeadFile(path).last(log.key).size == 3
+    with pytest.raises(CorruptFileError, match="another log"):
+        HeadFile(path).last("0" * 64)
+    path.write_bytes(b"a diary")
+    with pytest.raises(CorruptFileError, match="no whole head"):
+        HeadFile(path).last(log.key)
+
+
+def test_a_witness_that_cannot_be_told_stops_nothing_and_is_named(sqlite_database, tmp_path):
+    (tmp_path / "file").write_text("")
+    log = AuditLog(sqlite_database, witnesses=[HeadFile(tmp_path / "file" / "head")])
+    log.append("app-1", "release")
+    assert list(log.problems) == [str(tmp_path / "file" / "head")]
+    (tmp_path / "file").unlink()
+    log.append("app-1", "release")
+    assert log.problems == {}
+
+
+def test_a_service_remembers_heads_of_another_and_refuses_another_history(database, tmp_path):
+    other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
+    log, key = AuditLog(other), None
+    seen = []
+    for number in (3, 5):
+        for _ in range(number):
+            log.append("app-1", "release")
+        seen.append(log.head())
+    first, second = seen
+    assert remember_head(database, first, []) == first
+    with pytest.raises(PrivacyError, match=str(first)):
+        remember_head(database, second, [])
+    assert remember_head(database, second, log.consistency(3, 8)) == second
+    assert remember_head(database, first, []) == second  # an older one changes nothing
+    key = SigningKey(log._key.secret_bytes())
+    forked = TreeHead.sign(key, 9, bytes(32), "2030-01-01T12:00:00.000000+00:00")
+    with pytest.raises(PrivacyError):
+        remember_head(database, forked, [])
+    other.close()
+
+
+# --- a store of version 0.1 ---
+
+
+@pytest.fixture
+def old(tmp_path):
+    """The folder of a service of version 0.1: X got one frame of two, Z waits for an answer."""
+    with tarfile.open(V01) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "service"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def old_service(request, old):
+    """The settings with which it opens, on each kind of database."""
+    if request.param == "sqlite":
+        return {"folder": old}
+    url = request.getfixturevalue("new_postgresql")("old")
+    database = open_old(url)
+    with closing(sqlite3.connect(old / "service.db")) as source, database.begin() as connection:
+        for table in ("principals", "jobs", "log", "frames"):
+            rows = source.execute(f"SELECT * FROM {table}")
+            names = [one[0] for one in rows.description]
+            for row in rows:
+                values = dict(zip(names, row, strict=True))
+                if table == "jobs":
+                    values["cancel"] = bool(values["cancel"])
+                places = ", ".join(f":{name}" for name in names)
+                connection.execute(text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"), values)
+    database.dispose()
+    (old / "service.db").unlink()
+    return {"folder": old, "database": url}
+
+
+def open_old(url):
+    from sqlalchemy import create_engine
+
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    migrate(engine, MIGRATIONS[:2])
+    return engine
+
+
+def test_a_store_of_version_0_1_is_migrated_at_start(old_service):
+    gateway = open_service(**old_service)
+    cast = Cast.again(gateway)
+    grants = gateway.grants(cast.ann)
+    assert [(one.app, one.standing == "revoked", one.released) for one in grants] == [("X", True, 1), ("X", False, 0)]
+    assert list(gateway.person(cast.ann, "Ann").private) == ["smiling"]
+    assert grants[1].evidence["report"]["verdict"] == "accept"
+    assert not (old_service["folder"] / "platform" / "platform.journal").exists()
+    assert gateway.audit.verify(known_heads=[V01_HEAD]).ok  # a head that was noted then
+    entries = gateway.audit.entries(limit=1000)
+    assert [entry.action for entry in entries[22:25]] == ["decision", "migrate log", "import journal"]
+    times = [one.time for one in grants]
+    gateway.close()
+    again = open_service(**old_service)
+    assert [one.time for one in again.grants(cast.ann)] == times
+    assert again.audit.head().size == len(entries)
+    again.close()
+
+
+def test_an_old_store_without_its_journal_or_with_another_is_refused(old):
+    journal = old / "platform" / "platform.journal"
+    lines = journal.read_bytes()
+    journal.unlink()
+    with pytest.raises(StorageError, match="missing"):
+        open_service(old)
+    journal.write_bytes(lines.replace(b'"frames":1,', b'"frames":0,'))
+    with pytest.raises(CorruptFileError, match="checksum"):
+        open_service(old)
+    journal.write_bytes(lines)
+    open_service(old).close()
+
+
+def test_an_old_journal_that_knows_more_than_the_log_is_refused(old):
+    with closing(sqlite3.connect(old / "service.db", isolation_level=None)) as database:
+        database.execute("DROP TRIGGER log_keeps_rows")
+        database.execute("DELETE FROM log WHERE position > 15")
+        database.execute(
+            "CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log only grows'); END"
+        )
+    with pytest.raises(CorruptFileError, match="log lacks"):
+        open_service(old)
+
+
+def test_what_was_logged_and_not_recorded_counts_on_the_safe_side(old):
+    journal = old / "platform" / "platform.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    (at,) = (number for number, line in enumerate(lines) if b'"kind":"release"' in line)
+    journal.write_bytes(b"".join(lines[:at]))  # as if a kill had come between log and journal
+    with closing(sqlite3.connect(old / "service.db", isolation_level=None)) as database:
+        database.execute("DROP TRIGGER log_keeps_rows")
+        database.execute("DELETE FROM log WHERE position > 16")
+        database.execute(
+            "CREATE TRIGGER log_keeps_rows BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log only grows'); END"
+        )
+    gateway = open_service(old)
+    assert [one.released for one in gateway.grants(Cast.again(gateway).ann)] == [1]
+    gateway.close()
