@@ -7,8 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key, load_ssh_public_key
 
-from blindsight.federated.identity import IDENTITY_FILE, Identity
-from blindsight.federated.membership import Members
+from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
 from tests.federated.parties import Parties
 
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore
-from blindsight.federated.membership import Members
+from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Members
 from blindsight.federated.node import GeneratorHandler, MemberHandler, config_digest
 from blindsight.federated.server import RunStore, SumServer, begin_run
 from blindsight.learn.rounds import Memory, Proposal
-from blindsight.sums import Patience, Terms
+from blindsight.sums import KeyGenerator, Patience, Terms
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR, SPARSE_SCHEMES
 from blindsight.sums.transport import LocalTransport
 
@@ -140,7 +139,11 @@ class Parties:
         return SumServer(self.reloaded(server), transport or self.network, patience)
 
     def reloaded(self, server):
-        return RunStore.load(KeyStore(self.stores[AGGREGATOR].path), server.terms.run)
+        store = KeyStore(self.stores[AGGREGATOR].path)
+        return RunStore.load(store, store.folder(server.terms.run))
+
+    def key_generator(self, run):
+        return KeyGenerator.load(self.stores[KEY_GENERATOR].folder(run) / "generator")
 
     def draw(self, seed, *, whole=False):
         """Let members learn something new; `whole` numbers are sent without rounding."""

@@ -17,7 +17,7 @@ from blindsight.cli import federation
 from blindsight.federated.commands import QUIET
 from blindsight.federated.flower import launcher
 from blindsight.federated.flower.mod import handler_of
-from blindsight.federated.membership import Members
+from blindsight.federated.identity import Members
 from blindsight.federated.node import GeneratorHandler, MemberHandler
 
 pytest.importorskip("flwr")

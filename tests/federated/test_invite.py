@@ -5,9 +5,8 @@ import json
 import pytest
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, UnknownNameError
-from blindsight.federated.identity import IDENTITY_FILE, Identity
+from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
 from blindsight.federated.invite import Federation, Invitation, admitted, short_code
-from blindsight.federated.membership import Members
 from blindsight.sums.terms import KEY_GENERATOR
 
 APP = "0" * 64

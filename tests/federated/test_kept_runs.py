@@ -10,7 +10,7 @@ from blindsight.errors import InputError, UnknownNameError
 from blindsight.federated import runs
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.runs import forget_run, kept_runs
-from blindsight.federated.server import find_run, label_run
+from blindsight.federated.server import find_run
 from blindsight.federated.sharing import OwnTerms, SharingHandler, SharingTask
 from blindsight.selective import ParameterServer, SelectiveTerms
 from blindsight.selective.trainers import SoftmaxTrainer
@@ -68,7 +68,7 @@ def test_a_forgotten_run_is_gone_and_the_others_are_not(tmp_path):
     first, second = parties.open("masks").run, parties.open("masks").run
     store = parties.stores[AGGREGATOR]
     for label, run in (("one", first), ("two", second)):
-        label_run(store, label, run, seed=7)
+        run.label(label, seed=7)
     kept = contents(second.folder)
     run, files = forget_run(store, first.terms.run)
     assert (run.name, run.folder) == (first.terms.run, first.folder)

@@ -59,7 +59,7 @@ class School(Parties):
             self.stores[AGGREGATOR],
             self.network,
             self.identities,
-            lambda name, members: served.terms(name, members, minimum=3),
+            served.terms,
             PATIENCE,
         )
         return self.server(run, served)
@@ -374,7 +374,7 @@ def summed(vectors, config, terms):
 @given(st.floats(0, 0.99), st.integers(1, 500), st.integers(0, 10**9), st.text(max_size=64))
 def test_a_config_survives_the_wire(sparsity, block, most_examples, weighted_by):
     config = UpdateConfig(sparsity, block, most_examples, weighted_by, (weighted_by + "a", weighted_by + "b"))
-    assert UpdateConfig.from_bytes(config.to_bytes()) == config
+    assert UpdateConfig.from_bytes(encode(config)) == config
 
 
 def test_sums_give_means_weighted_by_examples_and_count_what_was_cut_and_clipped():
@@ -423,7 +423,7 @@ def test_configs_changes_and_weights_that_cannot_be_are_refused():
             UpdateConfig(**change)
     impossible = UpdateConfig()
     object.__setattr__(impossible, "sparsity", 2.0)
-    for blob in (b"no config", impossible.to_bytes()):
+    for blob in (b"no config", encode(impossible)):
         with pytest.raises(MessageError):
             UpdateConfig.from_bytes(blob)
     for bad in (np.nan, np.inf, -np.inf):

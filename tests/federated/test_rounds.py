@@ -11,7 +11,7 @@ from blindsight.crypto.signing import Signed, SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import BlindsightError, CorruptFileError, MessageError, PrivacyError
 from blindsight.federated.node import MemberMemory, Note
-from blindsight.federated.server import SumServer, find_run, label_run
+from blindsight.federated.server import SumServer, find_run
 from blindsight.files import write_arrays
 from blindsight.learn.rounds import Memory, Proposal
 from blindsight.sums import UnansweredError
@@ -53,7 +53,7 @@ def test_the_sum_is_the_plain_sum_whoever_is_gone_and_comes_back(parties, scheme
     bob = parties.handlers.pop("bob")
     assert played(parties, server, 2).contributors == REST
     parties.handlers["bob"] = bob
-    label_run(parties.stores[AGGREGATOR], "digits", server.run, seed=7)
+    server.run.label("digits", seed=7)
     server = SumServer(find_run(parties.stores[AGGREGATOR], "digits", seed=7), parties.network, PATIENCE)
     third = played(parties, server, 3)
     assert third.contributors == MEMBERS
@@ -71,10 +71,10 @@ def test_too_few_members_are_a_sentence_and_the_round_goes_on_when_they_are_back
     away = {name: parties.handlers.pop(name) for name in ("bob", "cem")}
     with pytest.raises(PrivacyError, match="2 members"):
         server.play(1)
-    number = server.run.progress.number
+    number = server.run.number
     parties.handlers |= away
     assert server.play(1).contributors == MEMBERS
-    assert server.run.progress.number == number
+    assert server.run.number == number
     assert set(parties.proposals.values()) == {1}
 
 
@@ -97,7 +97,7 @@ def test_a_key_generator_that_is_away_or_misheard_is_asked_again_for_the_same_su
     result = parties.restarted(server).play(1)
     assert np.array_equal(result.total, parties.plain_sum(server, MEMBERS, first))
     assert len(answers) == 2
-    assert parties.reloaded(server).progress.number == 1
+    assert parties.reloaded(server).number == 1
 
 
 class TestDifferencingAttempts:
@@ -107,7 +107,7 @@ class TestDifferencingAttempts:
         """Return how many sums were opened, as whoever opens them knows."""
         if scheme == "masks":
             return len(list(server.run.folder.glob("answer-*")))
-        return sum("the sum of" in entry for entry in parties.generator().generator(server.terms.run).log)
+        return sum("the sum of" in entry for entry in parties.key_generator(server.terms.run).log)
 
     @pytest.mark.parametrize("scheme", [*KEYED, "masks"])
     def test_opens_one_sum(self, parties, scheme):
@@ -154,7 +154,7 @@ class TestDifferencingAttempts:
 
         parties.handlers[KEY_GENERATOR] = spoilt
         assert server.play(1, (b"model",)).contributors == MEMBERS
-        assert server.run.progress.number == 1
+        assert server.run.number == 1
 
 
 @pytest.mark.parametrize("scheme", ALL_SCHEMES)
@@ -208,7 +208,7 @@ def memory_of(parties, server, name):
     """Return what a member remembers once it knows what became of its last contribution."""
     member = parties.member(name)
     role = member.member(server.terms.run)
-    member._settle(role, [server.run.answer(number) for number in {*server.run.progress.counted.values()}])
+    member._settle(role, [server.run.answer(number) for number in {*server.run.counted.values()}])
     memory = remembered(parties, server, name)
     assert memory.pending is None
     return memory.memory
@@ -269,7 +269,7 @@ def test_mutants_of_a_contribution_are_noted_and_harm_nobody(parties, scheme):
         server.take("bob", Response((mutant(bobs, rng),)))
     for name in REST:
         server.take(name, Response((replies[name],)))
-    result = server.finish()
+    result = server.result(server.finish()[1])
     assert set(result.contributors) >= set(REST)
     assert np.array_equal(result.total, parties.plain_sum(server, result.contributors))
 
@@ -294,7 +294,7 @@ def test_masks_that_are_down_to_fewer_than_the_threshold_try_again(parties):
     parties.network.back = back
     assert played(parties, server, 1).contributors == MEMBERS
     assert lost == ["ann", "bob"]
-    assert server._engine.aggregator.attempt == 1
+    assert server.aggregator.attempt == 1
     assert set(parties.proposals.values()) == {1}
 
 
@@ -302,7 +302,7 @@ def test_inconsistent_drop_out_sets_across_machines_reveal_nothing(parties):
     """The aggregator tells half of the members that dan has dropped out, and shows everybody all signatures."""
     server = parties.open("masks")
     parties.draw(1)
-    role, run = server._engine.aggregator, server.terms.run.encode()
+    role, run = server.aggregator, server.terms.run.encode()
     for name, parts in server.begin(1).items():
         role.receive(parties.handlers[name]("contribute", parts)[0])
     role.advance()
@@ -360,13 +360,13 @@ def test_a_forged_sum_uses_up_the_key_and_the_round_is_played_again_with_a_new_o
     bob, parties.handlers["cem"] = parties.handlers.pop("bob"), lying  # bob is away while the key is replaced
     parties.draw(2, whole=True)
     moved = moved + server.play(2, (b"second",)).total
-    assert server.run.progress.number == 3
+    assert server.run.number == 3
     parties.handlers["bob"] = bob
     parties.draw(3, whole=True)
     last = parties.restarted(server).play(3, (b"third",))
     assert last.contributors == MEMBERS
     assert np.array_equal(moved + last.total, parties.everything_learned(server))
-    log = parties.generator().generator(server.terms.run).log
+    log = parties.key_generator(server.terms.run).log
     assert [("the sum of" in entry) for entry in log] == [True, False, True, True]
 
 
@@ -389,7 +389,7 @@ def called(parties, scheme, rounds=2):
 
 def resigned(server, parts, **changes):
     """Return the parts of a call that the aggregator signs anew, with changes."""
-    role = server._engine.aggregator
+    role = server.aggregator
     call = replace(decode(decode(parts[1], Signed).body, Call), **changes)
     return parts[0], role.roster.signed(role._key, AGGREGATOR, call), *parts[2:]
 

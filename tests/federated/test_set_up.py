@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from blindsight.crypto.signing import SigningKey
 from blindsight.crypto.wire import decode, encode
 from blindsight.errors import InputError, MessageError, PrivacyError, StorageError
-from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, verify_signed
-from blindsight.federated.membership import Members
+from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Members, verify_signed
 from blindsight.federated.node import (
     ENROLMENT,
     FORGOTTEN,
@@ -19,9 +19,9 @@ from blindsight.federated.node import (
     RunRefusal,
     Setups,
 )
-from blindsight.federated.server import begin_run, find_run, gather_run, label_run, wait_for_members
+from blindsight.federated.server import begin_run, find_run, gather_run, wait_for_members
 from blindsight.sums import Aggregator, Patience, Terms, UnansweredError
-from blindsight.sums.messages import Enrolment
+from blindsight.sums.messages import Call, Enrolment
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from blindsight.sums.transport import LocalTransport
 from tests.federated.parties import IMPATIENT, MEMBERS, PATIENCE, Parties
@@ -99,8 +99,9 @@ def test_an_enrolment_asked_for_again_says_the_same_and_no_round_begins_before_t
     first, again = (generator.unseal(letter, sender=sender, purpose=ENROLMENT, run="run1") for letter in letters)
     assert first == again
     assert decode(first, Enrolment).terms == terms.digest
+    call = SigningKey.generate().sign(encode(Call(b"", 1, 0, "", "contribute", b"", b"", b"")), author=AGGREGATOR)
     with pytest.raises(MessageError, match="not set up yet"):
-        parties.contribute("ann", (b"run1", b""))
+        parties.contribute("ann", (b"run1", call))
 
 
 class TestOneBadMemberDoesNotStopTheRest:
@@ -256,7 +257,7 @@ class TestWhatTheKeyGeneratorRefuses:
         registration = self.registration(parties, terms_of(parties, "bfv"))
         for _ in range(2):
             assert isinstance(self.ask(parties, parties.generator(), registration), Setups)
-        generator = parties.generator().generator("run1")
+        generator = parties.key_generator("run1")
         assert generator.log == ()
         before = generator.setup()
         shutil.rmtree(parties.stores["ann"].path / "runs")
@@ -264,7 +265,7 @@ class TestWhatTheKeyGeneratorRefuses:
         again[1] = enrol(parties, "ann", terms_of(parties, "bfv"))
         changed = replace(registration, enrolments=tuple(again))
         assert "another key" in self.refused(parties, parties.generator(), changed)
-        assert parties.generator().generator("run1").setup() == before
+        assert parties.key_generator("run1").setup() == before
 
 
 def test_a_key_generator_that_is_not_the_pinned_one_sets_nobody_up(parties):
@@ -335,7 +336,7 @@ def test_a_run_is_gathered_and_everybody_who_stays_outside_is_told_of(parties):
 def test_a_label_finds_its_run_with_its_seed_alone(parties):
     store, run = parties.stores[AGGREGATOR], parties.open("plain").run
     assert find_run(store, "digits", seed=1) is None
-    label_run(store, "digits", run, seed=1)
+    run.label("digits", seed=1)
     assert find_run(store, "digits", seed=1).terms == run.terms
     with pytest.raises(InputError, match=r"'digits'.*seed 1; got 2"):
         find_run(store, "digits", seed=2)

@@ -76,20 +76,22 @@ def test_keys_that_came_ahead_outlive_the_process_that_opened_the_round(tmp_path
 def test_a_call_is_read_before_anything_is_learned_for_it(tmp_path):
     parties = Parties(tmp_path, "plain")
     engine, ann = parties.engine(), parties.members["ann"]
-    first = engine.begin(0, (b"model",))["ann"]
+    first = engine.begin(0, (b"model",))["ann"][0]
     assert ann.read_call(first).round == 0
     ann.answer(first, UPDATES["ann"])
     assert ann.read_call(first).round == 0  # asked again, it answers the same
     with pytest.raises(PrivacyError, match="answered this model"):
-        ann.read_call(engine.begin(1, (b"model",))["ann"])
-    second = engine.begin(2, (b"another",))["ann"]
+        ann.read_call(engine.begin(1, (b"model",))["ann"][0])
+    second = engine.begin(2, (b"another",))["ann"][0]
     ann.answer(second, UPDATES["ann"])
     with pytest.raises(MessageError, match="too late"):
         ann.read_call(first)
 
 
-def test_notes_come_with_every_call_up_to_the_contribution(tmp_path):
+def test_notes_come_with_every_call(tmp_path, monkeypatch):
     parties, told = Parties(tmp_path), []
     engine = parties.engine()
-    engine.round(0, (b"model",), lambda name: told.append((name, engine.aggregator.step)) or b"")
-    assert [step for name, step in told if name == "ann"] == ["advertise", "share", "contribute"]
+    monkeypatch.setattr(engine, "note", lambda name: told.append((name, engine.aggregator.step)) or b"")
+    engine.round(0, (b"model",))
+    steps = ["advertise", "share", "contribute", "consistency", "unmask"]
+    assert [step for name, step in told if name == "ann"] == steps

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from blindsight.errors import InputError
 from blindsight.federated.flower.transport import GridTransport, MeteredTransport, Traffic
 from blindsight.federated.identity import KeyStore
-from blindsight.federated.server import RunStore, SumServer, find_run, gather_run, label_run, statement_of
+from blindsight.federated.server import RunStore, SumServer, find_run, gather_run, statement_of
 from blindsight.federated.task import (
     RoundReport,
     ServedTask,
@@ -42,7 +42,7 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
     if run is None:
         run = _open(store, transport, served, settings)
     else:
-        _LOG.info("The run %r goes on in round %d.", settings.text("label"), run.progress.round)
+        _LOG.info("The run %r goes on in round %d.", settings.text("label"), run.round)
         _check_terms(run, served, settings)
     seed = int(science(settings.whole("seed")).integers(2**63))  # as learning in one process draws it
     meter, traffic = MeteredTransport(transport), dict[int, dict[str, Traffic]]()
@@ -69,6 +69,7 @@ def _served(settings: Settings) -> ServedTask:
         key_bits=settings.whole("key-bits"),
         minimum_per_position=settings.whole("minimum-per-position") or None,
         insecure=settings.flag("insecure"),
+        minimum=settings.whole("minimum-users"),
         sample=settings.whole("sample"),
         absences=settings.whole("absences"),
         ridge=settings.number("ridge") or None,
@@ -86,24 +87,23 @@ def _served(settings: Settings) -> ServedTask:
 
 def _open(store: KeyStore, transport: GridTransport, served: ServedTask, settings: Settings) -> RunStore:
     """Wait for members and set up a run with those who agree."""
-    minimum = settings.whole("minimum-users")
     run = gather_run(
         store,
         transport,
-        lambda name, members: served.terms(name, members, minimum=minimum),
+        served.terms,
         settings.patience(),
         wanted=settings.whole("users"),
         seconds=settings.number("wait-seconds"),
         keyed=settings.text("scheme") != "plain",
         warn=lambda sentence: _LOG.warning("%s", sentence),
     )
-    label_run(store, settings.text("label"), run, seed=settings.whole("seed"))
+    run.label(settings.text("label"), seed=settings.whole("seed"))
     _LOG.info("%s learn together under %s.", ", ".join(run.terms.members), run.terms.scheme)
     return run
 
 
 def _check_terms(run: RunStore, served: ServedTask, settings: Settings) -> None:
-    if served.terms(run.terms.run, run.terms.members, minimum=settings.whole("minimum-users")) != run.terms:
+    if served.terms(run.terms.run, run.terms.members) != run.terms:
         raise InputError(
             f"the run {settings.text('label')!r} began with other settings or data. Give the same, or another label."
         )

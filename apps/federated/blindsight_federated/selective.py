@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
 from blindsight.federated.flower.transport import GridTransport
-from blindsight.federated.parameter_server import (
+from blindsight.federated.server import wait_for_members
+from blindsight.federated.sharing import (
+    JOIN,
     SharingServer,
-    Taken,
+    SharingTask,
     Turn,
     play_asynchronous,
     play_synchronous,
     sharing_statement_of,
 )
-from blindsight.federated.server import wait_for_members
-from blindsight.federated.sharing import JOIN, SharingTask
 from blindsight.files import atomic_writer
 from blindsight.selective.server import ParameterServer
 from blindsight.selective.terms import SelectiveTerms
@@ -69,9 +69,7 @@ def _play(order: str, server: SharingServer, transport: GridTransport, watch: "_
     else:
         left = settings.whole("uploads") - watch.uploads
         if left > 0:
-            play_asynchronous(
-                server, transport, uploads=left, deadline=deadline, on_upload=watch.upload, on_failure=watch.failure
-            )
+            play_asynchronous(server, transport, uploads=left, deadline=deadline, on_turn=watch.upload)
 
 
 def _server(folder: Path, transport: GridTransport, settings: Settings) -> tuple[ParameterServer, SharingTask]:
@@ -154,19 +152,11 @@ class _Watch:
 
     def turn(self, turn: Turn) -> None:
         """Note a turn."""
-        others = dict.fromkeys(turn.late, "it was late.") | dict.fromkeys(turn.spent, _SPENT)
-        self._note("Turn", self.turns + 1, turn.uploaded, {**turn.refused, **turn.failed, **others})
+        self._note("Turn", self.turns + 1, turn)
 
-    def upload(self, name: str, taken: Taken) -> None:
-        """Note an upload, or that there will be none."""
-        refused = {name: taken.refused} if taken.refused is not None else {}
-        if taken.spent:
-            refused[name] = _SPENT
-        self._note("Upload", taken.version, [name] if taken.uploaded else [], refused)
-
-    def failure(self, name: str, sentence: str) -> None:
-        """Note an error that came instead of a report."""
-        self._note("Upload", self._server.version, [], {name: sentence})
+    def upload(self, turn: Turn) -> None:
+        """Note an upload, why there was none, or that there will be none."""
+        self._note("Upload", self._server.version, turn)
 
     def write(self, folder: Path) -> None:
         """Write the parameters, and what there is to say about how they were learned."""
@@ -183,8 +173,9 @@ class _Watch:
         with atomic_writer(folder / "report.json") as stream:
             stream.write(json.dumps(report, indent=1).encode())
 
-    def _note(self, what: str, number: int, uploaded: list[str], refused: dict[str, str]) -> None:
-        score = self._score()
+    def _note(self, what: str, number: int, turn: Turn) -> None:
+        score, uploaded = self._score(), turn.uploaded
+        refused = {**turn.refused, **dict.fromkeys(turn.late, "it was late."), **dict.fromkeys(turn.spent, _SPENT)}
         event = {"number": number, "first score": self._first, "score": score, "uploaded": uploaded, "refused": refused}
         self._events.append(event)
         with atomic_writer(self._path, private=True) as stream:

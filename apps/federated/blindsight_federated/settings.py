@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from blindsight.errors import InputError
-from blindsight.federated.identity import KeyStore
-from blindsight.federated.membership import Members, server_store
+from blindsight.federated.identity import KeyStore, Members, server_store
 from blindsight.sums import Patience
 
 

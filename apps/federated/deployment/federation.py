@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.federated.deployment.loopback import ConfigValue, Loopback, NodeSpec
-from blindsight.federated.identity import IDENTITY_FILE, Identity
-from blindsight.federated.membership import Members
+from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
 from blindsight.files import atomic_writer
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 

@@ -204,7 +204,7 @@ def list_members(
     out: Annotated[Path | None, Option(help="Write the file here instead of printing it.")] = None,
 ) -> None:
     """Print or write the members file, which says who takes part."""
-    from blindsight.federated.membership import Members
+    from blindsight.federated.identity import Members
 
     listed = Members(_fingerprints(members))
     if out is not None:

@@ -26,8 +26,7 @@ from typing import Any
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError, UnknownNameError
 from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
-from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, PublicIdentity, check_name
-from blindsight.federated.membership import Members, quoted
+from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Members, PublicIdentity, check_name, quoted
 from blindsight.files import AnyPath, as_path, atomic_writer, exclusive_lock, storage_errors
 from blindsight.learn.owners import LEAST_OWNERS
 from blindsight.rng import ByteSource, system_bytes

@@ -8,9 +8,9 @@ length; the run config whose digest is in the terms; and calls that the aggregat
 vouches (`sums.roles`). In a plain run nobody vouches for anybody: it follows the aggregator that set it up.
 
 *Nothing that it learned is lost on the way.* What did not enter a sum (it did not fit, was rounded off, clipped,
-withheld, late or lost) stays in the member's `Memory` and is sent later, as in one process (`learn.federation`). A
-proposal is on disk before it leaves, and stays there until the signed answer of its round tells what became of it. A
-call to a round that has begun gets the same proposal again.
+withheld, late or lost) stays in the member's `Memory` and is sent later, as in one process (`learn.rounds`). A proposal
+is on disk before it leaves, and stays there until the signed answer of its round tells what became of it. A call to a
+round that has begun gets the same proposal again.
 
 *The key generator* knows its members by fingerprint. Enrolments come to it in sealed messages that the server cannot
 make, set-ups leave it in sealed messages that the server cannot read, and so does what it refuses. It opens one checked
@@ -18,13 +18,15 @@ sum a round (`sums.roles`).
 
 | message | parts | answer |
 | --- | --- | --- |
-| hello | `membership.Hello` | who this is, and the proof |
+| hello | `identity.Hello` | who this is, and the proof |
 | enrol | terms, the key generator's identity | sealed `sums` enrolment for the key generator |
-| set-up | run, sealed set-up, run config, answers that this member has not seen | nothing |
-| advertise, share, consistency, unmask | run, signed call; with the first one, the parts of a set-up | signed reply |
+| advertise, share, consistency, unmask | run, signed call | signed reply |
 | contribute | run, signed call, what is learned from | signed reply |
 | register (key generator) | `Registration` | sealed `Setups`, or a `RunRefusal` |
 | open (key generator) | run, sealed request | sealed answer; signed, that it has no such run |
+
+A member's set-up travels in the note of the first call to it, and is read before the call is believed: it is sealed by
+the key generator, and the terms hold the digest of the config.
 """
 
 import hashlib
@@ -33,7 +35,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +43,14 @@ from numpy.typing import NDArray
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import Limit, Message, Secret, decode, encode
 from blindsight.errors import CorruptFileError, MessageError, PrivacyError
-from blindsight.federated.identity import KeyStore, PublicIdentity
-from blindsight.federated.membership import GENERATOR_ROLE, MEMBER_ROLE, Members, answer_hello, check_fingerprint
+from blindsight.federated.identity import (
+    GENERATOR_ROLE,
+    MEMBER_ROLE,
+    KeyStore,
+    Members,
+    PublicIdentity,
+    check_fingerprint,
+)
 from blindsight.files import atomic_writer, read_arrays, storage_errors, write_arrays
 from blindsight.learn.rounds import Memory, Proposal, finite, remembered
 from blindsight.sums import HIDING_SCHEMES, KeyGenerator, Member, Terms
@@ -68,11 +76,13 @@ def config_digest(config: bytes) -> bytes:
     return hashlib.sha256(config).digest()
 
 
-class Note(Message, name="federated/note.1"):
-    """What the server tells one member with a call: its seed, and the signed answers that it has not seen."""
+class Note(Message, name="federated/note.2"):
+    """What a call tells one member: its seed, signed answers that it has not seen, its sealed set-up and the config."""
 
-    seed: int
-    answers: tuple[bytes, ...]
+    seed: int = 0
+    answers: tuple[bytes, ...] = ()
+    setup: bytes = b""
+    config: bytes = b""
 
 
 class Registration(Message, name="federated/registration.1"):
@@ -104,18 +114,11 @@ class _Joined(Message, name="federated/joined.2"):
     generator: Annotated[bytes, Limit(4096)]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Pending(Secret):
-    """A proposal whose fate is not known yet."""
-
-    round: int
-    proposal: Proposal
-
-
 @dataclass(frozen=True)
 class MemberHandler:
     """The handler of the member in this key store. `key_generator` is the fingerprint of the one that it trusts."""
 
+    role: ClassVar[str] = MEMBER_ROLE
     store: KeyStore
     key_generator: str
     minimum: int = 3
@@ -124,7 +127,6 @@ class MemberHandler:
     minimum_per_position: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a pin that is none."""
         check_fingerprint(self.key_generator)
 
     @property
@@ -132,21 +134,12 @@ class MemberHandler:
         """Who this is."""
         return self.store.identity.name
 
-    def handshake(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
-        """Answer the server's hello to the node that this is."""
-        return answer_hello(self.store.identity, MEMBER_ROLE, parts, node)
-
     def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
         """Answer the server; what is wrong with a message raises and changes nothing."""
         match kind, parts:
             case "enrol", (terms, generator):
                 return [self._enrol(terms, generator)]
-            case "set-up", (run, setup, config, note):
-                self._set_up(_text(run), setup, config, note)
-                return []
-            case _, (run, message, *setup) if kind in STEPS and len(setup) in (0, 3):
-                if setup:
-                    self._set_up(_text(run), *setup)
+            case _, (run, message) if kind in STEPS:
                 member, _, _ = self._called(_text(run), kind, message)
                 return [member.answer(message)]
         raise MessageError(f"a member does not know what to do with {kind!r} of {len(parts)} parts.")
@@ -164,17 +157,20 @@ class MemberHandler:
             raise MessageError("the aggregator has signed another model, or other parts beside it.")
         if not hmac.compare_digest(model_digest(parts[2:3]), call.base):
             raise MessageError("the aggregator says that it is another model that is learned from.")
-        config, terms = self.config(run), member.terms
-        memory = MemberMemory(self.store.folder(run) / "memory.npz", terms)
+        config, memory = self.config(run), self.memory(member.terms)
         proposal = memory.proposal(
-            call.round, lambda held: self._proposed(terms, propose(config, call.round, held, note.seed))
+            call.round, lambda held: self._proposed(member.terms, propose(config, call.round, held, note.seed))
         )
-        return member.answer(parts[1], terms.integers(memory.clipped(proposal, call.round)))
+        return member.answer(parts[1], member.terms.integers(memory.clipped(proposal, call.round)))
 
     def member(self, run: str) -> Member:
         """Return this member's role in a run that it has joined."""
         self._joined(run)
         return Member.load(self._path(run))
+
+    def memory(self, terms: Terms) -> "MemberMemory":
+        """Return what it remembers of a run."""
+        return MemberMemory(self.store.folder(terms.run) / "memory.npz", terms)
 
     def config(self, run: str) -> bytes:
         """Return what the server said the run is about."""
@@ -186,20 +182,21 @@ class MemberHandler:
 
     def _called(self, run: str, kind: str, message: bytes) -> tuple[Member, Call, Note]:
         """Return the role, and a call that it would answer, with the note in it; what the note tells is taken in."""
+        self._set_up(run, _note(decode(decode(message, Signed).body, Call)))
         self.config(run)
         member = self.member(run)
         _, call = member.roster.open(message, Call, authors=[AGGREGATOR])
         if call.step != kind or call.member not in ("", self.name):
             raise MessageError(f"the call is to {call.step!r} for {call.member!r}; this is {kind!r} of {self.name!r}.")
-        note = decode(call.note, Note) if call.note else Note(0, ())
+        note = _note(call)
         self._settle(member, note.answers)
         member.read_call(message)
         return member, call, note
 
     def _settle(self, member: Member, answers: Iterable[bytes]) -> None:
-        memory = MemberMemory(self.store.folder(member.terms.run) / "memory.npz", member.terms)
+        memory = self.memory(member.terms)
         for answer in answers:
-            round = _round_of(answer)
+            round = decode(decode(answer, Signed).body, Answer).round  # whether it is signed, the role finds out
             if memory.awaits(round):
                 memory.settle(round, member.settle(answer, round).entered)
 
@@ -228,21 +225,23 @@ class MemberHandler:
             return member.enrolment()
         return self.store.identity.seal(member.enrolment(), to=to, purpose=ENROLMENT, run=terms.run)
 
-    def _set_up(self, run: str, sealed: bytes, config: bytes, note: bytes) -> None:
+    def _set_up(self, run: str, note: Note) -> None:
+        """Accept the set-up in a note, if there is one."""
         joined = self._joined(run)
-        member = self.member(run)
-        if config_digest(config) != member.terms.config:
+        if not note.setup:
+            return
+        member, setup, path = self.member(run), note.setup, self.store.folder(run) / "config"
+        if config_digest(note.config) != member.terms.config:
             raise MessageError("the run config is not the one that was agreed on with the terms of the run.")
-        setup, path = sealed, self.store.folder(run) / "config"
         if joined.generator:
             sender = self._pinned(joined.generator)
-            setup = self.store.identity.unseal(sealed, sender=sender, purpose=SETUP, run=run)
+            setup = self.store.identity.unseal(setup, sender=sender, purpose=SETUP, run=run)
         if path.exists():  # this may be a new key: answers under the old one can be read now and never again
             with suppress(MessageError):
-                self._settle(member, decode(note, Note).answers)
+                self._settle(member, note.answers)
         member.accept(setup)
         with atomic_writer(path, private=True) as stream:
-            stream.write(config)
+            stream.write(note.config)
 
     def _check(self, terms: Terms) -> None:
         """Refuse terms that protect less than this member asks for."""
@@ -252,17 +251,12 @@ class MemberHandler:
             raise PrivacyError(
                 f"this member does not take part in {terms.scheme}; it accepts {', '.join(self.schemes)}."
             )
-        if terms.minimum < self.minimum:
-            raise PrivacyError(f"this member takes part in sums of {self.minimum} or more; got {terms.minimum}.")
         if terms.sparse and terms.minimum_per_position < self.minimum_per_position:
             raise PrivacyError(
                 f"this member takes part where {self.minimum_per_position} or more members change a position before "
                 f"its sum is opened; got {terms.minimum_per_position}."
             )
-        if terms.as_published:
-            raise PrivacyError("this member does not take part in the protocol as it was published: it leaks.")
-        if terms.insecure and not self.insecure:
-            raise PrivacyError("this member takes part with keys of full length only.")
+        _check_terms(terms, self.minimum, self.insecure)
 
     def _pinned(self, generator: bytes) -> PublicIdentity:
         identity = PublicIdentity.from_bytes(generator)
@@ -283,38 +277,56 @@ class MemberHandler:
         return self.store.folder(run) / "member"
 
 
+def _check_terms(terms: Terms, minimum: int, insecure: bool) -> None:
+    """Refuse what neither a member nor a key generator takes part in."""
+    if terms.minimum < minimum:
+        raise PrivacyError(f"this party takes part in sums of {minimum} or more; got {terms.minimum}.")
+    if terms.as_published:
+        raise PrivacyError("this party does not take part in the protocol as it was published: it leaks.")
+    if terms.insecure and not insecure:
+        raise PrivacyError("this party takes part with keys of full length only.")
+
+
 class MemberMemory(Secret):
-    """What a member has learned and not sent yet, and the proposal whose fate it does not know, in one file."""
+    """What a member has learned and not sent yet, and the proposal whose fate it does not know, in one file.
+
+    `pending` is that proposal and its round.
+    """
 
     def __init__(self, path: Path, terms: Terms) -> None:
         """Go on from what the file holds, if anything."""
         self._path, self._terms = path, terms
-        self.memory, self.pending = _remembered(path) if path.exists() else (Memory(None, None), None)
+        self.memory, self.pending = Memory(None, None), None
+        if path.exists():
+            self._load()
+
+    memory: Memory
+    pending: tuple[int, Proposal] | None
 
     def awaits(self, round: int) -> bool:
         """Tell whether the answer of a round tells what became of the pending proposal."""
-        return self.pending is not None and self.pending.round == round
+        return self.pending is not None and self.pending[0] == round
 
     def proposal(self, round: int, propose: Callable[[Memory], Proposal]) -> Proposal:
         """Return the proposal of a round: the one that was made for it, or else a new one, which is kept."""
-        if self.pending is not None and self.pending.round != round:
-            if self.pending.round > round:
-                raise MessageError(f"the call to round {round} comes too late: round {self.pending.round} has begun.")
-            self.settle(self.pending.round, np.zeros(self._terms.dimension, dtype=np.bool_), keep=False)
+        if self.pending is not None and self.pending[0] != round:
+            if self.pending[0] > round:
+                raise MessageError(f"the call to round {round} comes too late: round {self.pending[0]} has begun.")
+            self.settle(self.pending[0], np.zeros(self._terms.dimension, dtype=np.bool_), keep=False)
         if self.pending is None:
-            self.pending = _Pending(round, propose(self.memory))
+            self.pending = round, propose(self.memory)
             self._save()
-        return self.pending.proposal
+        return self.pending[1]
 
     def settle(self, round: int, entered: NDArray[np.bool_], *, keep: bool = True) -> None:
         """Remember what of the pending proposal did not enter the sum of its round."""
         assert self.pending is not None
-        proposal, self.memory = self.pending.proposal, self.pending.proposal.memory
+        proposal = self.pending[1]
+        self.memory, self.pending = proposal.memory, None
         if proposal.memory.held is not None:
             support = self._terms.support(round)
             rounded = self._terms.values(self._terms.integers(self.clipped(proposal, round)))
             self.memory = remembered(proposal, support.scatter(rounded), support.scatter(entered.astype(np.int64)) > 0)
-        self.pending = None
         if keep:
             self._save()
 
@@ -325,34 +337,30 @@ class MemberMemory(Secret):
 
     def _save(self) -> None:
         document: dict[str, Any] = {"strength": self.memory.strength}
-        arrays: dict[str, NDArray[Any]] = {}
-        if self.memory.held is not None:
-            arrays["held"] = self.memory.held
+        arrays = {"held": self.memory.held}
         if self.pending is not None:
-            proposal = self.pending.proposal
-            document["pending"] = [self.pending.round, proposal.memory.strength]
-            arrays["sent"] = proposal.sent
-            if proposal.memory.held is not None:
-                arrays["next"] = proposal.memory.held
-        write_arrays(self._path, _MEMORY, document, arrays, private=True)
+            round, proposal = self.pending
+            document["pending"] = [round, proposal.memory.strength]
+            arrays |= {"sent": proposal.sent, "next": proposal.memory.held}
+        there = {name: array for name, array in arrays.items() if array is not None}
+        write_arrays(self._path, _MEMORY, document, there, private=True)
 
-
-def _remembered(path: Path) -> tuple[Memory, _Pending | None]:
-    document, arrays = read_arrays(path, _MEMORY)
-    try:
-        pending = None
-        if "pending" in document:
-            round, strength = document["pending"]
-            pending = _Pending(round, Proposal(arrays["sent"], Memory(arrays.get("next"), strength)))
-        return Memory(arrays.get("held"), document["strength"]), pending
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFileError(f"{path} does not hold what a member remembers: {error}.") from None
+    def _load(self) -> None:
+        document, arrays = read_arrays(self._path, _MEMORY)
+        try:
+            self.memory = Memory(arrays.get("held"), document["strength"])
+            if "pending" in document:
+                round, strength = document["pending"]
+                self.pending = round, Proposal(arrays["sent"], Memory(arrays.get("next"), strength))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptFileError(f"{self._path} does not hold what a member remembers: {error}.") from None
 
 
 @dataclass(frozen=True)
 class GeneratorHandler:
     """The handler of the key generator in this key store."""
 
+    role: ClassVar[str] = GENERATOR_ROLE
     store: KeyStore
     members: Members
     minimum: int = 3
@@ -364,27 +372,17 @@ class GeneratorHandler:
         if self.store.identity.name != KEY_GENERATOR:
             raise PrivacyError(f"the identity in this key store is that of {self.store.identity.name!r}.")
 
-    def handshake(self, parts: tuple[bytes, ...], node: int) -> list[bytes]:
-        """Answer the server's hello to the node that this is."""
-        return answer_hello(self.store.identity, GENERATOR_ROLE, parts, node)
-
     def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
         """Answer the server; what is wrong with a message raises and changes nothing."""
         match kind, parts:
             case "register", (registration,):
                 return [self._register(decode(registration, Registration))]
             case "open", (run, request):
-                if not self._path(_text(run)).exists():
+                path = self.store.folder(_text(run)) / "generator"
+                if not path.exists():
                     return [self.store.identity.sign(run, purpose=FORGOTTEN)]
-                return [self.generator(_text(run)).answer(request)]
+                return [KeyGenerator.load(path).answer(request)]
         raise MessageError(f"a key generator does not know what to do with {kind!r} of {len(parts)} parts.")
-
-    def generator(self, run: str) -> KeyGenerator:
-        """Return the key generator's role in a run that it has set up."""
-        path = self._path(run)
-        if not path.exists():
-            raise MessageError(f"the key generator has not set up the run {run!r}.")
-        return KeyGenerator.load(path)
 
     def _register(self, registration: Registration) -> bytes:
         """Check everybody, make the keys, and return the sealed set-ups, or why not; both for the aggregator alone.
@@ -392,19 +390,16 @@ class GeneratorHandler:
         Asked again, the set-ups are the same, or those with the key that replaced one that was used up.
         """
         terms = Terms.from_bytes(registration.terms)
-        aggregator = self._aggregator(registration)
+        named = dict(zip(registration.parties, registration.identities, strict=False))
+        if AGGREGATOR not in named:
+            raise MessageError("a registration names the aggregator.")
+        aggregator = self._member(AGGREGATOR, named[AGGREGATOR])
         answer: Setups | RunRefusal
         try:
             answer = self._set_up(registration, terms)
         except (MessageError, PrivacyError) as error:
             answer = RunRefusal((), (str(error),))
         return self.store.identity.seal(encode(answer), to=aggregator, purpose=REGISTRATION, run=terms.run)
-
-    def _aggregator(self, registration: Registration) -> PublicIdentity:
-        named = dict(zip(registration.parties, registration.identities, strict=False))
-        if AGGREGATOR not in named:
-            raise MessageError("a registration names the aggregator.")
-        return self._member(AGGREGATOR, named[AGGREGATOR])
 
     def _set_up(self, registration: Registration, terms: Terms) -> Setups | RunRefusal:
         self._check(registration, terms)
@@ -433,12 +428,7 @@ class GeneratorHandler:
         """Refuse a run on terms that protect too little, or in which somebody is missing."""
         if terms.scheme == "plain":
             raise MessageError("a run of plain sums needs no key generator.")
-        if terms.insecure and not self.insecure:
-            raise PrivacyError("this key generator makes keys of full length only.")
-        if terms.minimum < self.minimum:
-            raise PrivacyError(f"this key generator opens sums of {self.minimum} or more; got {terms.minimum}.")
-        if terms.as_published:
-            raise PrivacyError("this key generator does not play the protocol as it was published: it leaks.")
+        _check_terms(terms, self.minimum, self.insecure)
         lengths = {len(registration.parties), len(registration.identities), len(registration.enrolments)}
         if lengths != {len(terms.members) + 1} or set(registration.parties) != {AGGREGATOR, *terms.members}:
             raise MessageError("a registration has one identity and one enrolment for each party.")
@@ -460,18 +450,14 @@ class GeneratorHandler:
             raise PrivacyError(f"{sender.name!r} agreed to other terms than the key generator is asked for.")
         return body
 
-    def _path(self, run: str) -> Path:
-        return self.store.folder(run) / "generator"
-
 
 def joined_terms(folder: Path) -> Terms:
     """Return the terms of the run that a member keeps in this folder."""
     return Terms.from_bytes(read_state(folder / "joined", _Joined).terms)
 
 
-def _round_of(answer: bytes) -> int:
-    """Return the round that an answer says it is for; whether it is signed, the role finds out."""
-    return decode(decode(answer, Signed).body, Answer).round
+def _note(call: Call) -> Note:
+    return decode(call.note, Note) if call.note else Note()
 
 
 def _text(part: bytes) -> str:

@@ -5,7 +5,6 @@ updates that were not sent, the key generator's record. The ledger of what photo
 """
 
 import shutil
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import SHARING, joined_terms
-from blindsight.federated.server import RunStore, forget_labels, kept_terms
+from blindsight.federated.server import RunStore
 from blindsight.federated.sharing import SharingTask
 from blindsight.files import storage_errors, sync_folder
 from blindsight.selective.storage import ServerStore
@@ -44,7 +43,7 @@ def kept_runs(store: KeyStore) -> list[KeptRun]:
         return []
     with storage_errors("read", folder):
         folders = [path for path in folder.iterdir() if path.is_dir()]
-    return sorted((_read(store, path) for path in folders), key=lambda run: (run.name, run.folder))
+    return sorted((_kept(store, path) for path in folders), key=lambda run: (run.name, run.folder))
 
 
 def forget_run(store: KeyStore, name: str) -> tuple[KeptRun, int]:
@@ -57,7 +56,6 @@ def forget_run(store: KeyStore, name: str) -> tuple[KeptRun, int]:
         folders = " or ".join(run.folder.name for run in found)
         raise InputError(f"{len(found)} runs are called {name!r}. Say which by its folder: {folders}.")
     (run,) = found
-    forget_labels(store, run.name)
     with storage_errors("delete", run.folder):
         files = sum(path.is_file() for path in run.folder.rglob("*"))
         aside = run.folder.rename(run.folder.with_name(f".{run.folder.name}"))  # nobody goes on with half a run
@@ -66,73 +64,41 @@ def forget_run(store: KeyStore, name: str) -> tuple[KeptRun, int]:
     return run, files
 
 
-def _read(store: KeyStore, folder: Path) -> KeptRun:
-    for name, reader in _READERS.items():
-        if (folder / name).exists():
-            try:
-                return reader(store, folder)
-            except BlindsightError as error:
-                return KeptRun(name=folder.name, folder=folder, stands=str(error))
-    return KeptRun(name=folder.name, folder=folder, stands="never begun")
-
-
-def _member(store: KeyStore, folder: Path) -> KeptRun:
-    stands = "set up" if (folder / "config").exists() else "enrolled"
-    return _sums(folder, joined_terms(folder), stands)
-
-
-def _generator(store: KeyStore, folder: Path) -> KeptRun:
-    generator = KeyGenerator.load(folder / "generator")
-    return _sums(folder, generator.terms, "opened", generator.log)
-
-
-def _server(store: KeyStore, folder: Path) -> KeptRun:
-    terms = kept_terms(folder)
-    progress = RunStore.load(store, terms.run).progress
-    return _sums(folder, terms, f"round {progress.round}{', under way' if progress.open else ''}")
-
-
-def _participant(store: KeyStore, folder: Path) -> KeptRun:
-    path = folder / "task"
-    with storage_errors("read", path):
-        terms = SharingTask.from_bytes(path.read_bytes()).terms
-    return _shares(folder, terms, "shared" if (folder / "participant.npz").exists() else "joined")
-
-
-def _parameter_server(store: KeyStore, folder: Path) -> KeptRun:
-    with closing(ServerStore(folder)) as kept:
-        terms, state = kept.load()
-    return _shares(folder, terms, f"{state.version} uploads or more")
-
-
-def _sums(folder: Path, terms: Terms, stands: str, record: tuple[str, ...] = ()) -> KeptRun:
+def _kept(store: KeyStore, folder: Path) -> KeptRun:
+    try:
+        terms, stands, record = _read(store, folder)
+    except BlindsightError as error:
+        return KeptRun(name=folder.name, folder=folder, stands=str(error))
+    if terms is None:
+        return KeptRun(name=folder.name, folder=folder, stands=stands)
     return KeptRun(
-        name=terms.run,
+        name=terms.run if terms.run.isprintable() else folder.name,  # a server's word, which a terminal might obey
         folder=folder,
-        scheme=terms.scheme,
-        members=terms.members,
+        scheme=terms.scheme if isinstance(terms, Terms) else SHARING,
+        members=terms.members if isinstance(terms, Terms) else terms.participants,
         weights=terms.dimension,
         stands=stands,
         record=record,
     )
 
 
-def _shares(folder: Path, terms: SelectiveTerms, stands: str) -> KeptRun:
-    return KeptRun(
-        name=terms.run if terms.run.isprintable() else folder.name,  # a server's word, which a terminal might obey
-        folder=folder,
-        scheme=SHARING,
-        members=terms.participants,
-        weights=terms.dimension,
-        stands=stands,
-    )
-
-
-_READERS: dict[str, Callable[[KeyStore, Path], KeptRun]] = {
-    "joined": _member,
-    "generator": _generator,
-    "run": _server,
-    "task": _participant,
-    "snapshot.npz": _parameter_server,
-}
-"""Who reads a run, by the file that only it keeps."""
+def _read(store: KeyStore, folder: Path) -> tuple[Terms | SelectiveTerms | None, str, tuple[str, ...]]:
+    """Return the terms of a run, how far it has come, and what was opened; who keeps it, its files tell."""
+    there = {path.name for path in folder.iterdir()}
+    if "joined" in there:
+        return joined_terms(folder), "set up" if "config" in there else "enrolled", ()
+    if "generator" in there:
+        generator = KeyGenerator.load(folder / "generator")
+        return generator.terms, "opened", generator.log
+    if "run" in there:
+        run = RunStore.load(store, folder)
+        return run.terms, f"round {run.round}{', under way' if run.open else ''}", ()
+    if "task" in there:
+        with storage_errors("read", folder):
+            task = SharingTask.from_bytes((folder / "task").read_bytes())
+        return task.terms, "shared" if "participant.npz" in there else "joined", ()
+    if "snapshot.npz" in there:
+        with closing(ServerStore(folder)) as kept:
+            terms, state = kept.load()
+        return terms, f"{state.version} uploads or more", ()
+    return None, "never begun", ()

@@ -20,18 +20,21 @@ federated averaging.
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from blindsight.crypto.encoding import SlotPacking
 from blindsight.crypto.wire import Limit, Message, decode, encode
 from blindsight.data.features import Standardiser
-from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.node import MemberHandler, config_digest
 from blindsight.federated.server import SumServer
 from blindsight.files import pack_arrays, read_arrays, unpack_arrays, write_arrays
@@ -39,12 +42,12 @@ from blindsight.learn.classifier import FEEDBACK
 from blindsight.learn.clustering import ClusterLearner, ClusterTraining
 from blindsight.learn.linear import LARGEST_WEIGHT, LinearLearner, LinearTraining
 from blindsight.learn.model import Array, Attributes, Classes, Labels, check_signs
-from blindsight.learn.owners import Load, check_pair, speaking_of
-from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, RunSettings, fraction_bits
+from blindsight.learn.owners import LEAST_OWNERS, Load, check_pair, speaking_of
+from blindsight.learn.rounds import SLOT_BITS, Memory, Proposal, fraction_bits
 from blindsight.learn.sparsity import top_blocks
-from blindsight.sums import SPARSE_SCHEMES, RoundResult, Terms
+from blindsight.sums import SCHEMES, SPARSE_SCHEMES, RoundResult, Terms
 from blindsight.sums.noise import NoisePlan, clipped
-from blindsight.sums.session import default_absences, default_per_position
+from blindsight.sums.session import usual_terms
 from blindsight.validation import check_features
 
 Kind = Literal["classifier", "k-means"]
@@ -150,64 +153,67 @@ def _count(number: Any) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOptions:
-    """How owners learn and what they send; `FederatedClassifier` explains them."""
+class SumOptions:
+    """How updates are added up, under every task; `Encrypted` explains them."""
 
     scheme: str = "masks"
     sparsity: float | None = None  # 0.9 where it makes messages shorter, else 0
-    share: float = 1.0  # of a dense scheme: of the weights in a round, by a public schedule
+    share: float = 1.0
+    minimum: int = LEAST_OWNERS
+    minimum_per_position: int | None = None
+    sample: int | None = None
+    absences: int = 0
     key_bits: int = 3072
-    minimum_per_position: int | None = None  # of a sparse scheme: two, or three from five members on
     insecure: bool = False
-    sample: int = 0  # of the members are asked in a round; 0: all
-    absences: int = 0  # from the sums of a run, after which members stop; 0: ten times the members, -1: any number
+
+    def __post_init__(self) -> None:
+        if self.scheme not in SCHEMES:
+            raise UnknownNameError("aggregation scheme", self.scheme, SCHEMES)
+        if self.share != 1 and (self.scheme in SPARSE_SCHEMES or self.sparsity):
+            raise InputError("a share of the numbers goes with masks, bfv or plain, without sparsity.")
+
+    @property
+    def dropped(self) -> float:
+        """The share of the numbers that a member does not send."""
+        return (0.9 if self.scheme in SPARSE_SCHEMES else 0.0) if self.sparsity is None else self.sparsity
+
+    def block_size(self, slot_bits: int = SLOT_BITS) -> int:
+        """How many consecutive numbers are sent together or not at all: as many as a plaintext of the scheme holds."""
+        if self.scheme != "block-dphe":
+            return 1
+        counting = int(self.minimum_per_position != 1)
+        return SlotPacking.for_key(self.key_bits, slot_bits=slot_bits).slots - counting
+
+    def terms(self, run: str, members: tuple[str, ...], *, config: bytes, **others: Any) -> Terms:
+        """Return the terms of a run with this config; `others` say what is added up (`sums.session.usual_terms`)."""
+        return usual_terms(
+            self.scheme,
+            run=run,
+            members=members,
+            minimum_per_position=self.minimum_per_position,
+            key_bits=self.key_bits,
+            insecure=self.insecure,
+            share=self.share,
+            absences=self.absences,
+            config=config_digest(config),
+            **{"minimum": self.minimum, "sample": self.sample or 0} | others,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(SumOptions):
+    """How owners learn and what they send; `FederatedClassifier` explains it."""
+
     ridge: float | None = None
     passes: int | None = None
     clusters: int = 8
     most_samples: int = 100_000
 
     @property
-    def sparse(self) -> bool:
-        """Tell whether only changed weights are sent."""
-        return self.scheme in SPARSE_SCHEMES
-
-    @property
-    def dropped(self) -> float:
-        """The share of the weights that a member does not send."""
-        return (0.9 if self.sparse else 0.0) if self.sparsity is None else self.sparsity
-
-    def __post_init__(self) -> None:
-        if self.share != 1 and (self.sparse or self.sparsity):
-            raise InputError("a share of the weights goes with masks, bfv or plain, without sparsity.")
-
-    @property
-    def sparsify(self) -> Literal["topk", "blocks", "schedule"]:
+    def selection(self) -> dict[str, Any]:
         """How updates are made sparse: by a schedule, in blocks where the scheme packs, else one by one."""
-        if self.share < 1:
-            return "schedule"
-        return "blocks" if self.scheme == "block-dphe" else "topk"
-
-    def per_position(self, members: int) -> int:
-        """Return how many members must have changed a position before its sum is opened."""
-        if self.minimum_per_position is not None:
-            return self.minimum_per_position
-        return default_per_position(members) if self.sparse else 1
-
-    @property
-    def run(self) -> RunSettings:
-        """The same settings as a run in one process has them."""
-        return RunSettings(
-            scheme=self.scheme,
-            key_bits=self.key_bits,
-            minimum_per_position=self.per_position(0),
-            insecure=self.insecure,
-            sparsity=self.dropped,
-            rounds=1,
-            early_stopping=None,
-            patience=1,
-            tolerance=0.0,
-            record=False,
-        )
+        kind = "schedule" if self.share < 1 else "blocks" if self.scheme == "block-dphe" else "topk"
+        return {"sparsify": kind, "sparsity": self.dropped, "block_size": self.block_size()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,32 +226,20 @@ class ServedTask:
     dimension: int
     largest: float
 
-    def terms(self, run: str, members: tuple[str, ...], *, minimum: int) -> Terms:
+    def terms(self, run: str, members: tuple[str, ...]) -> Terms:
         """Return the terms of a run that adds up what these members learn."""
-        options, sparse = self.options, dict[str, Any]()
-        if options.sparse:
-            sparse = {
-                "capacity": options.run.capacity(self.dimension, options.sparsify),
-                "minimum_per_position": options.per_position(len(members)),
-                "key_bits": options.key_bits,
-                "insecure": options.insecure,
-            }
-        dimension, always = self.dimension, self.task.clusters  # counts of clusters are part of every round
-        if options.share < 1:
-            dimension = Terms.share_size(self.dimension, options.share, always)
-            sparse = {"whole": self.dimension, "share": options.share, "always": always}
-        return Terms(
-            scheme=options.scheme,
-            run=run,
-            members=members,
-            dimension=dimension,
+        block = self.options.block_size()
+        sent = (1 - self.options.dropped) * -(-self.dimension // block)
+        blocks = max(1, math.ceil(sent - 1e-9) if block == 1 else math.floor(sent + 1e-9))
+        return self.options.terms(
+            run,
+            members,
+            config=self.task.to_bytes(),
+            dimension=self.dimension,
+            capacity=min(self.dimension, block * blocks),
+            always=self.task.clusters,  # counts of clusters are part of every round
             fraction_bits=fraction_bits(len(members), self.largest),
             slot_bits=SLOT_BITS,
-            minimum=minimum,
-            sample=options.sample,
-            absences=options.absences or default_absences(len(members)),
-            config=config_digest(self.task.to_bytes()),
-            **sparse,
         )
 
 
@@ -256,9 +250,7 @@ def classifier_task(public: Pair, validation: Pair | None, owners: int, options:
         labels: Labels = Attributes(y.shape[1]) if y.ndim == 2 else Classes(np.unique(y))
     samples = len(X) * (owners + 1)
     training = LinearTraining(
-        sparsify=options.sparsify,
-        sparsity=options.dropped,
-        block_size=options.run.block_size,
+        **options.selection,
         ridge=X.shape[1] / samples if options.ridge is None else options.ridge,
         passes=3 if options.passes is None else options.passes,
         error_feedback=FEEDBACK if options.share < 1 else 1.0,
@@ -276,9 +268,7 @@ def cluster_task(public: NDArray[Any], validation: Pair | None, options: TaskOpt
     if not 1 <= options.clusters <= len(X):
         raise InputError(f"clusters must be in 1 ... {len(X)}, the public samples; got {options.clusters}.")
     training = ClusterTraining(
-        sparsify=options.sparsify,
-        sparsity=options.dropped,
-        block_size=options.run.block_size,
+        **options.selection,
         passes=1 if options.passes is None else options.passes,
     )
     standardiser = Standardiser.fit(X)
@@ -407,33 +397,22 @@ MOST_EXAMPLES = 1 << 24
 """The number of examples at which an owner's weight is full, where nobody names another."""
 
 
-class _UpdateMessage(Message, name="federated/update-config.2"):
-    sparsity: float
-    block: int
-    most_examples: int
-    weighted_by: Annotated[str, Limit(256)]
-    metrics: tuple[str, ...]
-    noise: Annotated[str, Limit(4096)]
-    delta: float
-    scheduled: bool
-
-
-@dataclass(frozen=True)
-class UpdateConfig:
+class UpdateConfig(Message, name="federated/update-config.3"):
     """How owners make their vectors: the share of numbers they do *not* send, in blocks of how many.
 
     An owner's weight is its number of examples over `most_examples`, at most one; with 0, all weigh the same. Apps
     report that number as `weighted_by`, and the `metrics` whose weighted means the server wants. If rounds are
-    `scheduled` (`sums.Terms.support`), what had no turn is carried on in part. With `noise` an owner cuts its change,
-    adds its share of noise, sends nothing else and keeps nothing back; `delta` is what its epsilon is stated for.
+    `scheduled` (`sums.Terms.support`), what had no turn is carried on in part. With noise (a `plan` in JSON) an owner
+    cuts its change, adds its share of it, sends nothing else and keeps nothing back; `delta` is what its epsilon is
+    stated for.
     """
 
     sparsity: float = 0.9
     block: int = 1
     most_examples: int = 0
-    weighted_by: str = "num-examples"
+    weighted_by: Annotated[str, Limit(256)] = "num-examples"
     metrics: tuple[str, ...] = ()
-    noise: NoisePlan | None = None
+    plan: str = ""
     delta: float = 0.0
     scheduled: bool = False
 
@@ -442,11 +421,22 @@ class UpdateConfig:
         if not 0 <= self.sparsity < 1:
             raise InputError(f"sparsity must be in [0, 1); got {self.sparsity}.")
         if self.block < 1 or self.most_examples < 0:
-            raise InputError(f"a block has at least 1 number, and examples are counted; got {self}.")
+            raise InputError(
+                f"a block has at least 1 number, and examples are counted; got {self.block} and {self.most_examples}."
+            )
         if len(set(self.metrics)) != len(self.metrics) or self.weighted_by in self.metrics:
             raise InputError(f"metrics are named once each, without {self.weighted_by!r}; got {self.metrics}.")
         if self.noise is not None and (self.sparsity or self.most_examples or self.metrics):
             raise InputError("with noise owners send their whole change and nothing else, and all weigh the same.")
+
+    @cached_property
+    def noise(self) -> NoisePlan | None:
+        """The noise that owners add, if any."""
+        return NoisePlan.from_dict(json.loads(self.plan)) if self.plan else None
+
+    def noised(self, plan: NoisePlan, delta: float) -> "UpdateConfig":
+        """Return the same config with noise."""
+        return replace(self, plan=json.dumps(plan.to_dict(), sort_keys=True), delta=delta)
 
     @property
     def extra(self) -> int:
@@ -479,19 +469,12 @@ class UpdateConfig:
         always = np.ones(wanted.size - others, dtype=np.bool_)
         return np.concatenate([top_blocks(wanted[:others], self.block, 1 - self.sparsity), always])
 
-    def to_bytes(self) -> bytes:
-        noise = "" if self.noise is None else json.dumps(self.noise.to_dict(), sort_keys=True)
-        told = self.most_examples, self.weighted_by, self.metrics
-        return encode(_UpdateMessage(self.sparsity, self.block, *told, noise, self.delta, self.scheduled))
-
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
-        message = decode(data, _UpdateMessage, max_bytes=1 << 14)
+    def from_bytes(cls, data: bytes) -> "UpdateConfig":
+        """Read a config that somebody sent."""
         try:
-            noise = NoisePlan.from_dict(json.loads(message.noise)) if message.noise else None
-            told = message.most_examples, message.weighted_by, message.metrics
-            return cls(message.sparsity, message.block, *told, noise, message.delta, message.scheduled)
-        except (ValueError, AttributeError) as error:
+            return decode(data, cls, max_bytes=1 << 14)
+        except (ValueError, TypeError, AttributeError) as error:
             raise MessageError(f"the config of the run is impossible: {error}") from None
 
 

@@ -17,9 +17,10 @@ and asked for the same again.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.sums.costs import Meter, Step, step_of
@@ -27,9 +28,10 @@ from blindsight.sums.messages import model_digest
 from blindsight.sums.roles import Aggregator, RefusedError, Total
 from blindsight.sums.scheme import CONTRIBUTE
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
-from blindsight.sums.transport import Response, Transport
+from blindsight.sums.transport import Parts, Response, Transport
 
 OPEN, UNMASK = "open", "unmask"
+T = TypeVar("T")
 
 
 class UnansweredError(MessageError):
@@ -56,7 +58,13 @@ class Patience:
 
 
 class Engine:
-    """Plays rounds; `refused` tells by member what was wrong with its part of the present one."""
+    """Plays rounds; `refused` tells by member what was wrong with its part of the present one.
+
+    `prefix` goes before the parts of every message: where parties take part in several runs, the name of this one.
+    """
+
+    renews = False
+    """Whether `finish` gets everybody a new key, where one was used up, so that `round` can try again."""
 
     def __init__(
         self,
@@ -65,21 +73,21 @@ class Engine:
         patience: Patience | None = None,
         *,
         meter: Meter | None = None,
-        ready: Callable[[Sequence[str]], Sequence[str]] | None = None,
+        prefix: Parts = (),
     ) -> None:
-        """Know the server's role; `ready` prepares members that are asked for the first time, and says who is."""
-        self.aggregator, self.transport = aggregator, transport
+        """Know the server's role."""
+        self.aggregator, self.transport, self.prefix = aggregator, transport, prefix
         self.patience, self.meter = patience or Patience(), meter
-        self._ready = ready
         self.refused: dict[str, str] = {}
 
-    def begin(
-        self, round: int, payload: Sequence[bytes] = (), notes: Callable[[str], bytes] | None = None
-    ) -> dict[str, bytes]:
-        """Begin a round, or go on with it; return the signed call to contribute for each member that is there.
+    def note(self, member: str) -> bytes:
+        """Return what an application has to tell a member with its next call."""
+        return b""
 
-        The payload goes with every call to contribute: members refuse the call with any other. `notes` are the
-        application's: asked for by member with each call up to that one.
+    def begin(self, round: int, payload: Sequence[bytes] = ()) -> dict[str, Parts]:
+        """Begin a round, or go on with it; return the parts of the call to contribute for each member that is there.
+
+        The payload goes with every call to contribute: members refuse the call with any other.
         """
         role, model, base = self.aggregator, model_digest(payload), model_digest(payload[:1])
         self.refused = {}
@@ -90,13 +98,11 @@ class Engine:
         elif role.terms.scheme == "masks" and role.step not in (UNMASK, ""):
             role.open(round, model=model, base=base, attempt=role.attempt + 1)
         while role.step not in (CONTRIBUTE, UNMASK, ""):
-            self._play_step(notes)
+            self._play_step()
             role.advance()
         if role.step != CONTRIBUTE:
             return {}
-        there = self._there()
-        with self._working(step_of(CONTRIBUTE)):
-            return role.calls({name: notes(name) for name in there} if notes else None, there)
+        return {name: (*call, *payload) for name, call in self._calls(step_of(CONTRIBUTE)).items()}
 
     def take(self, member: str, response: Response) -> None:
         """Take in what a member responded; whatever is wrong with it is noted and changes nothing."""
@@ -129,20 +135,26 @@ class Engine:
         if not role.terms.keyed:
             with self._working("decrypt" if role.terms.scheme == "masks" else "aggregate"):
                 return role.conclude()
-        return self._opened()
+        with self._working("aggregate"):
+            request = role.request()
+        parts, what = (*self.prefix, request), f"opened round {role.round}"
+        return ask_generator(self.transport, self.patience, OPEN, parts, self.read, what)
 
-    def round(
-        self, round: int, payload: Sequence[bytes] = (), notes: Callable[[str], bytes] | None = None
-    ) -> tuple[bytes, Total]:
+    def read(self, answer: bytes) -> tuple[bytes, Total]:
+        """Read what came as the key generator's answer; `MessageError` if it is none."""
+        with self._working("read"):
+            return self.aggregator.conclude(answer)
+
+    def round(self, round: int, payload: Sequence[bytes] = ()) -> tuple[bytes, Total]:
         """Play one round to its end."""
         until = time.monotonic() + self.patience.generator
         for tried in range(1, self.patience.attempts + 1):
             try:
-                calls = self.begin(round, payload, notes)
-                self._collect(CONTRIBUTE, calls, self.patience.round, payload)
+                self._collect(CONTRIBUTE, self.begin(round, payload), self.patience.round)
                 return self.finish()
-            except RefusedError:
-                raise
+            except RefusedError as error:
+                if not self.renews or not error.renewed or tried == self.patience.attempts:
+                    raise
             except PrivacyError as error:
                 if tried == self.patience.attempts or time.monotonic() > until:
                     for name, sentence in sorted(self.refused.items()):
@@ -151,18 +163,17 @@ class Engine:
             time.sleep(self.patience.pause)
         raise AssertionError
 
-    def _there(self) -> list[str]:
-        """Return those awaited who can be reached and are set up."""
+    def _calls(self, step: Step) -> dict[str, Parts]:
+        """Return the calls of the present step for those awaited who can be reached."""
         present = self.transport.present()
         there = [name for name in self.aggregator.awaited if name in present]
-        return list(self._ready(there)) if self._ready else there
+        with self._working(step):
+            calls = self.aggregator.calls({name: self.note(name) for name in there}, there)
+        return {name: (*self.prefix, call) for name, call in calls.items()}
 
-    def _play_step(self, notes: Callable[[str], bytes] | None = None) -> None:
+    def _play_step(self) -> None:
         """Let members answer the present step."""
-        there = self._there()
-        with self._working("aggregate"):
-            calls = self.aggregator.calls({name: notes(name) for name in there} if notes else None, there)
-        self._collect(self.aggregator.step, calls, self.patience.step)
+        self._collect(self.aggregator.step, self._calls("aggregate"), self.patience.step)
 
     def _insist(self) -> None:
         """Let members unmask: once one was asked, the sum is the only way out, so those who are away are waited for."""
@@ -178,37 +189,34 @@ class Engine:
                 )
             time.sleep(self.patience.pause)
 
-    def _collect(self, kind: str, calls: Mapping[str, bytes], seconds: float, payload: Sequence[bytes] = ()) -> None:
+    def _collect(self, kind: str, calls: Mapping[str, Parts], seconds: float) -> None:
         """Send calls and take in what comes before the deadline."""
-        tickets = {self.transport.send(name, kind, (call, *payload)): name for name, call in calls.items()}
+        tickets = {self.transport.send(name, kind, parts): name for name, parts in calls.items()}
         for ticket, response in self.transport.collect(tickets, seconds=seconds):
             self.take(tickets[ticket], response)
 
-    def _opened(self) -> tuple[bytes, Total]:
-        """Have the key generator open the sum; what cannot be read has not come from it, and it is asked again."""
-        with self._working("aggregate"):
-            request = self.aggregator.request()
-        until, reason = time.monotonic() + self.patience.generator, "it did not answer"
-        while True:
-            for response in self._asked(request):
-                if len(response.parts) != 1:
-                    reason = response.error or reason
-                    continue
-                try:
-                    with self._working("read"):
-                        return self.aggregator.conclude(response.parts[0])
-                except MessageError as error:
-                    reason = str(error)
-            if time.monotonic() > until or self.patience.pause == 0:
-                raise UnansweredError(f"the key generator has not opened round {self.aggregator.round}: {reason}")
-            time.sleep(self.patience.pause)
-
-    def _asked(self, request: bytes) -> Iterator[Response]:
-        if KEY_GENERATOR not in self.transport.present():
-            return
-        ticket = self.transport.send(KEY_GENERATOR, OPEN, (request,))
-        for _, response in self.transport.collect([ticket], seconds=self.patience.step):
-            yield response
-
     def _working(self, step: Step) -> AbstractContextManager[None]:
         return nullcontext() if self.meter is None else self.meter.working(AGGREGATOR, step)
+
+
+def ask_generator(
+    transport: Transport, patience: Patience, kind: str, parts: Parts, read: Callable[[bytes], T], what: str
+) -> T:
+    """Ask the key generator until it gives an answer that `read` can read; one that is away is waited for.
+
+    What cannot be read has not come from it. `what` it was to do is told if there is no answer.
+    """
+    until, reason = time.monotonic() + patience.generator, "it did not answer"
+    while True:
+        if KEY_GENERATOR in transport.present():
+            ticket = transport.send(KEY_GENERATOR, kind, parts)
+            for _, response in transport.collect([ticket], seconds=patience.step):
+                try:
+                    if len(response.parts) == 1:
+                        return read(response.parts[0])
+                    reason = response.error or reason
+                except MessageError as error:
+                    reason = str(error)
+        if time.monotonic() > until or patience.pause == 0:
+            raise UnansweredError(f"the key generator has not {what}: {reason}")
+        time.sleep(patience.pause)

@@ -227,41 +227,62 @@ def open_session(
     `minimum_per_position` members changed are withheld (two by default, three from five members on; the paper has
     one), a process `pool` for encryption and `threads` for decryption.
     """
-    if scheme not in SCHEMES:
-        raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
-    sparse: dict[str, Any] = {}
-    if scheme in SPARSE_SCHEMES:
-        sparse = {
-            "capacity": -(-dimension // 10) if capacity is None else capacity,
-            "minimum_per_position": default_per_position(len(members))
-            if minimum_per_position is None
-            else minimum_per_position,
-            "key_bits": key_bits,
-            "keys": keys,
-            "insecure": insecure,
-        }
-    elif minimum_per_position not in (None, 1):
-        raise InputError(
-            f"{scheme} adds whole vectors and does not count who changed a position; got minimum_per_position="
-            f"{minimum_per_position}. Use dphe or block-dphe."
-        )
-    terms = Terms(
-        scheme=scheme,
+    terms = usual_terms(
+        scheme,
         run=run or secrets.token_hex(8),
-        members=tuple(members),
+        members=members,
         dimension=dimension,
+        capacity=-(-dimension // 10) if capacity is None else capacity,
+        minimum_per_position=minimum_per_position,
+        key_bits=key_bits,
+        keys=keys,
+        insecure=insecure,
         fraction_bits=fraction_bits,
         slot_bits=slot_bits,
         minimum=minimum,
-        **sparse,
+        absences=-1,
     )
     resources = Resources(source=source, pool=pool, threads=threads)
     return Session(terms, resources=resources, record=record, transit=transit)
 
 
-def default_absences(members: int) -> int:
-    """Return how many absences, over all rounds of a run across machines, its members put up with."""
-    return 10 * members
+def usual_terms(
+    scheme: str,
+    *,
+    members: Sequence[str],
+    dimension: int,
+    capacity: int,
+    minimum_per_position: int | None = None,
+    key_bits: int = 3072,
+    keys: str = "subgroup",
+    insecure: bool = False,
+    share: float = 1.0,
+    always: int = 0,
+    absences: int = 0,
+    **others: Any,
+) -> Terms:
+    """Return terms with the usual values where none are given, and without those that the scheme has no use for.
+
+    `dimension` is that of whole vectors, of which a `share` below 1 leaves a part to each round. Across machines, the
+    members of a run put up with ten `absences` each, over all rounds.
+    """
+    if scheme not in SCHEMES:
+        raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
+    if scheme in SPARSE_SCHEMES:
+        others |= {"capacity": capacity, "key_bits": key_bits, "keys": keys, "insecure": insecure}
+        if minimum_per_position is None:
+            minimum_per_position = default_per_position(len(members))
+    if share != 1:
+        others |= {"whole": dimension, "share": share, "always": always}
+        dimension = Terms.share_size(dimension, share, always)
+    return Terms(
+        scheme=scheme,
+        members=tuple(members),
+        dimension=dimension,
+        minimum_per_position=1 if minimum_per_position is None else minimum_per_position,
+        absences=absences or 10 * len(members),
+        **others,
+    )
 
 
 def default_per_position(members: int) -> int:

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blindsight.federated.identity import IDENTITY_FILE, Identity
-from blindsight.federated.membership import PROTOCOL
+from blindsight.federated.identity import IDENTITY_FILE, PROTOCOL, Identity
 from blindsight.sums.terms import KEY_GENERATOR
 from tests.federated.faults.staging import FEATURES, SECONDS, Stage, contributors, samples, wait_for
 

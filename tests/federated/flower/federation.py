@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from blindsight.federated.flower import EncryptedFedAvg, encrypted_updates
-from blindsight.federated.membership import Members
+from blindsight.federated.identity import Members
 from blindsight.sums import Patience
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 from tests.federated.flower.localgrid import LocalGrid, LocalNode

@@ -24,7 +24,7 @@ def test_the_model_moves_by_the_noisy_mean(tmp_path, scheme):
     made = federation(tmp_path)
     strategy = made.strategy(scheme=scheme, **NOISE)
     moved = learned(strategy, made.grid)
-    plan = strategy._noise(4, SIZE)
+    plan = strategy._config(4, SIZE).noise
     error = moved - 0.01
     # The mean of four carries a quarter of the sum's deviation; 50 draws exceed 8 deviations once in 10^13.
     assert 0 < np.abs(error).max() < 8 * plan.deviation / 4

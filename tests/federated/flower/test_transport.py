@@ -133,7 +133,7 @@ def test_of_two_nodes_with_one_identity_the_first_stays(federation, carrier):
 
 def test_another_protocol_garbage_and_a_repeated_handshake_are_refused(federation, carrier):
     node, kept = federation.grid.nodes[3], []
-    node.around = lambda: patch("blindsight.federated.membership.PROTOCOL", 99)
+    node.around = lambda: patch("blindsight.federated.identity.PROTOCOL", 99)
     assert "protocol 99" in refusal(federation, carrier, node)
     node.around = nullcontext
     node.tamper = lambda message, reply: Message(pack("hello", [b"I am", b"cem"]), reply_to=message)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from blindsight.data.features import Standardiser
-from blindsight.federated.parameter_server import SharingServer
-from blindsight.federated.sharing import step
+from blindsight.federated.sharing import SharingServer, step
 from blindsight.selective import ParameterServer, Participant, SelectiveTerms, Sharing, simulate
 from blindsight.selective.trainers import SoftmaxTrainer
 from tests.federated.parties import Network

@@ -9,8 +9,15 @@ from blindsight.dp.ledger import Ledger
 from blindsight.errors import BlindsightError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.node import MemberHandler
-from blindsight.federated.parameter_server import SharingServer, sharing_statement_of
-from blindsight.federated.sharing import Instruction, OwnTerms, Report, SharingHandler, SharingTask
+from blindsight.federated.sharing import (
+    Instruction,
+    OwnTerms,
+    Report,
+    SharingHandler,
+    SharingServer,
+    SharingTask,
+    sharing_statement_of,
+)
 from blindsight.selective import ParameterServer, SelectiveTerms
 from blindsight.selective.codec import SparseUpdate, encode_sparse
 from blindsight.selective.terms import Answer
@@ -133,7 +140,7 @@ def hand_out(handler, run, photos, weights):
     handler.exchange(run.server.instruction("ann"), *photos)
     answer = encode(Answer(digest, "ann", 0, 0, b"", encode_sparse(body)))
     try:
-        report = handler.exchange(encode(Instruction(digest, "ann", b"", b"", -1, answer)), *photos)
+        report = handler.exchange(encode(Instruction(digest, "ann", b"", -1, answer)), *photos)
     except BlindsightError as error:
         return type(error), str(error)
     return len(decode(report, Report).upload)

@@ -53,8 +53,7 @@ from blindsight.federated.flower.transport import (
     pack,
     unpack,
 )
-from blindsight.federated.identity import KeyStore
-from blindsight.federated.membership import GENERATOR_ROLE, MEMBER_ROLE, Members
+from blindsight.federated.identity import GENERATOR_ROLE, MEMBER_ROLE, KeyStore, Members, answer_hello
 from blindsight.federated.node import SHARING, GeneratorHandler, MemberHandler
 from blindsight.federated.task import Training, UpdateConfig, propose_update
 from blindsight.files import as_path, exclusive_lock
@@ -99,7 +98,7 @@ def answer(message: Message, context: Context, members_do: Mapping[str, Do]) -> 
         handler = handler_of(context.node_config)
         with exclusive_lock(handler.store.path / "lock"):
             if kind == "hello":
-                reply = pack(kind, handler.handshake(parts, context.node_id))
+                reply = pack(kind, answer_hello(handler.store.identity, handler.role, parts, context.node_id))
             elif kind in members_do and isinstance(handler, MemberHandler):
                 reply = pack(kind, members_do[kind](handler, parts))
             else:

@@ -25,8 +25,7 @@ from flwr.serverapp import Grid
 
 from blindsight.errors import InputError
 from blindsight.federated.flower.mod import ClientAppCallable
-from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore
-from blindsight.federated.membership import GENERATOR_ROLE, Members
+from blindsight.federated.identity import GENERATOR_ROLE, IDENTITY_FILE, Identity, KeyStore, Members
 from blindsight.files import storage_errors
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
 

@@ -27,6 +27,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from blindsight.crypto.encoding import SlotPacking
-from blindsight.errors import InputError, MessageError, PrivacyError, UnknownNameError
+from blindsight.crypto.wire import encode
+from blindsight.errors import InputError, MessageError, PrivacyError
 from blindsight.federated.flower.simulation import make_parties
 from blindsight.federated.flower.transport import (
     GridTransport,
@@ -46,18 +48,16 @@ from blindsight.federated.flower.transport import (
     read_response,
     unflatten,
 )
-from blindsight.federated.membership import Members, server_store
-from blindsight.federated.node import config_digest
+from blindsight.federated.identity import Members, server_store
 from blindsight.federated.server import LostRunError, RunStore, SumServer, begin_run, gather_run, statement_of
-from blindsight.federated.task import MOST_EXAMPLES, MeanUpdate, UpdateConfig, mean_update
+from blindsight.federated.task import MOST_EXAMPLES, MeanUpdate, SumOptions, UpdateConfig, mean_update
 from blindsight.files import AnyPath
 from blindsight.learn.owners import LEAST_OWNERS
 from blindsight.learn.private import Privacy
 from blindsight.learn.rounds import SLOT_BITS
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import SCHEMES, SPARSE_SCHEMES, Patience, Terms
-from blindsight.sums.noise import NoisePlan, noised
-from blindsight.sums.session import default_absences, default_per_position
+from blindsight.sums import Patience, Terms
+from blindsight.sums.noise import noised
 from blindsight.sums.statements import consistency
 from blindsight.sums.terms import KEYED_SCHEMES
 
@@ -161,19 +161,11 @@ class Encrypted(Strategy):
         *,
         home: AnyPath | None = None,
         members: AnyPath | Members | None = None,
+        simulated: bool = False,
         users: int | None = None,
         metrics: Collection[str] = (),
-        scheme: str = "masks",
-        sparsity: float | None = None,
-        share: float = 1.0,
-        minimum: int = LEAST_OWNERS,
-        minimum_per_position: int | None = None,
-        sample: int | None = None,
-        absences: int = 0,
-        key_bits: int = 3072,
         largest: float | None = None,
         most_examples: int | None = None,
-        insecure: bool = False,
         epsilon: float | None = None,
         delta: float | None = None,
         clip: float | None = None,
@@ -182,41 +174,33 @@ class Encrypted(Strategy):
         colluders: int | None = None,
         wait: float = 600.0,
         patience: Patience | None = None,
-        simulated: bool = False,
+        **sums: Any,
     ) -> None:
         _check_strategy(strategy, metrics)
-        users = max(LEAST_OWNERS, getattr(strategy, "min_available_nodes", 0)) if users is None else users
-        if scheme not in SCHEMES:
-            raise UnknownNameError("aggregation scheme", scheme, SCHEMES)
-        if not LEAST_OWNERS <= minimum <= users:
-            raise InputError(f"minimum must be in 3 ... {users}, the number of members; got {minimum}.")
-        sparsity = (0.9 if scheme in SPARSE_SCHEMES else 0.0) if sparsity is None else sparsity
-        if share != 1 and (scheme in SPARSE_SCHEMES or sparsity or epsilon is not None):
-            raise InputError("a share of the numbers goes with masks, bfv or plain, sparsity=0 and no epsilon.")
-        self.privacy = _privacy(epsilon, delta, clip, rounds, drop_outs, colluders)
-        if self.privacy is not None:
-            if scheme in SPARSE_SCHEMES or sparsity or metrics:
-                raise InputError("noise protects whole updates. Use masks, bfv or plain, sparsity=0 and no metrics.")
-            most_examples = 0
-        self.strategy, self.scheme, self.share, self.rounds = strategy, scheme, share, rounds
-        self.users, self.minimum, self.sample, self.absences = users, minimum, sample, absences
-        self.minimum_per_position, self.key_bits, self.insecure = minimum_per_position, key_bits, insecure
-        self.wait, self.patience = wait, patience or Patience()
-        wide = most_examples is None
-        self.slot_bits = SLOT_BITS if not wide else _WIDE_KEYED_BITS if scheme in KEYED_SCHEMES else _WIDE_BITS
+        self.strategy, self.wait, self.patience = strategy, wait, patience or Patience()
+        self.options, self.rounds = SumOptions(**sums), rounds
+        self.users = max(LEAST_OWNERS, getattr(strategy, "min_available_nodes", 0)) if users is None else users
+        if not LEAST_OWNERS <= self.options.minimum <= self.users:
+            raise InputError(
+                f"minimum must be in 3 ... {self.users}, the number of members; got {self.options.minimum}."
+            )
+        self.privacy = _privacy(epsilon, rounds, delta=delta, clip=clip, drop_outs=drop_outs, colluders=colluders)
+        wide = most_examples is None and self.privacy is None
+        keyed = self.options.scheme in KEYED_SCHEMES
+        self.slot_bits = SLOT_BITS if not wide else _WIDE_KEYED_BITS if keyed else _WIDE_BITS
         self.finest, self.largest = (_WIDE_FINEST if wide else _FINEST), largest or (1.0 if wide else 8.0)
-        block = 1
-        if scheme == "block-dphe":
-            counting = int(minimum_per_position != 1)
-            block = SlotPacking.for_key(key_bits, slot_bits=self.slot_bits).slots - counting
         self.config = UpdateConfig(
-            sparsity,
-            block,
-            MOST_EXAMPLES if most_examples is None else most_examples,
+            self.options.dropped,
+            self.options.block_size(self.slot_bits),
+            MOST_EXAMPLES if wide else (most_examples or 0) * (self.privacy is None),
             getattr(strategy, "weighted_by_key", "num-examples"),
             tuple(metrics),
-            scheduled=share < 1,
+            scheduled=self.options.share < 1,
         )
+        if self.privacy is not None and (self.config.sparsity or self.config.scheduled or metrics):
+            raise InputError(
+                "noise protects whole updates. Use masks, bfv or plain, sparsity=0, share=1 and no metrics."
+            )
         self.simulated = simulated
         if not simulated:
             if home is None or members is None:
@@ -227,8 +211,7 @@ class Encrypted(Strategy):
         self._inner = {name: getattr(strategy, name) for name in _HOOKS}
         self._begun: tuple[SumServer, GridTransport] | None = None
         self._lost = False  # the key generator no longer knows the run
-        self._arrays = ArrayRecord()
-        self._asked: dict[int, str] = {}
+        self._arrays, self._asked = ArrayRecord(), dict[int, str]()
         self._failure: str | None = None  # why the round could not begin; None: nothing is trained in it
         self._declined: set[str] = set()
 
@@ -263,9 +246,9 @@ class Encrypted(Strategy):
 
     def summary(self) -> None:
         """Log what is protected and how."""
-        _LOG.info("\t├──> Sums under %s: %s", self.scheme, _WHY[self.scheme])
-        _LOG.info("\t├──> of at least %d members; %d are waited for", self.minimum, self.users)
-        if self.scheme == "masks":
+        _LOG.info("\t├──> Sums under %s: %s", self.options.scheme, _WHY[self.options.scheme])
+        _LOG.info("\t├──> of at least %d members; %d are waited for", self.options.minimum, self.users)
+        if self.options.scheme == "masks":
             names = tuple(f"member {number}" for number in range(self.users))
             _LOG.info("\t├──> Masks: %s", consistency(self._terms("summary", names, 2 + self.config.extra)))
         if type(self.strategy).aggregate_train.__module__.partition(".")[0] != "flwr":
@@ -276,11 +259,11 @@ class Encrypted(Strategy):
     def statement(self) -> PrivacyStatement:
         """What the rounds of this run that have begun protect, from whom, and what they do not."""
         server, _ = self._run()
-        said = statement_of(server.terms, server.run.progress.round)
-        noise = self._noise(len(server.terms.members), server.terms.dimension)
+        said = statement_of(server.terms, server.run.round)
+        noise = self._config(len(server.terms.members), server.terms.dimension).noise
         more = []
         if noise is not None and self.privacy is not None:
-            said = noised(said, noise, delta=self.privacy.delta, scheme=self.scheme)
+            said = noised(said, noise, delta=self.privacy.delta, scheme=self.options.scheme)
         else:
             named = "".join(f", the weighted mean of {name!r}" for name in self.config.metrics)
             more.append(
@@ -296,7 +279,7 @@ class Encrypted(Strategy):
     ) -> Iterable[Message]:
         """Call upon the members that are there; before a first round, and for those who came later, set them up."""
         self._asked, self._failure = {}, None
-        if self._begun is None or self._lost or server_round <= self._begun[0].run.progress.round:
+        if self._begun is None or self._lost or server_round <= self._begun[0].run.round:
             self._begun, self._lost = self._set_up(grid, arrays), False
         else:
             self._take_in(arrays)
@@ -357,7 +340,7 @@ class Encrypted(Strategy):
         try:
             if self._failure:
                 raise MessageError(self._failure)
-            result = server.finish()
+            result = server.result(server.finish()[1])
             mean = mean_update(result, self._config(len(server.terms.members), server.terms.dimension), server.terms)
         except (MessageError, PrivacyError) as error:
             self._lost = isinstance(error, LostRunError)
@@ -442,7 +425,7 @@ class Encrypted(Strategy):
             self.patience,
             wanted=self.users,
             seconds=self.wait,
-            keyed=self.scheme != "plain",
+            keyed=self.options.scheme != "plain",
             warn=lambda sentence: _LOG.warning("\t> %s", sentence),
         )
         self._declined = set(transport.identities()) - set(run.terms.members)
@@ -456,7 +439,7 @@ class Encrypted(Strategy):
             for name in transport.present()
             if name in self.members.owners and name not in server.terms.members and name not in self._declined
         ]
-        if not late or self.config.sparsity or self.share != 1 or self.privacy is not None:
+        if not late or self.config.sparsity or self.config.scheduled or self.privacy is not None:
             return  # what members hold back, and what they have spent, belongs to their run
         try:
             run, refused = begin_run(
@@ -471,7 +454,7 @@ class Encrypted(Strategy):
 
     def _serve(self, run: RunStore, transport: GridTransport) -> tuple[SumServer, GridTransport]:
         config = self._config(len(run.terms.members), run.terms.dimension)
-        return SumServer(run, transport, self.patience, config=config.to_bytes()), transport
+        return SumServer(run, transport, self.patience, config=encode(config)), transport
 
     def _make_terms(self, arrays: ArrayRecord) -> Callable[[str, tuple[str, ...]], Terms]:
         size = flatten(arrays).size
@@ -479,57 +462,39 @@ class Encrypted(Strategy):
             raise InputError("there is nothing to learn: the model has no numbers.")
         return lambda run, members: self._terms(run, members, size + self.config.extra * (self.privacy is None))
 
-    def _noise(self, members: int, dimension: int) -> NoisePlan | None:
-        """Return the noise of a run of so many members, if there is to be any."""
-        if self.privacy is None or self.rounds is None:
-            return None
-        plan = self.privacy.plan(owners=members, dimension=dimension, rounds=self.rounds, records=1, scheme=self.scheme)
-        self.privacy.check(plan)
-        return plan
-
     def _config(self, members: int, dimension: int) -> UpdateConfig:
         """Return what so many members of a run are told."""
-        if self.privacy is None:
+        if self.privacy is None or self.rounds is None:
             return self.config
-        return replace(self.config, noise=self._noise(members, dimension), delta=self.privacy.delta)
+        scheme = self.options.scheme
+        plan = self.privacy.plan(owners=members, dimension=dimension, rounds=self.rounds, records=1, scheme=scheme)
+        self.privacy.check(plan)
+        return self.config.noised(plan, self.privacy.delta)
 
     def _sample(self, members: int) -> int:
         """Return how many members are asked in a round: as many as the strategy samples, by a rule that all know."""
-        if self.sample is not None:
-            return self.sample
+        if self.options.sample is not None:
+            return self.options.sample
         fraction = getattr(self.strategy, "fraction_train", 1.0)
-        asked = max(int(members * fraction), getattr(self.strategy, "min_train_nodes", 0), self.minimum)
+        asked = max(int(members * fraction), getattr(self.strategy, "min_train_nodes", 0), self.options.minimum)
         return 0 if asked >= members else asked
 
     def _terms(self, run: str, members: tuple[str, ...], dimension: int) -> Terms:
-        config = self._config(len(members), dimension)
-        sparse: dict[str, Any] = {}
-        if self.scheme in SPARSE_SCHEMES:
-            sparse = {
-                "capacity": int(np.count_nonzero(config.chosen(np.ones(dimension)))),
-                "key_bits": self.key_bits,
-                "insecure": self.insecure,
-                "minimum_per_position": self.minimum_per_position or default_per_position(len(members)),
-            }
-        always = self.config.extra
-        minimum, noise = self.minimum, config.noise
+        config, minimum = self._config(len(members), dimension), self.options.minimum
+        noise = config.noise
         # Weights are at most 1; noise is added in whole steps.
         room = SlotPacking(self.slot_bits, 1).max_value(len(members)) / max(self.largest, 1.0)
-        return Terms(
-            scheme=self.scheme,
-            run=run,
-            members=members,
-            dimension=dimension if self.share == 1 else Terms.share_size(dimension, self.share, always=always),
-            whole=0 if self.share == 1 else dimension,
-            share=self.share,
-            always=always if self.share < 1 else 0,
+        return self.options.terms(
+            run,
+            members,
+            config=encode(config),
+            dimension=dimension,
+            capacity=int(np.count_nonzero(config.chosen(np.ones(dimension)))),
+            always=self.config.extra,
             fraction_bits=min(self.finest, math.floor(math.log2(room))) if noise is None else 0,
             slot_bits=self.slot_bits,
             minimum=minimum if noise is None else max(minimum, len(members) - noise.drop_outs),
             sample=self._sample(len(members)),
-            absences=self.absences or default_absences(len(members)),
-            config=config_digest(config.to_bytes()),
-            **sparse,
         )
 
 
@@ -589,21 +554,8 @@ def _reasons(report: SumReport) -> str:
     return f"The last: {report.failure}{reasons}"
 
 
-def _privacy(
-    epsilon: float | None,
-    delta: float | None,
-    clip: float | None,
-    rounds: int | None,
-    drop_outs: int | None,
-    colluders: int | None,
-) -> Privacy | None:
+def _privacy(epsilon: float | None, rounds: int | None, **others: Any) -> Privacy | None:
     """Return the privacy of an owner that was asked for; None without epsilon."""
-    given = {"delta": delta, "clip": clip, "rounds": rounds, "drop_outs": drop_outs, "colluders": colluders}
-    if epsilon is None:
-        if named := [name for name, value in given.items() if value is not None]:
-            raise InputError(f"{named[0]} goes with epsilon, which was not given. Name both, or neither.")
-        return None
-    if delta is None or clip is None or rounds is None:
-        missing = [name for name in ("delta", "clip", "rounds") if given[name] is None]
-        raise InputError(f"epsilon = {epsilon} needs {missing[0]}, which has no default. Name it.")
-    return Privacy(epsilon=epsilon, delta=delta, unit="owner", clip=clip, colluders=colluders, drop_outs=drop_outs)
+    if (epsilon is None) != (rounds is None):
+        raise InputError("epsilon and rounds go together, and have no default. Name both, or neither.")
+    return Privacy.of(SimpleNamespace(epsilon=epsilon, unit=None if epsilon is None else "owner", **others))

@@ -1,7 +1,7 @@
 """Flower's Grid as a transport, Blindsight's messages inside Flower's, and models as vectors of numbers.
 
 *The transport*: names instead of node numbers, responses as they come, nodes that come and go. Every node proves who
-it is before anything else is sent to it (`membership`). Nobody waits for a node that keeps silent about that, except at
+it is before anything else is sent to it (`identity`). Nobody waits for a node that keeps silent about that, except at
 the beginning, when nobody else is known; it is asked again later, after ever longer pauses. Replies are pulled a few at
 a time, so that the server holds few contributions at once. `MeteredTransport` counts what each kind of message took.
 
@@ -31,8 +31,7 @@ from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError
-from blindsight.federated.identity import PublicIdentity
-from blindsight.federated.membership import Directory, Members, hello
+from blindsight.federated.identity import Directory, Members, PublicIdentity, hello
 from blindsight.sums.transport import Response, Transport
 
 Floats = NDArray[np.float64]
@@ -188,10 +187,10 @@ def _told(shape: tuple[int, ...] | None) -> str:
 
 @dataclass(frozen=True)
 class _Hello:
-    """The question who a node is: the ticket of its answer, the challenge in it, and when the answer is overdue."""
+    """The question who a node is: its words, the ticket of the answer, and when the answer is overdue."""
 
+    message: bytes
     ticket: str
-    challenge: bytes
     due: float
 
 
@@ -268,9 +267,9 @@ class GridTransport:
 
     def _ask(self, node: int) -> None:
         """Ask a node who it is."""
-        challenge, message = hello(node)
+        message = hello(node)
         if ticket := self._push(node, "hello", [message]):
-            self._hellos[node] = _Hello(ticket, challenge, time.monotonic() + self._hello_seconds)
+            self._hellos[node] = _Hello(message, ticket, time.monotonic() + self._hello_seconds)
         else:
             self._refuse(node, "Flower took no message for it.")
 
@@ -284,15 +283,15 @@ class GridTransport:
         for node, asked in list(self._hellos.items()):
             if asked.ticket in heard:
                 del self._hellos[node]
-                self._meet(node, heard[asked.ticket], asked.challenge)
+                self._meet(node, heard[asked.ticket], asked.message)
             elif time.monotonic() >= asked.due and node not in self.directory.refused:
                 self._refuse(node, "it did not say who it is in time.")
 
-    def _meet(self, node: int, reply: Response, challenge: bytes) -> None:
+    def _meet(self, node: int, reply: Response, message: bytes) -> None:
         """Let a node in by what it answered, or refuse it."""
         self.directory.refused.pop(node, None)
         if not reply.error:
-            self.directory.enter(node, reply.parts, challenge)
+            self.directory.enter(node, reply.parts, message)
         if sentence := reply.error or self.directory.refused.get(node):
             self._refuse(node, sentence)
         else:
@@ -309,7 +308,7 @@ class GridTransport:
         last = self._pauses.get(node)
         seconds = _FIRST_PAUSE if last is None else min(2 * last.seconds, _LONGEST_PAUSE)
         self._pauses[node] = _Pause(time.monotonic() + seconds, seconds)
-        self.directory.refuse(node, sentence)
+        self.directory.refused[node] = sentence
 
     def _push(self, node: int, kind: str, parts: Sequence[bytes]) -> str:
         """Send a message and return its ticket; none if Flower would not take it."""
