@@ -10,7 +10,7 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from blindsight.errors import InputError
-from blindsight.federated.flower.transport import GridTransport, MeteredTransport, Traffic
+from blindsight.federated.flower.transport import GridTransport, Traffic
 from blindsight.federated.identity import KeyStore
 from blindsight.federated.server import RunStore, SumServer, find_run, gather_run, statement_of
 from blindsight.federated.task import (
@@ -45,11 +45,12 @@ def learn_encrypted(grid: Grid, settings: Settings) -> None:
         _LOG.info("The run %r goes on in round %d.", settings.text("label"), run.round)
         _check_terms(run, served, settings)
     seed = int(science(settings.whole("seed")).integers(2**63))  # as learning in one process draws it
-    meter, traffic = MeteredTransport(transport), dict[int, dict[str, Traffic]]()
-    server = SumServer(run, meter, settings.patience(), seed=seed, config=served.task.to_bytes())
+    traffic = dict[int, dict[str, Traffic]]()
+    server = SumServer(run, transport, settings.patience(), seed=seed, config=served.task.to_bytes())
 
     def on_report(report: RoundReport) -> None:
-        traffic[report.round] = meter.take()
+        traffic[report.round] = dict(transport.traffic)
+        transport.traffic.clear()
         _tell(report)
 
     state = run_task(served, server, rounds=rounds, seed=seed, on_report=on_report)

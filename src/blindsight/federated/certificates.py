@@ -29,32 +29,30 @@ from blindsight.files import AnyPath, as_path, storage_errors
 
 LOOPBACK = ("localhost", "127.0.0.1")
 _SLOW_CLOCKS = timedelta(hours=1)
+_USES = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+         "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where the authority's and the server's certificates and keys are kept."""
+    """Where the authority's and the server's certificates and keys are kept: what nodes verify the server with, etc."""
 
     folder: Path
 
     @property
     def authority(self) -> Path:
-        """The certificate every node and operator verifies the server with."""
         return self.folder / "authority.crt"
 
     @property
     def authority_key(self) -> Path:
-        """The key that signs the server's certificate."""
         return self.folder / "authority.key"
 
     @property
     def server(self) -> Path:
-        """The certificate the server shows."""
         return self.folder / "server.crt"
 
     @property
     def server_key(self) -> Path:
-        """The key behind the server's certificate."""
         return self.folder / "server.key"
 
     def check(self) -> None:
@@ -69,23 +67,21 @@ class Certificates:
 
 def make_certificates(folder: AnyPath, hosts: Sequence[str] = LOOPBACK, *, days: int = 365) -> Certificates:
     """Make an authority and, signed by it, a certificate for a server that is reached as one of `hosts`."""
-    folder = as_path(folder)
+    made = Certificates(as_path(folder))
     if not 1 <= days <= 3650:
         raise InputError(f"a certificate is valid for 1 to 3650 days; got {days}.")
     names = [_alternative_name(host) for host in hosts]
     if not names:
         raise InputError("a server's certificate needs at least one host name or address; got none.")
-    certificates = Certificates(folder)
-    paths = (certificates.authority, certificates.authority_key, certificates.server, certificates.server_key)
-    _refuse_existing(*paths)
+    _refuse_existing(made.authority, made.authority_key, made.server, made.server_key)
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    authority = _authority(authority_key, days)
-    server = _server(server_key, authority, authority_key, names, days)
-    _create(certificates.authority_key, _private_pem(authority_key))
-    _create(certificates.server_key, _private_pem(server_key))
-    _create(certificates.authority, authority.public_bytes(serialization.Encoding.PEM), mode=0o644)
-    _create(certificates.server, server.public_bytes(serialization.Encoding.PEM), mode=0o644)
-    return certificates
+    authority = _certificate("authority", authority_key, authority_key, days)
+    server = _certificate("server", server_key, authority_key, days, names)
+    _create(made.authority_key, _private_pem(authority_key))
+    _create(made.server_key, _private_pem(server_key))
+    _create(made.authority, authority, mode=0o644)
+    _create(made.server, server, mode=0o644)
+    return made
 
 
 def make_node_key(path: AnyPath) -> Path:
@@ -100,67 +96,33 @@ def make_node_key(path: AnyPath) -> Path:
     return public
 
 
-def _authority(key: ec.EllipticCurvePrivateKey, days: int) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Blindsight federation authority")])
-    return (
-        _certificate(name, name, key.public_key(), key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _server(
-    key: ec.EllipticCurvePrivateKey,
-    authority: x509.Certificate,
-    authority_key: ec.EllipticCurvePrivateKey,
-    names: list[x509.GeneralName],
-    days: int,
-) -> x509.Certificate:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Blindsight federation server")])
-    return (
-        _certificate(subject, authority.subject, key.public_key(), authority_key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-
-
 def _certificate(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    issuer_key: ec.EllipticCurvePublicKey,
+    whose: str,
+    key: ec.EllipticCurvePrivateKey,
+    authority_key: ec.EllipticCurvePrivateKey,
     days: int,
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
+    names: Sequence[x509.GeneralName] = (),
+) -> bytes:
+    """Return the certificate of a server with these names, or without any that of the authority, as PEM."""
+    now, signs = datetime.now(UTC), not names
+    subject, issuer = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Blindsight federation {who}")])
+        for who in (whose, "authority")
+    )
+    uses = ("key_cert_sign", "crl_sign") if signs else ("digital_signature",)
+    builder = (
+        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - _SLOW_CLOCKS)  # a node whose clock is behind accepts the certificate all the same
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(ca=signs, path_length=0 if signs else None), critical=True)
+        .add_extension(x509.KeyUsage(**{use: use in uses for use in _USES}), critical=True)
     )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    if names:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def _alternative_name(host: str) -> x509.GeneralName:

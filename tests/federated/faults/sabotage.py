@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from blindsight.crypto.signing import Signed
 from blindsight.crypto.wire import decode
-from blindsight.federated import membership, node, task
+from blindsight.federated import identity, node, task
 from blindsight.federated.flower import mod
 from blindsight.sums.messages import Call
 
@@ -86,7 +86,7 @@ def send_garbage(diary):
 
 def speak_protocol(number):
     """Take part as a node of another version would."""
-    membership.PROTOCOL = int(number)
+    identity.PROTOCOL = int(number)
 
 
 def _round(parts):

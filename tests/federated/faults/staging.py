@@ -103,7 +103,7 @@ class Stage:
         chosen = {name: config[name] for name in ("scheme", "sparsity")}
         options = TaskOptions(**chosen, key_bits=1024, insecure=True, minimum_per_position=1)
         served = classifier_task(samples(PUBLIC), None, config["users"], options)
-        terms = served.terms("replayed", tuple(report["members"]), minimum=3)
+        terms = served.terms("replayed", tuple(report["members"]))
         shared, memories = served.learner.first(seed), dict.fromkeys(report["members"], Memory(None, None))
         for row in report["rounds"]:
             total = np.zeros(terms.dimension, dtype=np.int64)

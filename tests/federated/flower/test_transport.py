@@ -7,9 +7,8 @@ from flwr.app import Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
 from blindsight.federated.flower import transport
-from blindsight.federated.flower.transport import GridTransport, MeteredTransport, Traffic, pack, read_response
+from blindsight.federated.flower.transport import GridTransport, Traffic, pack, read_response
 from blindsight.sums.terms import KEY_GENERATOR
-from blindsight.sums.transport import LocalTransport, Response
 from tests.federated.flower.federation import GENERATOR, Federation
 from tests.federated.parties import make_store
 
@@ -258,56 +257,18 @@ def test_an_app_that_fails_has_a_reason_and_a_node_that_is_gone_has_no_reply():
     assert read_response(gone) is None
 
 
-# ---- what each kind of message took
-
-
-@pytest.fixture
-def ticks(monkeypatch):
-    """Time that passes when a handler works."""
-    now = [0.0]
-    monkeypatch.setattr(transport.time, "monotonic", lambda: now[0])
-    return now
-
-
-def counted(ticks):
-    def answer(kind, parts):
-        ticks[0] += 2.0
-        return [b"".join(parts), b"!"]
-
-    return MeteredTransport(LocalTransport({"ann": answer, "ben": answer}))
-
-
-def test_bytes_messages_and_seconds_are_counted_by_kind(ticks):
-    metered = counted(ticks)
-    calls = {metered.send(name, "call", (b"abc", b"d")): name for name in ("ann", "ben")}
-    other = metered.send("ann", "open", (b"xy",))
-    assert {calls[ticket]: response for ticket, response in metered.collect(calls, seconds=1)} == {
-        "ann": Response((b"abcd", b"!")),
-        "ben": Response((b"abcd", b"!")),
-    }
-    ticks[0] += 50.0  # nobody is waiting for a message
-    assert [response.parts for _, response in metered.collect([other], seconds=1)] == [(b"xy", b"!")]
-    assert metered.take() == {"call": Traffic(2, 8, 10, 4.0), "open": Traffic(1, 2, 3, 2.0)}
-    assert metered.take() == {}
-
-
-def test_what_is_done_with_a_response_counts_until_collecting_is_left(ticks):
-    metered = counted(ticks)
-    tickets = [metered.send(name, "call", ()) for name in ("ann", "ben")]
-    responses = metered.collect(tickets, seconds=1)
-    next(responses)
-    ticks[0] += 10.0
-    responses.close()
-    assert metered.take() == {"call": Traffic(2, 0, 1, 12.0)}
-    assert len(list(metered.collect(tickets, seconds=1))) == 1  # the other is not lost
-    assert metered.take() == {"call": Traffic(0, 0, 1, 2.0)}
-
-
-def test_who_is_there_and_errors_pass_unchanged(ticks):
-    metered = counted(ticks)
-    assert metered.present() == {"ann": 0, "ben": 1}
-    ticket = metered.send("zoe", "call", (b"abc",))
-    assert dict(metered.collect([ticket], seconds=1)) == {ticket: Response(error="'zoe' cannot be reached.")}
-    assert metered.take() == {"call": Traffic(1, 3, 0, 0.0)}
-    assert list(metered.collect([], seconds=1)) == []
-    assert metered.take() == {}
+def test_bytes_messages_and_seconds_are_counted_by_kind(federation, clock):
+    carrier = GridTransport(federation.grid, federation.members, hello_seconds=60)
+    carrier.present()
+    hellos, sent = carrier.traffic.pop("hello"), len(federation.grid.wire)
+    assert hellos.messages == len(federation.grid.nodes) == sent / 2
+    assert hellos.sent > 0
+    assert hellos.received > 0
+    tickets = [carrier.send(name, "call", (b"abc", b"d")) for name in ("ann", "bob")]
+    replies = carrier.collect(tickets, seconds=1)
+    next(replies)
+    clock.now += 10.0  # what is done with a response counts until collecting is left
+    replies.close()
+    clock.now += 50.0
+    assert carrier.traffic == {"call": Traffic(2, 8, 0, 10.0)}  # both are refused: there is no such kind
+    assert len(list(carrier.collect(tickets[::-1], seconds=1))) == 1

@@ -3,7 +3,7 @@
 *The transport*: names instead of node numbers, responses as they come, nodes that come and go. Every node proves who
 it is before anything else is sent to it (`identity`). Nobody waits for a node that keeps silent about that, except at
 the beginning, when nobody else is known; it is asked again later, after ever longer pauses. Replies are pulled a few at
-a time, so that the server holds few contributions at once. `MeteredTransport` counts what each kind of message took.
+a time, so that the server holds few contributions at once. `GridTransport.traffic` counts what each kind took.
 
 All messages are of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
 its type, and every app that learns has one to train. What they are stands in a record of ours.
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from blindsight.errors import InputError, MessageError
 from blindsight.federated.identity import Directory, Members, PublicIdentity, hello
-from blindsight.sums.transport import Response, Transport
+from blindsight.sums.transport import Response
 
 Floats = NDArray[np.float64]
 
@@ -185,21 +185,31 @@ def _told(shape: tuple[int, ...] | None) -> str:
 # The grid
 
 
-@dataclass(frozen=True)
-class _Hello:
-    """The question who a node is: its words, the ticket of the answer, and when the answer is overdue."""
+@dataclass
+class Traffic:
+    """What the messages of one kind took: how many there were, bytes there and back, wall seconds.
 
-    message: bytes
-    ticket: str
-    due: float
+    The seconds are those of waiting for responses, with what was done with each before the next.
+    """
+
+    messages: int = 0
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Pause:
-    """When a node that was refused is asked again, and how many seconds that is after its refusal."""
+@dataclass
+class _Stranger:
+    """A node that has not said who it is: what it was asked, the ticket of its answer, and when that is overdue.
 
-    until: float
-    seconds: float
+    One that was refused is asked again at `again`, `pause` seconds after its refusal.
+    """
+
+    message: bytes = b""
+    ticket: str = ""
+    due: float = 0.0
+    again: float = 0.0
+    pause: float = 0.0
 
 
 class GridTransport:
@@ -208,10 +218,11 @@ class GridTransport:
     def __init__(self, grid: Grid, members: Members, *, hello_seconds: float = 60.0) -> None:
         """Know nobody yet; a node that does not say who it is in so many seconds is refused until it does."""
         self._grid, self._hello_seconds = grid, hello_seconds
-        self._hellos: dict[int, _Hello] = {}  # by node, those without an answer
-        self._pauses: dict[int, _Pause] = {}
+        self._strangers: dict[int, _Stranger] = {}
         self._arrived: dict[str, Response | None] = {}
+        self._kinds: dict[str, str] = {}
         self.directory = Directory(members)
+        self.traffic: defaultdict[str, Traffic] = defaultdict(Traffic)
 
     def present(self) -> Mapping[str, int]:
         """Return the members that can be reached now.
@@ -219,13 +230,19 @@ class GridTransport:
         Nodes that are new are asked who they are; what they answer is waited for if nobody else is known, and else
         heard the next time.
         """
-        nodes = set(self._grid.get_node_ids())
+        nodes, now = set(self._grid.get_node_ids()), time.monotonic()
         self.directory.keep(nodes)
-        self._hellos = {node: asked for node, asked in self._hellos.items() if node in nodes}
-        self._pauses = {node: pause for node, pause in self._pauses.items() if node in nodes}
-        self._reconsider()
-        for node in sorted(nodes - self.directory.known - self._hellos.keys()):
-            self._ask(node)
+        self._strangers = {node: one for node, one in self._strangers.items() if node in nodes}
+        for (
+            node,
+            one,
+        ) in self._strangers.items():  # whoever runs a refused one may have mended it, or stopped its double
+            if node in self.directory.refused and now >= one.again:
+                del self.directory.refused[node]
+                one.ticket = ""
+        for node in sorted(nodes - self.directory.known):
+            if not (one := self._strangers.setdefault(node, _Stranger())).ticket:
+                self._ask(node, one)
         self._hear()
         return dict(self.directory.nodes)
 
@@ -240,80 +257,75 @@ class GridTransport:
 
     def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
         """Yield replies as they come; a node that is gone is not waited for."""
-        waiting = {ticket for ticket in tickets if ticket}
-        until = time.monotonic() + seconds
-        while waiting:
-            for ticket, reply in self._pulled(waiting):
-                waiting.discard(ticket)
-                if reply is not None:
-                    yield ticket, reply
-            if not waiting or time.monotonic() >= until:
-                return
-            _sleep(_POLL_SECONDS, until)
-        if tickets:  # everybody asked is away: do not ask again at once
-            _sleep(_POLL_SECONDS * 4, until)
+        waiting, begun = {ticket for ticket in tickets if ticket}, time.monotonic()
+        until, kind = begun + seconds, next((self._kinds[one] for one in tickets if one in self._kinds), "")
+        try:
+            while waiting:
+                for ticket, reply in self._pulled(waiting):
+                    waiting.discard(ticket)
+                    if reply is not None:
+                        self.traffic[self._kinds.pop(ticket, kind)].received += sum(map(len, reply.parts))
+                        yield ticket, reply
+                if not waiting or time.monotonic() >= until:
+                    return
+                _sleep(_POLL_SECONDS, until)
+            if tickets:  # everybody asked is away: do not ask again at once
+                _sleep(_POLL_SECONDS * 4, until)
+        finally:
+            if kind:
+                self.traffic[kind].seconds += time.monotonic() - begun
 
     def complaints(self) -> str:
         """Say which nodes were not let in, and why."""
         return "".join(f" Node {node}: {sentence}" for node, sentence in self.directory.refused.items())
 
-    def _reconsider(self) -> None:
-        """Forget refusals after a while: whoever runs the node may have mended it, or stopped its double."""
-        now = time.monotonic()
-        for node, pause in self._pauses.items():
-            if node in self.directory.refused and now >= pause.until:
-                del self.directory.refused[node]
-                self._hellos.pop(node, None)
-
-    def _ask(self, node: int) -> None:
+    def _ask(self, node: int, one: _Stranger) -> None:
         """Ask a node who it is."""
-        message = hello(node)
-        if ticket := self._push(node, "hello", [message]):
-            self._hellos[node] = _Hello(message, ticket, time.monotonic() + self._hello_seconds)
-        else:
-            self._refuse(node, "Flower took no message for it.")
+        one.message, one.due = hello(node), time.monotonic() + self._hello_seconds
+        one.ticket = self._push(node, "hello", [one.message])
+        if not one.ticket:
+            self._refuse(node, one, "Flower took no message for it.")
 
     def _hear(self) -> None:
         """Take in who nodes say they are, in the order in which they were asked.
 
-        One whose answer is overdue is refused, until it comes after all.
+        Answers are waited for if nobody is known with whom to go on. A node whose answer is overdue is refused, until
+        it comes after all.
         """
-        tickets = [asked.ticket for asked in self._hellos.values()]
-        heard = dict(self.collect(tickets, seconds=self._patience()))
-        for node, asked in list(self._hellos.items()):
-            if asked.ticket in heard:
-                del self._hellos[node]
-                self._meet(node, heard[asked.ticket], asked.message)
-            elif time.monotonic() >= asked.due and node not in self.directory.refused:
-                self._refuse(node, "it did not say who it is in time.")
+        asked = {node: one for node, one in self._strangers.items() if one.ticket}
+        left = max((one.due - time.monotonic() for one in asked.values()), default=0.0)
+        patience = 0.0 if self.directory.nodes else left
+        heard = dict(self.collect([one.ticket for one in asked.values()], seconds=patience))
+        for node, one in asked.items():
+            if one.ticket in heard:
+                self._meet(node, one, heard[one.ticket])
+            elif time.monotonic() >= one.due and node not in self.directory.refused:
+                self._refuse(node, one, "it did not say who it is in time.")
 
-    def _meet(self, node: int, reply: Response, message: bytes) -> None:
+    def _meet(self, node: int, one: _Stranger, reply: Response) -> None:
         """Let a node in by what it answered, or refuse it."""
+        one.ticket = ""
         self.directory.refused.pop(node, None)
         if not reply.error:
-            self.directory.enter(node, reply.parts, message)
+            self.directory.enter(node, reply.parts, one.message)
         if sentence := reply.error or self.directory.refused.get(node):
-            self._refuse(node, sentence)
+            self._refuse(node, one, sentence)
         else:
-            self._pauses.pop(node, None)
+            del self._strangers[node]
 
-    def _patience(self) -> float:
-        """Return how long to wait for answers: until all are due, if nobody is known with whom to go on."""
-        if self.directory.nodes:
-            return 0.0
-        return max((asked.due - time.monotonic() for asked in self._hellos.values()), default=0.0)
-
-    def _refuse(self, node: int, sentence: str) -> None:
+    def _refuse(self, node: int, one: _Stranger, sentence: str) -> None:
         """Do not let a node in; each time it is twice as long until it is asked again."""
-        last = self._pauses.get(node)
-        seconds = _FIRST_PAUSE if last is None else min(2 * last.seconds, _LONGEST_PAUSE)
-        self._pauses[node] = _Pause(time.monotonic() + seconds, seconds)
+        one.pause = min(2 * one.pause, _LONGEST_PAUSE) if one.pause else _FIRST_PAUSE
+        one.again = time.monotonic() + one.pause
         self.directory.refused[node] = sentence
 
     def _push(self, node: int, kind: str, parts: Sequence[bytes]) -> str:
         """Send a message and return its ticket; none if Flower would not take it."""
-        tickets = list(self._grid.push_messages([envelope(node, kind, parts)]))
-        return (tickets[0] or "") if tickets else ""
+        self.traffic[kind].messages += 1
+        self.traffic[kind].sent += sum(map(len, parts))
+        ticket = next(iter(self._grid.push_messages([envelope(node, kind, parts)])), None) or ""
+        self._kinds[ticket] = kind
+        return ticket
 
     def _pulled(self, tickets: Collection[str]) -> Iterator[tuple[str, Response | None]]:
         """Yield what has come, None for a node that is gone; what is not taken now is kept."""
@@ -344,58 +356,3 @@ def read_response(message: Message) -> Response | None:
 
 def _sleep(seconds: float, until: float) -> None:
     time.sleep(max(0.0, min(seconds, until - time.monotonic())))
-
-
-@dataclass
-class Traffic:
-    """What the messages of one kind took: how many there were, bytes there and back, wall seconds.
-
-    The seconds are those of sending and of waiting for responses, with what was done with each before the next.
-    """
-
-    messages: int = 0
-    sent: int = 0
-    received: int = 0
-    seconds: float = 0.0
-
-
-class MeteredTransport:
-    """Carries messages as `transport` does, and counts."""
-
-    def __init__(self, transport: Transport) -> None:
-        """Begin at zero."""
-        self._transport = transport
-        self._kinds: dict[str, str] = {}
-        self._traffic: defaultdict[str, Traffic] = defaultdict(Traffic)
-
-    def take(self) -> dict[str, Traffic]:
-        """Return what was counted by kind, and begin at zero."""
-        traffic = dict(self._traffic)
-        self._traffic.clear()
-        return traffic
-
-    def present(self) -> Mapping[str, int]:
-        """Return the names that can be reached now."""
-        return self._transport.present()
-
-    def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
-        """Send parts to a name; what is known not to be answered counts as well."""
-        begun = time.monotonic()
-        ticket = self._transport.send(name, kind, parts)
-        traffic = self._traffic[kind]
-        traffic.messages += 1
-        traffic.sent += sum(map(len, parts))
-        traffic.seconds += time.monotonic() - begun
-        self._kinds[ticket] = kind
-        return ticket
-
-    def collect(self, tickets: Collection[str], *, seconds: float) -> Iterator[tuple[str, Response]]:
-        """Yield responses; the time counts for the kind of the messages that are waited for."""
-        kind, begun = next((self._kinds[ticket] for ticket in tickets if ticket in self._kinds), ""), time.monotonic()
-        try:
-            for ticket, response in self._transport.collect(tickets, seconds=seconds):
-                self._traffic[self._kinds.pop(ticket, kind)].received += sum(map(len, response.parts))
-                yield ticket, response
-        finally:
-            if kind:
-                self._traffic[kind].seconds += time.monotonic() - begun
