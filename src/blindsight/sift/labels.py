@@ -1,10 +1,9 @@
 """Labels of attributes: 1 yes, 0 no, -1 nobody knows; by name from a dataset, or as columns beside features.
 
-The rows on which a sift is verified: one half for attackers to learn from, the other to judge them by.
-
-The paper splits 50/50 (Enev et al., "SensorSift", ACSAC 2012). Where persons are known nobody is in both halves: an
-attacker that merely recognises people would otherwise look like one that reads the attribute. The rows must be other
-people than those the sift was fitted on; that is the caller's to keep.
+Rows on which a sift is verified are split 50/50 as in the paper (Enev et al., "SensorSift", ACSAC 2012), one half for
+attackers to learn from, the other to judge them by. Where persons are known nobody is in both halves: an attacker that
+merely recognises people would otherwise look like one that reads the attribute. The rows must be other people than
+those the sift was fitted on; that is the caller's to keep.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +38,18 @@ def label_columns(labelled: Labelled, names: Iterable[str]) -> Labels:
     if len({len(column) for column in columns}) > 1:
         raise InputError(f"attributes have different numbers of labels: {', '.join(str(len(c)) for c in columns)}.")
     return np.stack(columns, axis=1)
+
+
+def private_labels(labelled: Labelled, names: Iterable[str]) -> dict[str, Labels]:
+    """Return the labels of private attributes, or say why one of them cannot be protected."""
+    asked = tuple(names)
+    for name in asked:
+        if name not in known_names(labelled):
+            error = UnknownNameError("private attribute", name, known_names(labelled))
+            reason = "Without labels there is nothing to measure its leak against, so it cannot be protected."
+            error.args = (f"{error} {reason}",)
+            raise error
+    return {name: label_columns(labelled, [name])[:, 0] for name in asked}
 
 
 def check_labels(labels: ArrayLike, rows: int | None = None, name: str = "labels") -> Labels:

@@ -15,12 +15,11 @@ A policy reads and writes as three lines of YAML, or the same in JSON:
     public: [smiling]
     private: [male, young]
 
-The policy floor: what no sift can beat, known from a 2 x 2 table of labels before anything is trained.
-
-Whatever a sift lets out, an app turns it into a guess u of the public attribute, and u tells about the private one
-because the two attributes go together. Let D = P(y+ | y- = 1) - P(y+ | y- = 0) and pi+, pi- be the prevalences. A guess
-that is always right leaks D; every bit of leak below |D| must be paid for with wrong guesses, at the cheaper of two
-prices. Under a leak cap tau (best attacker's balanced accuracy <= 1/2 + tau)
+*The policy bound*: what no sift can beat, known from a 2 x 2 table of labels. Whatever a sift lets out, an app turns it
+into a guess u of the public attribute, and u tells about the private one because the two attributes go together. Let
+D = P(y+ | y- = 1) - P(y+ | y- = 0) and pi+, pi- be the prevalences. A guess that is always right leaks D; every bit of
+leak below |D| must be paid for with wrong guesses, at the cheaper of two prices. Under a leak cap tau (best attacker's
+balanced accuracy <= 1/2 + tau)
 
     public balanced accuracy <= 1 - max(0, |D| - 2 tau) r / 2,
     r = min(pi- / pi+, (1 - pi-) / (1 - pi+)) if D > 0, else min((1 - pi-) / pi+, pi- / (1 - pi+)),
@@ -29,16 +28,8 @@ and the bound is met by a sift that knows both labels, so it cannot be improved.
 an attacker who sees more than u leaks more. With a_ij = P(u = 1 | y+ = i, y- = j) both accuracy and leak are linear in
 a. Start at u = y+ with D > 0. Lowering a_11 by e costs e p_11 / (2 pi+) and lowers the leak by e p_11 / pi-; raising
 a_00 costs e p_00 / (2 (1 - pi+)) and lowers the leak by e p_00 / (1 - pi-); the other two cells raise it. Each of the
-two reaches leak 0 alone, so the cheaper price applies throughout. D < 0 is the same with y- renamed.
-
-Several private attributes at once have no such formula: `public_ceiling_of_many` solves the linear program.
-
-What labels say about a policy before any training: can it be verified at all, and can any sift satisfy it?
-
-A private attribute can be protected only as far as its leak can be measured, so each needs labels of both kinds and
-enough of them. A pair of attributes that go together has a ceiling (`public_ceiling`): no sift, however clever, gives
-an app more of the public attribute without giving an attacker more than the cap of the private one. Overlap and cosine
-here are those of the labels; how far two attributes share image regions (the paper's Eq. 6) needs features.
+two reaches leak 0 alone, so the cheaper price applies throughout. D < 0 is the same with y- renamed. Several private
+attributes at once have no such formula: `public_ceiling_of_many` solves the linear program.
 """
 
 import json
@@ -53,8 +44,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
 
 from blindsight.data.dataset import UNKNOWN
-from blindsight.errors import InputError, UnknownNameError
-from blindsight.sift.labels import Labelled, Labels, known_names, label_columns
+from blindsight.errors import InputError
+from blindsight.sift.labels import Labelled, Labels, label_columns, private_labels
 
 
 def public_ceiling(table: ArrayLike, leak_cap: float) -> float:
@@ -178,89 +169,43 @@ class PolicyReport:
             raise InputError(problem)
 
 
-def check_policy(
-    public: tuple[str, ...],
-    private: tuple[str, ...],
-    labelled: Labelled,
-    *,
-    leak_cap: float,
-    fewest: int,
-    useful: float,
-) -> PolicyReport:
-    """Look at every attribute, every pair, and every public attribute against all private ones."""
-    check_leak_cap(leak_cap)
-    _check_known(private, labelled)
-    columns = label_columns(labelled, public + private)
-    roles = ["public"] * len(public) + ["private"] * len(private)
-    attributes = tuple(
-        _check_attribute(name, role, column, fewest)
-        for name, role, column in zip(public + private, roles, columns.T, strict=True)
-    )
-    varied = {check.name: columns[:, i] for i, check in enumerate(attributes) if check.positives and check.negatives}
-    seen, hidden = [a for a in public if a in varied], [b for b in private if b in varied]
-    pairs = tuple(
-        pair
-        for a in seen
-        for b in hidden
-        if (pair := _check_pair((a, varied[a]), (b, varied[b]), leak_cap, useful)) is not None
-    )
-    ceilings = {a: _joint_ceiling(varied[a], [varied[b] for b in hidden], leak_cap) for a in seen}
-    warnings = [pair.warning for pair in pairs if pair.warning]
-    blamed = {pair.public for pair in pairs if pair.warning}
-    for name, ceiling in ceilings.items():
-        if ceiling < useful and name not in blamed:
-            warnings.append(_hopeless(name, " and ".join(hidden), ceiling, leak_cap))
-    return PolicyReport(leak_cap, attributes, pairs, ceilings, tuple(warnings))
-
-
-def _check_known(private: tuple[str, ...], labelled: Labelled) -> None:
-    for name in private:
-        if name not in known_names(labelled):
-            error = UnknownNameError("private attribute", name, known_names(labelled))
-            reason = "Without labels there is nothing to measure its leak against, so it cannot be protected."
-            error.args = (f"{error} {reason}",)
-            raise error
-
-
 def _check_attribute(name: str, role: str, column: Labels, fewest: int) -> AttributeCheck:
-    positives, negatives = int((column == 1).sum()), int((column == 0).sum())
-    counts = (positives, negatives, int((column == UNKNOWN).sum()))
-    problem, few = "", "positive" if positives <= negatives else "negative"
+    positives, negatives, missing = (int((column == value).sum()) for value in (1, 0, UNKNOWN))
+    less, problem = min(positives, negatives), ""
     if not positives + negatives:
         problem = f"{name!r} has no labels: " + (
             "there is nothing to measure its leak against, so it cannot be protected."
             if role == "private"
             else "there is nothing to fit a sift to."
         )
-    elif not min(positives, negatives):
+    elif not less:
         value = "yes" if positives else "no"
         problem = f"{name!r} is {value} for every labelled sample: nobody can learn it from pictures, or test who did."
-    elif min(positives, negatives) < fewest:
+    elif less < fewest:
+        few = "positive" if positives <= negatives else "negative"
         problem = (
-            f"{name!r} has only {min(positives, negatives)} {few} samples where {fewest} are needed: split into "
-            "training and test, no attacker can be tested on it and no verdict would mean anything. Label more."
+            f"{name!r} has only {less} {few} samples where {fewest} are needed: split into training and test, no "
+            "attacker can be tested on it and no verdict would mean anything. Label more."
         )
-    return AttributeCheck(name, role, *counts, problem)
+    return AttributeCheck(name, role, positives, negatives, missing, problem)
 
 
-def _check_pair(public: tuple[str, Labels], private: tuple[str, Labels], cap: float, useful: float) -> PairCheck | None:
+def _check_pair(names: tuple[str, str], public: Labels, private: Labels, cap: float, useful: float) -> PairCheck | None:
     """Return how two attributes go together on the rows where both are known; None where one is constant there."""
-    both = (public[1] != UNKNOWN) & (private[1] != UNKNOWN)
-    a, b = public[1][both].astype(np.int64), private[1][both].astype(np.int64)
+    both = (public != UNKNOWN) & (private != UNKNOWN)
+    a, b = public[both].astype(np.int64), private[both].astype(np.int64)
     if not a.size or not np.ptp(a) or not np.ptp(b):
         return None
     table: NDArray[np.int64] = np.bincount(2 * a + b, minlength=4).reshape(2, 2)
-    shared = int(table[1, 1])
-    ceiling = public_ceiling(table, cap)
+    shared, ceiling = int(table[1, 1]), public_ceiling(table, cap)
     return PairCheck(
-        public=public[0],
-        private=private[0],
+        *names,
         samples=int(a.size),
         correlation=float(np.corrcoef(a, b)[0, 1]),
         cosine=shared / float(np.sqrt(a.sum() * b.sum())),
         overlap=shared / int(np.maximum(a, b).sum()),
         ceiling=ceiling,
-        warning=_hopeless(public[0], private[0], ceiling, cap) if ceiling < useful else "",
+        warning=_hopeless(*names, ceiling, cap) if ceiling < useful else "",
     )
 
 
@@ -313,12 +258,30 @@ class Policy:
         return f"{' + '.join(self.public)} without {' + '.join(self.private)}"
 
     def check(self, labels: Labelled, *, leak_cap: float = 0.1, fewest: int = 20, useful: float = 0.75) -> PolicyReport:
-        """Say what the labels of a dataset (or a mapping from names to columns) make of this policy.
+        """Say what the labels of a dataset (or a mapping from names to columns) make of this policy, before training.
 
         `leak_cap` is the lead over guessing that verification will allow. Attributes with fewer than `fewest` samples
-        on either side cannot be tested; a pair is hopeless where no sift can reach balanced accuracy `useful`.
+        on either side cannot be tested; a pair is hopeless where no sift can reach balanced accuracy `useful`. Overlap
+        and cosine are those of the labels; how far two attributes share image regions (Eq. 6) needs features.
         """
-        return check_policy(self.public, self.private, labels, leak_cap=leak_cap, fewest=fewest, useful=useful)
+        check_leak_cap(leak_cap)
+        private_labels(labels, self.private)
+        names, columns = self.public + self.private, label_columns(labels, self.public + self.private).T
+        roles = ["public"] * len(self.public) + ["private"] * len(self.private)
+        attributes = tuple(_check_attribute(*given, fewest) for given in zip(names, roles, columns, strict=True))
+        varied = {
+            one.name: column for one, column in zip(attributes, columns, strict=True) if one.positives and one.negatives
+        }
+        seen, hidden = ([name for name in side if name in varied] for side in (self.public, self.private))
+        found = (_check_pair((a, b), varied[a], varied[b], leak_cap, useful) for a, b in product(seen, hidden))
+        pairs = tuple(pair for pair in found if pair is not None)
+        ceilings = {a: _joint_ceiling(varied[a], [varied[b] for b in hidden], leak_cap) for a in seen}
+        warnings = [pair.warning for pair in pairs if pair.warning]
+        blamed = {pair.public for pair in pairs if pair.warning}
+        for name, ceiling in ceilings.items():
+            if ceiling < useful and name not in blamed:
+                warnings.append(_hopeless(name, " and ".join(hidden), ceiling, leak_cap))
+        return PolicyReport(leak_cap, attributes, pairs, ceilings, tuple(warnings))
 
     def to_json(self) -> str:
         return json.dumps(self._fields(), ensure_ascii=False, indent=2)

@@ -9,7 +9,7 @@ on the side of calling a sift worse than it is.
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,13 @@ from blindsight.sift.attackers import PAPER, Attacker, best_threshold
 from blindsight.sift.labels import check_labels, check_released
 
 
+class RawAccuracy(NamedTuple):
+    """The best balanced accuracy on raw features, and whose it is."""
+
+    accuracy: float
+    classifier: str
+
+
 @dataclass(frozen=True, eq=False)
 class PublicClassifier:
     """Says yes where (z - mean) . weights > threshold. Accuracies are balanced, None until measured."""
@@ -29,18 +36,7 @@ class PublicClassifier:
     weights: NDArray[np.float64]
     threshold: float
     accuracy: float | None = None
-    raw_accuracy: float | None = None
-    raw_classifier: str | None = None
-
-    def __post_init__(self) -> None:
-        for part in ("mean", "weights"):
-            array = np.array(getattr(self, part), dtype=np.float64)
-            array.setflags(write=False)
-            object.__setattr__(self, part, array)
-        if self.mean.ndim != 1 or self.mean.shape != self.weights.shape:
-            raise InputError(f"a classifier has one mean per weight; got {self.mean.shape}, {self.weights.shape}.")
-        if not (np.isfinite(self.mean).all() and np.isfinite(self.weights).all() and np.isfinite(self.threshold)):
-            raise InputError("the numbers of a classifier must be finite.")
+    raw: RawAccuracy | None = None
 
     def predict(self, released: ArrayLike) -> NDArray[np.int8]:
         """Return the public attribute, 0 or 1, of every row of released numbers (n, K)."""
@@ -52,41 +48,23 @@ class PublicClassifier:
     @property
     def pub_loss(self) -> float | None:
         """What the sift costs the public attribute; None where the raw features were not at hand."""
-        if self.accuracy is None or self.raw_accuracy is None:
-            return None
-        return pub_loss(self.raw_accuracy, self.accuracy)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the numbers that decide its answers."""
-        return hashlib.sha256(
-            self.mean.tobytes() + self.weights.tobytes() + np.float64(self.threshold).tobytes()
-        ).hexdigest()
+        return None if self.accuracy is None or self.raw is None else pub_loss(self.raw.accuracy, self.accuracy)
 
     def summary(self) -> dict[str, Any]:
+        """Return a hash of the numbers that decide its answers, and accuracies, as plain data."""
+        numbers = self.mean.tobytes() + self.weights.tobytes() + np.float64(self.threshold).tobytes()
         return {
-            "digest": self.digest,
+            "digest": hashlib.sha256(numbers).hexdigest(),
             "balanced_accuracy": self.accuracy,
-            "raw_balanced_accuracy": self.raw_accuracy,
-            "raw_classifier": self.raw_classifier,
+            "raw_balanced_accuracy": None if self.raw is None else self.raw.accuracy,
+            "raw_classifier": None if self.raw is None else self.raw.classifier,
             "pub_loss": self.pub_loss,
         }
 
-    def measured(self, released: ArrayLike, labels: ArrayLike, raw: "RawAccuracy | None" = None) -> "PublicClassifier":
+    def measured(self, released: ArrayLike, labels: ArrayLike, raw: RawAccuracy | None = None) -> "PublicClassifier":
         """Return the classifier with its balanced accuracy on these rows, beside that of the best raw classifier."""
         known, truth = _known(labels)
-        accuracy = balanced_accuracy(truth, self.predict(np.asarray(released)[known]))
-        if raw is None:
-            return replace(self, accuracy=accuracy)
-        return replace(self, accuracy=accuracy, raw_accuracy=raw.accuracy, raw_classifier=raw.classifier)
-
-
-@dataclass(frozen=True)
-class RawAccuracy:
-    """The best balanced accuracy on raw features, and whose it is."""
-
-    accuracy: float
-    classifier: str
+        return replace(self, accuracy=balanced_accuracy(truth, self.predict(np.asarray(released)[known])), raw=raw)
 
 
 def train_public_classifier(released: ArrayLike, labels: ArrayLike, *, random_state: int = 0) -> PublicClassifier:
@@ -100,14 +78,11 @@ def train_public_classifier(released: ArrayLike, labels: ArrayLike, *, random_st
     return PublicClassifier(mean, weights, best_threshold((numbers - mean) @ weights, truth))
 
 
-RAW_CLASSIFIERS = (
-    Attacker(
-        "logistic regression",
-        lambda seed: LogisticRegression(C=0.01, class_weight="balanced", max_iter=300),
-        "standardised",
-    ),
-    PAPER[3],
-)
+def _raw_logistic(seed: int) -> Any:
+    return LogisticRegression(C=0.01, class_weight="balanced", max_iter=300)
+
+
+RAW_CLASSIFIERS = (Attacker("logistic regression", _raw_logistic, "standardised"), PAPER[3])
 """Those that read attributes off raw features best: a linear and a kernel classifier."""
 
 
@@ -116,13 +91,10 @@ def best_raw_accuracy(
 ) -> RawAccuracy:
     """Return how well the public attribute can be read off raw features: what PubLoss is measured from."""
     (learn, labels), (judge, truth) = _known(train_labels), _known(test_labels)
-    found = [
-        RawAccuracy(
-            balanced_accuracy(truth, peer.attack(train[learn], labels, test[judge], seed=random_state)), peer.name
-        )
-        for peer in RAW_CLASSIFIERS
-    ]
-    return max(found, key=lambda one: one.accuracy)
+    guesses = (
+        (peer.name, peer.attack(train[learn], labels, test[judge], seed=random_state)) for peer in RAW_CLASSIFIERS
+    )
+    return max(RawAccuracy(balanced_accuracy(truth, guess), name) for name, guess in guesses)
 
 
 def _known(labels: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int8]]:

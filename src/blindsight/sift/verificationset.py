@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from blindsight.data.partition import split
-from blindsight.errors import InputError, PrivacyError, UnknownNameError
-from blindsight.sift.labels import Labels, check_labels, check_persons
+from blindsight.errors import InputError, PrivacyError
+from blindsight.sift.labels import Labels, check_labels, check_persons, private_labels
 from blindsight.sift.stream import Windows, windows
 from blindsight.validation import check_features
 
@@ -129,15 +129,7 @@ class VerificationSet:
 
     def private(self, names: Iterable[str]) -> dict[str, Labels]:
         """Return the labels of private attributes, or say why one of them cannot be protected."""
-        found = {}
-        for name in names:
-            if name not in self.labels:
-                error = UnknownNameError("private attribute", name, self.labels)
-                reason = "Without labels there is nothing to measure its leak against, so it cannot be protected."
-                error.args = (f"{error} {reason}",)
-                raise error
-            found[name] = self.labels[name]
-        return found
+        return private_labels(self.labels, names)
 
     def through(self, pipeline: str) -> NDArray[np.float32]:
         """Return the features of a pipeline as sifts get them, or say that what was released cannot be judged."""
