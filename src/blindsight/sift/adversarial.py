@@ -17,20 +17,18 @@ behind. All losses weigh both answers of an attribute the same; rows whose label
 """
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
 from blindsight.errors import InputError
 from blindsight.extras import require
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.sift.labels import Labels, check_labels
+from blindsight.sift.labels import Labels, check_sides
+from blindsight.sift.ppls import SiftEstimator
 from blindsight.sift.sift import Features, Floats, LayeredSift, Layers, finite_blocks
 from blindsight.validation import check_shape
 
@@ -49,7 +47,7 @@ _FRESH_STARTS = 5  # of adversaries during training, none in its last fifth
 _FLAT = 0.1  # of the typical deviation, added so that features which hardly vary are not blown up
 
 
-class AdversarialSift(BaseEstimator):  # type: ignore[misc]
+class AdversarialSift(SiftEstimator):
     """Fits a `LayeredSift` of `n_components` numbers; `privacy` weighs hiding against telling. Needs extra `deep`."""
 
     sift_: LayeredSift
@@ -84,24 +82,17 @@ class AdversarialSift(BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         torch = _torch()
         rows = check_shape(X)
-        told, hidden = (
-            check_labels(labels, rows.shape[0], role) for labels, role in ((public, "public"), (private, "private"))
-        )
-        _refuse_one_sided(told, hidden)
+        told, hidden = check_sides(public, private, rows.shape[0])
         features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
         mean, scale = _units(features)
         generator = science(self.random_state)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(generator.integers(2**63)))
             scaled = torch.from_numpy((features - mean) / scale)
-            encoder = self._train(scaled, _Sides.of(told, hidden), generator)
+            encoder = self._train(scaled, _Side(told), _Side(hidden), generator)
         self.sift_ = LayeredSift(_frozen(encoder, scaled, mean, scale), pipeline=self.pipeline)
         self.n_features_in_ = self.sift_.dimension
         return self
-
-    def transform(self, X: Features) -> NDArray[Any]:
-        check_is_fitted(self, "sift_")
-        return self.sift_.apply(X)
 
     def _check_parameters(self) -> None:
         counts = (self.n_components, self.hidden, self.adversaries, self.steps)
@@ -111,7 +102,7 @@ class AdversarialSift(BaseEstimator):  # type: ignore[misc]
                 f"positive and privacy in [0, inf); got {counts}, {self.batch}, {self.learning_rate}, {self.privacy}."
             )
 
-    def _train(self, scaled: Tensor, sides: "_Sides", generator: np.random.Generator) -> Module:
+    def _train(self, scaled: Tensor, public: "_Side", private: "_Side", generator: np.random.Generator) -> Module:
         """Return the trained encoder; its outputs are not of unit variance yet."""
         torch = _torch()
         nn = torch.nn
@@ -119,11 +110,11 @@ class AdversarialSift(BaseEstimator):  # type: ignore[misc]
         first, relu, last = _perceptron(wide)
         encoder = nn.Sequential(nn.Dropout(_DROPPED_FEATURES), first, relu, nn.Dropout(_DROPPED_UNITS), last)
         unit = nn.BatchNorm1d(self.n_components, affine=False)
-        head = _perceptron((self.n_components, _HEAD, sides.public.shape[1]))
+        head = _perceptron((self.n_components, _HEAD, public.labels.shape[1]))
         optimiser = torch.optim.AdamW(
             [*encoder.parameters(), *head.parameters()], self.learning_rate, weight_decay=_DECAY
         )
-        rivals = [_Adversary(self.n_components, _SHAPES[i % len(_SHAPES)], sides) for i in range(self.adversaries)]
+        rivals = [_Adversary(self.n_components, _SHAPES[i % len(_SHAPES)], private) for i in range(self.adversaries)]
         renewal = max(1, self.steps // _FRESH_STARTS)
         for step in range(self.steps):
             if step and step % renewal == 0 and step < 0.8 * self.steps:
@@ -133,36 +124,34 @@ class AdversarialSift(BaseEstimator):  # type: ignore[misc]
             for rival in rivals:
                 rival.learn(outputs.detach(), rows)
             read = sum(rival.reads(outputs, rows) for rival in rivals) / len(rivals)
-            loss = _balanced_loss(head(outputs), sides.public[rows], sides.public_weights[rows])
-            loss = loss + self.privacy * (read + KERNEL * _discrepancy(outputs, sides.private[rows]))
+            hidden = read + KERNEL * _discrepancy(outputs, private.labels[rows])
+            loss = public.loss(head(outputs), rows) + self.privacy * hidden
             optimiser.param_groups[0]["lr"] = self.learning_rate * (1 + math.cos(math.pi * step / self.steps)) / 2
             _descend(optimiser, loss)
             self.progress("training against adversaries", step + 1, self.steps)
         return encoder.eval()
 
 
-@dataclass(frozen=True, eq=False)
-class _Sides:
-    """Labels as tensors, and weights under which both answers of every attribute weigh the same, unknown ones 0."""
+class _Side:
+    """Labels as tensors, and weights of mean 1 under which both answers weigh the same, unknown ones 0."""
 
-    public: Tensor
-    private: Tensor
-    public_weights: Tensor
-    private_weights: Tensor
+    def __init__(self, labels: Labels) -> None:
+        yes, no = labels == 1, labels == 0
+        weights = (yes / yes.mean(axis=0) + no / no.mean(axis=0)) / 2
+        self.labels, self.weights = (_torch().from_numpy(part.astype(np.float32)) for part in (labels, weights))
 
-    @classmethod
-    def of(cls, public: Labels, private: Labels) -> "_Sides":
-        torch = _torch()
-        labels = [torch.from_numpy(side.astype(np.float32)) for side in (public, private)]
-        return cls(*labels, *(torch.from_numpy(_weights(side)) for side in (public, private)))
+    def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Return the mean logistic loss, ln 2 for ignorance."""
+        losses = _torch().nn.functional.softplus(logits) - self.labels[rows] * logits
+        return (self.weights[rows] * losses).mean()
 
 
 class _Adversary:
     """A network that learns to read the private attributes off the outputs."""
 
-    def __init__(self, inputs: int, shape: tuple[int, ...], sides: _Sides) -> None:
-        self._widths = (inputs, *shape, sides.private.shape[1])
-        self._sides = sides
+    def __init__(self, inputs: int, shape: tuple[int, ...], private: _Side) -> None:
+        self._widths = (inputs, *shape, private.labels.shape[1])
+        self._private = private
         self.renew()
 
     def renew(self) -> None:
@@ -170,20 +159,11 @@ class _Adversary:
         self._optimiser = _torch().optim.Adam(self._network.parameters(), _ADVERSARY_RATE)
 
     def learn(self, outputs: Tensor, rows: Tensor) -> None:
-        _descend(self._optimiser, self._loss(outputs, rows))
+        _descend(self._optimiser, self._private.loss(self._network(outputs), rows))
 
     def reads(self, outputs: Tensor, rows: Tensor) -> Tensor:
         """Return by how much it beats ignorance, 0 where it does not."""
-        return (math.log(2) - self._loss(outputs, rows)).clamp(min=0)
-
-    def _loss(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        return _balanced_loss(self._network(outputs), self._sides.private[rows], self._sides.private_weights[rows])
-
-
-def _balanced_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the mean logistic loss, ln 2 for ignorance."""
-    losses = _torch().nn.functional.softplus(logits) - labels * logits
-    return (weights * losses).mean()
+        return (math.log(2) - self._private.loss(self._network(outputs), rows)).clamp(min=0)
 
 
 def _discrepancy(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -224,23 +204,6 @@ def _frozen(encoder: Module, scaled: Tensor, mean: Floats, scale: Floats) -> Lay
     biases = [layer.bias.detach().numpy() for layer in linear]
     weights[-1], biases[-1] = weights[-1] / deviation, (biases[-1] - centre) / deviation
     return Layers(mean, scale, tuple(weights), tuple(biases))
-
-
-def _weights(labels: Labels) -> Floats:
-    """Return weights of mean 1 over all rows: 1 / (2 P(answer)) where an answer is known."""
-    yes, no = labels == 1, labels == 0
-    weights = yes / yes.mean(axis=0) + no / no.mean(axis=0)
-    return np.asarray(weights / 2, dtype=np.float32)
-
-
-def _refuse_one_sided(public: Labels, private: Labels) -> None:
-    for role, side in (("public", public), ("private", private)):
-        for number, column in enumerate(side.T):
-            if not (column == 1).any() or not (column == 0).any():
-                raise InputError(
-                    f"{role} attribute {number} is the same, or unknown, for every sample: there is nothing to learn "
-                    "about it."
-                )
 
 
 def _units(X: Floats) -> tuple[Floats, Floats]:

@@ -63,6 +63,25 @@ def check_labels(labels: ArrayLike, rows: int | None = None, name: str = "labels
     return columns.astype(np.int8)
 
 
+def check_sides(public: ArrayLike, private: ArrayLike, rows: int, fewest: int = 1) -> tuple[Labels, Labels]:
+    """Return the labels of both sides of a policy, every attribute with enough of either answer to learn it."""
+    told, hidden = check_labels(public, rows, "public labels"), check_labels(private, rows, "private labels")
+    for role, side in (("public", told), ("private", hidden)):
+        for number, column in enumerate(side.T):
+            check_learnable(f"{role} attribute {number}", column, fewest)
+    return told, hidden
+
+
+def check_learnable(name: str, labels: Labels, fewest: int) -> None:
+    """Refuse an attribute that is the same, or unknown, for every sample, or too rare to learn."""
+    yes, no = int((labels == 1).sum()), int((labels == 0).sum())
+    if min(yes, no) < fewest:
+        raise InputError(
+            f"{name} has {yes} rows with it and {no} without; at least {fewest} of either are needed to learn it. "
+            "Label more rows."
+        )
+
+
 Indices = NDArray[np.int64]
 
 FEWEST_OF_EITHER = 50

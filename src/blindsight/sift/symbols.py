@@ -57,7 +57,15 @@ from blindsight.metrics import balanced_accuracy
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.certificate import EXACT_SYMBOLS
-from blindsight.sift.labels import FEWEST_OF_EITHER, Labels, check_labels, check_persons, enough
+from blindsight.sift.labels import (
+    FEWEST_OF_EITHER,
+    Labels,
+    check_labels,
+    check_learnable,
+    check_persons,
+    check_sides,
+    enough,
+)
 from blindsight.sift.policy import check_leak_cap
 from blindsight.sift.ppls import SiftEstimator
 from blindsight.sift.sift import MOST_SYMBOLS, Features, Floats, Layers, SymbolSift, finite_blocks
@@ -116,7 +124,7 @@ def fit_posteriors(
     columns = check_labels(labels, rows.shape[0])
     called = names or [f"attribute {number}" for number in range(columns.shape[1])]
     for name, column in zip(called, columns.T, strict=True):
-        check_both_kinds(name, column)
+        check_learnable(name, column, FEWEST)
     features = np.concatenate(list(finite_blocks(rows, rows.shape[1])))
     mean, scale = _units(features)
     scaled = (features - mean) / scale
@@ -201,16 +209,6 @@ def _units(X: Floats) -> tuple[Floats, Floats]:
         raise InputError("no feature varies. Are these really features of different pictures?")
     scale = np.where(deviation > _FLAT * typical, deviation, typical)
     return X.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32)
-
-
-def check_both_kinds(name: str, labels: Labels) -> None:
-    """Refuse an attribute that is constant, or too rare to learn how likely it is."""
-    yes, no = int((labels == 1).sum()), int((labels == 0).sum())
-    if min(yes, no) < FEWEST:
-        raise InputError(
-            f"{name} has {yes} rows with it and {no} without; at least {FEWEST} of either are needed to learn how "
-            "likely it is. Label more rows."
-        )
 
 
 _FEWEST = 0.01  # share of rows below which a cell of two attributes is left out
@@ -391,7 +389,7 @@ class SymbolLearner(SiftEstimator):
     def fit(self, X: Features, public: ArrayLike, private: ArrayLike, *, persons: ArrayLike | None = None) -> Self:
         """Learn from features (n, d) and labels 1, 0 and -1 (unknown), each (n,) or (n, attributes)."""
         self._check_parameters()
-        told, hidden = _sides(public, private, check_shape(X).shape[0])
+        told, hidden = check_sides(public, private, check_shape(X).shape[0], FEWEST)
         both = [(hidden[:, i], hidden[:, j]) for i, j in pairs_of(hidden.shape[1])]
         differ = [np.where((a < 0) | (b < 0), -1, a ^ b) for a, b in both]
         if not all(enough(column) for column in differ):
@@ -410,7 +408,7 @@ class SymbolLearner(SiftEstimator):
         """
         self._check_parameters()
         rows = len(posteriors.held_out)
-        told, hidden = _sides(public, private, rows)
+        told, hidden = check_sides(public, private, rows, FEWEST)
         single = told.shape[1] + hidden.shape[1]
         jointly = len(posteriors.networks) == single + len(pairs_of(hidden.shape[1])) > single
         if not jointly and single != len(posteriors.networks):
@@ -482,15 +480,6 @@ class SymbolLearner(SiftEstimator):
             else:
                 high = middle
         return best
-
-
-def _sides(public: ArrayLike, private: ArrayLike, rows: int) -> tuple[Labels, Labels]:
-    """Return the labels of both sides, every attribute with enough of either answer."""
-    told, hidden = check_labels(public, rows, "public labels"), check_labels(private, rows, "private labels")
-    for role, side in (("public", told), ("private", hidden)):
-        for number, column in enumerate(side.T):
-            check_both_kinds(f"{role} attribute {number}", column)
-    return told, hidden
 
 
 def _worst_leak(symbols: NDArray[np.int64], private: Labels) -> float:
