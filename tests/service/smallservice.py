@@ -25,6 +25,7 @@ from blindsight.data import Dataset
 from blindsight.service.foundation import lay_foundation
 from blindsight.service.gateway import Gateway
 from blindsight.service.principals import Principal
+from blindsight.service.running import Server
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.ppls import PPLS
@@ -105,12 +106,10 @@ def open_service(folder, *, verifier=LIGHT, **more):
 
 
 @contextmanager
-def serving(app):
+def serving(app, settings=None, **changes):
     """Run an app on a free port of this machine for the time of the block; gives its address."""
-    import uvicorn
-
-    settings = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(settings)
+    server = Server(app, settings or ServiceSettings(Path("unused")), lambda: None)
+    vars(server.config).update({"timeout_graceful_shutdown": 1, **changes})
     with socket.create_server(("127.0.0.1", 0)) as listening:  # who connects before the server runs waits
         thread = Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

@@ -55,6 +55,7 @@ def serve(
         list[str] | None,
         Option(help="Who remembers the log's head: a file on another disk, or the URL of another service. Repeatable."),
     ] = None,
+    proxy: Annotated[str | None, Option(help="Address of a proxy whose X-Forwarded-For is believed.")] = None,
     seed: options.SeedOption = 0,
 ) -> None:
     """Start the service; Ctrl-C stops it, and unfinished work goes on at the next start."""
@@ -77,6 +78,7 @@ def serve(
         requests_per_minute=requests_per_minute,
         without_tls=insecure_without_tls,
         witnesses=tuple(witness or ()),
+        proxy=proxy,
     )
 
     def open_gateway() -> Gateway:

@@ -12,21 +12,24 @@ once more by the gateway.
 | operator | runs the service: principals, attackers, the log; gets all evidence, never a picture |
 """
 
+import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
 
 from blindsight.service.errors import Refusal
 from blindsight.service.gateway import Gateway
-from blindsight.service.limits import retry_after
+from blindsight.service.limits import LARGE, cost_of, retry_after
 from blindsight.service.models import Problem
 from blindsight.service.principals import Principal, Role
 
 PREFIX = "/v1"
+MOST_LISTS, MOST_QUOTES = 100_000, 20_000
+"""In a large body."""
 
 _OWNER, _APP, _OPERATOR = (frozenset[Role]({role}) for role in ("owner", "app", "operator"))
 _ALL = _OWNER | _APP | _OPERATOR
@@ -80,6 +83,21 @@ ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
 }
 
 
+class _LargeRequest(Request):
+    """A request whose JSON is read by a thread, after a look at what it would become."""
+
+    async def json(self) -> Any:
+        """Return the body as plain data."""
+        return await run_in_threadpool(_parsed, await self.body())
+
+
+def _parsed(body: bytes) -> Any:
+    """Return JSON as plain data, of which numbers take little room; lists, objects and texts have a bound."""
+    if body.count(b"[") + body.count(b"{") > MOST_LISTS or body.count(b'"') > MOST_QUOTES:
+        raise HTTPException(413)
+    return json.loads(body)
+
+
 class GuardedRoute(APIRoute):
     """A route that asks the table first, before it reads what was sent; its tag is the first word of its path."""
 
@@ -89,13 +107,20 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler behind the guard, or refuse to make a route that the table does not know."""
         roles, handle = roles_of(self), super().get_route_handler()
+        large = self.methods == {"POST"} and self.path.endswith(LARGE)
 
         async def guarded(request: Request) -> Response:
             principal = await run_in_threadpool(authenticated, request)
             if principal.role not in roles:
                 raise Refusal(403, f"this is not for the role {principal.role}.")
             request.state.principal = principal
-            return await handle(request)
+            if not large:
+                return await handle(request)
+            async with request.app.state.turns.of(principal.id) as work:
+                sent = _LargeRequest(request.scope, request.receive)
+                await sent.body()
+                async with work:
+                    return await handle(sent)
 
         return guarded
 
@@ -129,7 +154,7 @@ def authenticated(request: Request) -> Principal:
         raise Refusal(
             401, "a valid token is needed: Authorization: Bearer TOKEN.", headers={"WWW-Authenticate": "Bearer"}
         )
-    wait = request.app.state.limit.take(principal.id)
+    wait = request.app.state.limit.take(principal.id, cost_of(request.scope["headers"]))
     if wait:
         raise Refusal(
             429, f"too many requests. Try again in {retry_after(wait)} s.", {"Retry-After": retry_after(wait)}

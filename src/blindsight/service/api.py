@@ -15,7 +15,7 @@ from blindsight.service import errors, library, routes
 from blindsight.service.access import ACCESS, PREFIX, check_routes, described
 from blindsight.service.gateway import Gateway
 from blindsight.service.library import Shelf
-from blindsight.service.limits import RateLimit, add_limits
+from blindsight.service.limits import RateLimit, Turns, add_limits
 from blindsight.service.models import Health
 from blindsight.service.settings import ServiceSettings
 
@@ -43,7 +43,7 @@ def create_app(settings: ServiceSettings, gateway: Gateway, showcase: "Showcase 
         redirect_slashes=False,
     )
     app.state.gateway, app.state.shelf = gateway, Shelf(settings.folder)
-    app.state.limit = RateLimit(settings.requests_per_minute)
+    app.state.limit, app.state.turns = RateLimit(settings.requests_per_minute), Turns()
     errors.install(app)
     add_limits(app, settings)
     app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], tags=["health"], responses=described(429))

@@ -41,7 +41,7 @@ _SENTENCES = {
     400: "the body cannot be read.",
     404: "there is nothing at this address.",
     405: "this address does not take this method.",
-    413: "the body is too large.",
+    413: "the body is too large, or holds too many lists or texts.",
     429: "too many requests. Wait a little.",
 }
 
@@ -71,6 +71,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _plain)
+    app.add_exception_handler(MemoryError, _too_much)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -102,6 +103,11 @@ def _plain(request: Request, error: Exception) -> JSONResponse:
 def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     return answer(422, "; ".join(map(_complaint, error.errors()[:3])) + ".")
+
+
+def _too_much(request: Request, error: Exception) -> JSONResponse:
+    logger.error("%s %s took too much memory", request.method, request.url.path)
+    return answer(413, "this takes more memory than a request may use. Send less.")
 
 
 def _unforeseen(request: Request, error: Exception) -> JSONResponse:

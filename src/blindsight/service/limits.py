@@ -1,20 +1,24 @@
 """How much a caller may ask of the service, and what every answer tells a browser.
 
-*The guarantee.* Whoever asks faster than their rate gets 429 with the seconds to wait; a body above the limit gets 413
-and is not read further, whether its length was announced or not; every answer forbids scripts other than the service's
-own files, framing, type guessing and referrers, and is kept by no cache unless it is one of those files. All three are
-plain ASGI and hold no request in memory.
+*The guarantee.* Nobody shuts others out by connections: a head must be whole after `head_seconds` and has at most
+`HEAD_BYTES`, whatever HTTP parser is installed, and where there are too many connections the longest silent one goes
+(`Connections`). Who asks faster than their rate gets 429 with the seconds to wait, large bodies count as several
+requests. A body above the limit gets 413 and is not read further, whether its length was announced or not; one that
+comes too slowly gets 408. Large bodies of one principal are worked on one after the other, and few in all at a time, so
+that they never take the threads of other requests (`Turns`). Every answer forbids scripts other than the service's own
+files, framing, type guessing and referrers, and is kept by no cache unless it is one of those files.
 """
 
+import asyncio
 import json
 import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blindsight.errors import InputError
 from blindsight.service.settings import ServiceSettings
@@ -25,6 +29,17 @@ if TYPE_CHECKING:
 
 STATIC = "/static/"
 ADDRESSES = 10_000  # how many callers a limit remembers; the one not seen for longest is forgotten first
+HEAD_BYTES = 32_768
+"""Of a request's line and headers."""
+SMALL_BODY = 100_000
+"""Bytes of a body that is neither a picture nor a sift."""
+LARGE = ("/frames", "/proposals", "/query", "/encrypted")
+"""How addresses end at which bodies may be as large as the service allows at all."""
+
+_SLICE = 16_384  # bytes given to the parser at a time
+_UNREAD = 262_144  # bytes of a body that may still come after its answer
+_SLOWEST = 25_000  # bytes a second of a body
+_PER_REQUEST = 250_000  # bytes of a body that count as one more request
 
 _CONTENT = "; ".join(
     (
@@ -50,6 +65,7 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 _NO_STORE = (b"cache-control", b"no-store")
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
+_CLOSE = [(b"connection", b"close")]  # the rest of a body is not waited for
 
 
 class RateLimit:
@@ -72,17 +88,21 @@ class RateLimit:
         self._mutex = threading.Lock()
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key: level, when
 
-    def take(self, key: str) -> float:
-        """Take one request out of a bucket: 0.0 if it may go on, else the seconds after which it may be tried again."""
+    def take(self, key: str, cost: int = 1) -> float:
+        """Take requests out of a bucket: 0.0 if it may go on, else the seconds after which it may be tried again.
+
+        What costs more than a full bucket holds, takes all of it.
+        """
+        cost = min(cost, math.floor(self._burst))
         with self._mutex:
             now = self._clock()
             level, then = self._buckets.pop(key, (self._burst, now))
             level = min(self._burst, level + (now - then) * self._rate)
-            allowed = level >= 1
-            self._buckets[key] = (level - allowed, now)
+            allowed = level >= cost
+            self._buckets[key] = (level - cost * allowed, now)
             if len(self._buckets) > ADDRESSES:
                 self._buckets.popitem(last=False)
-        return 0.0 if allowed else (1 - level) / self._rate
+        return 0.0 if allowed else (cost - level) / self._rate
 
 
 def retry_after(wait: float) -> str:
@@ -99,7 +119,9 @@ class AddressLimit:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Pass a request on, or refuse it."""
-        wait = self._limit.take(_address(scope)) if scope["type"] == "http" else 0.0
+        wait = (
+            self._limit.take(network(str((scope.get("client") or ("unknown",))[0]))) if scope["type"] == "http" else 0.0
+        )
         if not wait:
             await self._app(scope, receive, send)
             return
@@ -109,49 +131,57 @@ class AddressLimit:
 
 
 class BodyLimit:
-    """ASGI middleware: answers 413 to a body of more than `body_bytes`, at once if its length was announced."""
+    """ASGI middleware: answers 413 to a body of more bytes than its address takes, and 408 to one that is too slow."""
 
-    def __init__(self, app: "ASGIApp", body_bytes: int) -> None:
-        self._app = app
-        self._most = body_bytes
+    def __init__(self, app: "ASGIApp", body_bytes: int, seconds: float = 10) -> None:
+        self._app, self._most, self._seconds = app, body_bytes, seconds
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Pass a request on and watch its body grow."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif _announced(scope["headers"]) > self._most:
-            await self._too_large(send)
-        else:
-            await self._watched(scope, receive, send)
+            return
+        most = self._most if scope["path"].endswith(LARGE) else min(self._most, SMALL_BODY)
+        if announced(scope["headers"]) > most:
+            await _refuse(send, *_too_large(most), _CLOSE)
+            return
+        await self._watched(scope, receive, send, most)
 
-    async def _watched(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        seen, started = 0, False
+    async def _watched(self, scope: "Scope", receive: "Receive", send: "Send", most: int) -> None:
+        began, seen, whole, started = time.monotonic(), 0, False, False
+        refusal: tuple[int, str] | None = None
 
         async def counted() -> "Message":
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, whole, refusal
+            if whole:
+                return await receive()
+            left = began + self._seconds + seen / _SLOWEST - time.monotonic()
+            try:
+                async with asyncio.timeout(max(left, 0)):
+                    message = await receive()
+            except TimeoutError:
+                refusal = 408, f"the body came too slowly: {seen} bytes after {time.monotonic() - began:.0f} s."
+                raise _BodyError from None
             seen += len(message.get("body", b""))
-            if seen > self._most:
-                raise _TooLargeError
+            whole = not message.get("more_body", False)
+            if seen > most:
+                refusal = _too_large(most)
+                raise _BodyError
             return message
 
         async def unless_refused(message: "Message") -> None:
             nonlocal started
-            if started or seen <= self._most:  # what the app answers to a body cut short is not passed on
+            if started or refusal is None:  # what the app answers to a body cut short is not passed on
                 started = True
                 await send(message)
 
         try:
             await self._app(scope, counted, unless_refused)
         except Exception:
-            if started or seen <= self._most:
+            if started or refusal is None:
                 raise
-        if seen > self._most and not started:
-            await self._too_large(send)
-
-    async def _too_large(self, send: "Send") -> None:
-        sentence = f"a body may have at most {self._most} bytes."
-        await _refuse(send, 413, sentence, [(b"connection", b"close")])  # the rest of the body is not waited for
+        if refusal is not None and not started:
+            await _refuse(send, *refusal, _CLOSE)
 
 
 class SecurityHeaders:
@@ -183,13 +213,171 @@ class SecurityHeaders:
 
 def add_limits(app: "FastAPI", settings: ServiceSettings) -> None:
     """Put all three around an app, in the order in which refusals carry the headers too."""
-    app.add_middleware(BodyLimit, body_bytes=settings.body_bytes)
+    app.add_middleware(BodyLimit, body_bytes=settings.body_bytes, seconds=settings.head_seconds)
     app.add_middleware(AddressLimit, limit=RateLimit(settings.requests_per_minute))
     app.add_middleware(SecurityHeaders)
 
 
-class _TooLargeError(Exception):
-    """The body grew beyond its limit; never leaves this module."""
+class Turns:
+    """Who may work on a large body: `most` at a time, and of one principal one after the other.
+
+    A body is read by who has the turn of its principal, but before it is worked on, so that slow senders hold up
+    themselves alone.
+    """
+
+    def __init__(self, most: int = 2) -> None:
+        self._work = asyncio.Semaphore(most)
+        self._lines: dict[str, tuple[asyncio.Lock, int]] = {}  # the lock of a principal, and how many want it
+
+    @asynccontextmanager
+    async def of(self, principal: str) -> AsyncIterator[asyncio.Semaphore]:
+        """Wait for a principal's turn; gives what must be held for the work."""
+        lock, wanted = self._lines.get(principal, (asyncio.Lock(), 0))
+        self._lines[principal] = lock, wanted + 1
+        try:
+            async with lock:
+                yield self._work
+        finally:
+            lock, wanted = self._lines.pop(principal)
+            if wanted > 1:
+                self._lines[principal] = lock, wanted - 1
+
+
+class Connections:
+    """All connections of a server, bounded before anything is asked: how many, how slow a head, and how long.
+
+    A new connection is let in. Where there are too many of its address, or in all, the oldest one goes that has no
+    request under way (of the address that has most); only where all have one the new connection itself is closed.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        self._by_address: dict[str, OrderedDict[_Connection, None]] = {}
+        self._total = 0
+
+    def protocol(self, **given: Any) -> asyncio.Protocol:
+        """Return what serves one more connection: the installed parser's own protocol, behind a guard."""
+        from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+        parser: Any = AutoHTTPProtocol
+        return _Connection(parser(**given), self)
+
+    def enter(self, connection: "_Connection") -> None:
+        """Count a connection, and close another one, or it, where there are too many."""
+        mine = self._by_address.setdefault(connection.address, OrderedDict())
+        mine[connection] = None
+        self._total += 1
+        trusted = connection.address == self.settings.proxy
+        if len(mine) > self.settings.connections_per_address and not trusted:
+            self._close_one(mine)
+        elif self._total > self.settings.connections:
+            self._close_one(max(self._by_address.values(), key=len))
+
+    def asked(self, connection: "_Connection") -> None:
+        """Note that a connection has sent a whole head."""
+        self._by_address[connection.address].move_to_end(connection)
+
+    def leave(self, connection: "_Connection") -> None:
+        """Forget a connection."""
+        mine = self._by_address.get(connection.address, OrderedDict())
+        if mine.pop(connection, connection) is None:
+            self._total -= 1
+        if not mine:
+            self._by_address.pop(connection.address, None)
+
+    def _close_one(self, several: "OrderedDict[_Connection, None]") -> None:
+        newest = next(reversed(several))
+        goes = next((one for one in several if not one.busy), newest)
+        self.leave(goes)
+        goes.transport.abort()
+
+
+class _Connection(asyncio.Protocol):
+    """Passes on to a parser's protocol what comes in time and in bounds."""
+
+    def __init__(self, inner: Any, connections: Connections) -> None:
+        self._inner, self._connections = inner, connections
+        self._waiting: asyncio.TimerHandle | None = None
+        self._cycle: object = None  # the request last seen
+        self._bytes = 0  # since then, or of a head that is not whole
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a request is under way."""
+        return self._inner.cycle is not None and not self._inner.cycle.response_complete
+
+    def connection_made(self, transport: Any) -> None:
+        """Let a connection in, and wait for its first head."""
+        self.transport = transport
+        self.address = network(str((transport.get_extra_info("peername") or ("unknown",))[0]))
+        self._inner.connection_made(transport)
+        self._wait()
+        self._connections.enter(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on in slices, and look after each whether the bounds still hold."""
+        settings = self._connections.settings
+        for start in range(0, len(data), _SLICE):
+            if self.transport.is_closing():
+                return
+            part, before = data[start : start + _SLICE], self.busy
+            if not before and self._waiting is None:
+                self._bytes = 0
+                self._wait()
+            self._bytes += len(part)
+            self._inner.data_received(part)
+            if self._inner.cycle is not self._cycle:
+                self._cycle, self._bytes = self._inner.cycle, len(part)
+                self._connections.asked(self)
+            if self.busy or before:
+                self._stop_waiting()
+                most = 2 * settings.body_bytes + HEAD_BYTES  # in chunks a body is longer than it is
+            else:
+                unread = self._cycle is not None and self._inner.cycle.more_body
+                most = _UNREAD if unread else HEAD_BYTES
+            if self._bytes > most:
+                self._refuse(b"431 Request Header Fields Too Large")
+
+    def connection_lost(self, reason: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        self._connections.leave(self)
+        self._inner.connection_lost(reason)
+
+    def eof_received(self) -> None:
+        """Nothing more comes; the parser's protocol closes once it has answered."""
+        self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """The other side does not read."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self._inner.resume_writing()
+
+    def _wait(self) -> None:
+        seconds = self._connections.settings.head_seconds
+        self._waiting = asyncio.get_running_loop().call_later(seconds, self._refuse, b"408 Request Timeout")
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _refuse(self, status: bytes) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+            self.transport.close()
+
+
+class _BodyError(Exception):
+    """The body is too large or too slow; never leaves this module."""
+
+
+def _too_large(most: int) -> tuple[int, str]:
+    return 413, f"a body may have at most {most} bytes."
 
 
 async def _refuse(send: "Send", status: int, sentence: str, headers: list[tuple[bytes, bytes]]) -> None:
@@ -199,7 +387,7 @@ async def _refuse(send: "Send", status: int, sentence: str, headers: list[tuple[
     await send({"type": "http.response.body", "body": body})
 
 
-def _announced(headers: Iterable[tuple[bytes, bytes]]) -> int:
+def announced(headers: Iterable[tuple[bytes, bytes]]) -> int:
     """Return the largest length announced; one that is no number is left to the counting."""
     lengths = [0]
     for name, value in headers:
@@ -209,8 +397,13 @@ def _announced(headers: Iterable[tuple[bytes, bytes]]) -> int:
     return max(lengths)
 
 
-def _address(scope: "Scope") -> str:
-    host = str((scope.get("client") or ("unknown",))[0])
+def cost_of(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """Return how many requests one with a large body counts as."""
+    return 1 + announced(headers) // _PER_REQUEST
+
+
+def network(host: str) -> str:
+    """Return what one caller can have of an address: all of an IPv4 address, the /64 network of an IPv6 one."""
     with suppress(ValueError):
         address = ip_address(host)
         if isinstance(address, IPv6Address):

@@ -5,12 +5,14 @@ the job at work stops at its next step and goes on after the next start, and the
 Ctrl-C does not wait. What a kill cuts off instead is what `gateway` says about kills.
 """
 
+import asyncio
+import resource
 import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from anyio.to_thread import current_default_thread_limiter
@@ -19,6 +21,7 @@ from blindsight.errors import InputError, ServiceError
 from blindsight.service.api import create_app
 from blindsight.service.demo import Showcase
 from blindsight.service.gateway import Gateway
+from blindsight.service.limits import Connections
 from blindsight.service.log import MACHINE
 from blindsight.service.principals import Token
 from blindsight.service.settings import ServiceSettings
@@ -27,7 +30,6 @@ Announce = Callable[[str, Token | None], None]
 """Told where the service is and, on the very first run, the operator's token."""
 
 _PATIENCE = 5  # seconds for requests in flight; whoever watches a live run would stay for ever
-_CONNECTIONS = 500  # at once; more are told to come back
 _THREADS = 8  # requests at work at once; more would only wait for each other, as one at a time writes to the log
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -37,6 +39,7 @@ def run_service(
 ) -> None:
     """Serve until somebody stops it; return once everything is closed."""
     check_certificate(settings)
+    _allow_files()
     with suppress(_StoppedError), _on_signals(_raise_stopped), ExitStack() as stack:
         listener = stack.enter_context(listening_socket(settings.host, settings.port))
         gateway = open_gateway()
@@ -49,7 +52,7 @@ def run_service(
         if showcase is not None:
             showcase.start()
         address = service_url(settings, listener)
-        server = _Server(app, settings, lambda: announce(address, first_token(gateway)))
+        server = Server(app, settings, lambda: announce(address, first_token(gateway)))
         with _on_signals(server.stop):  # also when it passes on at its end what stopped it
             server.run(sockets=[listener])
 
@@ -104,7 +107,7 @@ def check_certificate(settings: ServiceSettings) -> None:
         ) from None
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Tells when it answers; what it would log is left to the audit log and to the answers themselves."""
 
     def __init__(self, app: Any, settings: ServiceSettings, started: Callable[[], None]) -> None:
@@ -117,23 +120,43 @@ class _Server(uvicorn.Server):
                 log_level="warning",
                 server_header=False,
                 lifespan="off",
-                limit_concurrency=_CONNECTIONS,
+                http=cast(Any, Connections(settings).protocol),
                 ws="none",
+                proxy_headers=settings.proxy is not None,
+                forwarded_allow_ips=settings.proxy or "",
                 timeout_graceful_shutdown=_PATIENCE,
             )
         )
-        self._tell = started
+        self._tell, self._handshake = started, settings.head_seconds
 
     def stop(self) -> None:
         """Take no more requests, and end."""
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, then tell so."""
+        """Begin to answer on sockets, then tell so; a handshake takes no longer than the head of a request."""
         current_default_thread_limiter().total_tokens = _THREADS
-        await super().startup(sockets=sockets)
-        if self.started:
-            self._tell()
+        config, loop, state = self.config, asyncio.get_running_loop(), self.lifespan.state
+        protocol: Any = config.http_protocol_class
+        self.servers = [
+            await loop.create_server(
+                lambda: protocol(config=config, server_state=self.server_state, app_state=state),
+                sock=one,
+                ssl=config.ssl,
+                backlog=config.backlog,
+                ssl_handshake_timeout=self._handshake if config.ssl else None,
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
+        self._tell()
+
+
+def _allow_files() -> None:
+    """Let this process have as many files open, and so connections, as the system allows it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _StoppedError(BaseException):

@@ -17,6 +17,10 @@ from blindsight.files import as_path
 PICTURE_PIXELS = 16_000_000
 """Of a picture that somebody sends; the decoder itself takes up to `MAX_PIXELS`."""
 
+_ABOVE_ZERO = (
+    *("body_bytes", "picture_pixels", "requests_per_minute", "job_seconds", "head_seconds"),
+    *("connections", "connections_per_address"),
+)
 KINDS = ("sqlite", "postgresql", "postgresql+psycopg")
 
 
@@ -34,6 +38,12 @@ class ServiceSettings:
     picture_pixels: int = PICTURE_PIXELS
     requests_per_minute: int = 600
     job_seconds: float = 900
+    head_seconds: float = 10
+    """Until the head of a request is whole, and for its body beside the time that 25 kB a second take."""
+    connections: int = 2000
+    connections_per_address: int = 250
+    proxy: str | None = None
+    """The address of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; nobody else's are."""
     without_tls: bool = False
     """Listen in a network although tokens travel readable in it; only where something else encrypts it."""
     witnesses: tuple[str, ...] = ()
@@ -50,8 +60,10 @@ class ServiceSettings:
             check_database(self.database)
         if not 0 <= self.port <= 65_535:
             raise InputError(f"port must be in [0, 65535], where 0 takes a free one; got {self.port}.")
+        if self.proxy is not None and not _is_address(self.proxy):
+            raise InputError(f"the proxy must be an IP address such as 127.0.0.1; got {self.proxy!r}.")
         self._check_encryption()
-        for name in ("body_bytes", "picture_pixels", "requests_per_minute", "job_seconds"):
+        for name in _ABOVE_ZERO:
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name} must be finite and above 0; got {getattr(self, name)}.")
         if self.picture_pixels > MAX_PIXELS:
@@ -91,7 +103,11 @@ def check_database(url: str) -> None:
 
 
 def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host.strip("[]")) and ip_address(host.strip("[]")).is_loopback)
+
+
+def _is_address(host: str) -> bool:
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        return bool(ip_address(host))
     except ValueError:
-        return host == "localhost"
+        return False

@@ -69,7 +69,7 @@ def _personal(document: Mapping[str, Any], pipeline: str, dimension: int) -> Sif
     return PersonalSift(sift_from_json(inner | rest, pipeline=pipeline, dimension=dimension), float(epsilon))
 
 
-def _made(kind: str, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], name: str) -> Sift:
+def _made(kind: str, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float64]], name: str) -> Sift:
     try:
         return _KINDS[kind].from_parts(settings, arrays, name)
     except InputError:
@@ -80,27 +80,33 @@ def _made(kind: str, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[A
         raise InputError(f"the parts of this {kind} sift do not fit each other.") from None
 
 
-def _arrays(given: Mapping[str, Any], declared: bool) -> dict[str, NDArray[Any]]:
-    """Return every array of finite numbers of sane size."""
-    names = [str(name) for name in given] if declared else [name for name in _PLAIN if name in given]
-    arrays = {name: _numbers(name, given[name]) for name in names}
-    total = sum(array.size for array in arrays.values())
+def _arrays(given: Mapping[str, Any], declared: bool) -> dict[str, NDArray[np.float64]]:
+    """Return every array of finite numbers; what is no number, or too many, is refused before an array is made."""
+    lists = {str(name): given[name] for name in given if declared or name in _PLAIN}
+    total = sum(_count(name, one) for name, one in lists.items())
     if total > MOST_NUMBERS:
         raise InputError(f"a sift may have {MOST_NUMBERS:,} numbers in all; this one has {total:,}.")
-    return arrays
+    return {name: _numbers(name, one) for name, one in lists.items()}
+
+
+def _count(name: str, given: Any) -> int:
+    """Return how many numbers a list holds. numpy would pad texts to the longest of them, and only then tell."""
+    rows = given if isinstance(given, list) and given and isinstance(given[0], list) else [given]
+    for row in rows:
+        if not isinstance(row, list) or len(row) != len(rows[0]) or not set(map(type, row)) <= {int, float}:
+            where = f"{name[:_NAME_LENGTH]!r} of a sift"
+            raise InputError(f"{where} must be a list of numbers, or of rows of the same length.")
+    return len(rows) * len(rows[0])
 
 
 def _numbers(name: str, given: Any) -> NDArray[np.float64]:
-    where = f"{name[:_NAME_LENGTH]!r} of a sift"
     try:
-        array = np.asarray(given if isinstance(given, list) else None)
-    except ValueError:
-        raise InputError(f"{where} must be a list of numbers, or of rows of the same length.") from None
-    if array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
-        raise InputError(f"{where} must be a list of numbers, or of rows of the same length.")
-    if not (np.abs(array.astype(np.float64)) <= LARGEST).all():
-        raise InputError(f"{where} must hold finite numbers within +-{LARGEST:g}.")
-    return array.astype(np.float64)
+        array = np.array(given, dtype=np.float64)
+    except OverflowError:
+        array = np.array([np.inf])
+    if not (np.abs(array) <= LARGEST).all():
+        raise InputError(f"{name[:_NAME_LENGTH]!r} of a sift must hold finite numbers within +-{LARGEST:g}.")
+    return array
 
 
 def _mapping(given: Any, what: str) -> Mapping[str, Any]:

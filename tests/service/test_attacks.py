@@ -1,0 +1,231 @@
+"""Attacks on the service that worked once, each with what stops it."""
+
+import importlib
+import socket
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from smallservice import FEATURES, TLS, Cast, frames, linear, open_service, serving
+
+from blindsight.data.images import decode
+from blindsight.errors import InputError
+from blindsight.service.api import create_app
+from blindsight.service.limits import HEAD_BYTES, RateLimit, add_limits, cost_of
+from blindsight.service.settings import ServiceSettings
+from blindsight.service.siftjson import sift_from_json
+
+
+def test_texts_among_the_numbers_of_a_sift_are_not_padded_to_the_longest():
+    document = linear({2: 1.0}) | {"mean": ["a" * 100_000, *["b"] * 500]}
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"'mean'.*numbers"):
+            sift_from_json(document, pipeline="cells 1", dimension=FEATURES)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000  # 200 MB as an array
+    finally:
+        tracemalloc.stop()
+
+
+# --- connections ---
+
+
+def connect(address):
+    return socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=60)
+
+
+def answered(connection, sent=b""):
+    """Send, and return all that comes back until the other side closes."""
+    with suppress(OSError):
+        connection.sendall(sent)
+    answer = b""
+    with suppress(ConnectionResetError):
+        while received := connection.recv(4096):
+            answer += received
+    return answer
+
+
+HELLO = b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+PARSERS = {"h11": "h11_impl.H11Protocol", "httptools": "httptools_impl.HttpToolsProtocol"}
+
+
+@pytest.fixture(params=[(parser, loop) for parser in PARSERS for loop in ("asyncio", "uvloop")], ids="-".join)
+def served(request, tmp_path, monkeypatch):
+    """What serves a small app by each parser on each event loop, as far as they are installed."""
+    parser, loop = request.param
+    for optional in {parser, loop} - {"h11", "asyncio"}:
+        pytest.importorskip(optional)
+    module, _, name = PARSERS[parser].partition(".")
+    protocol = getattr(importlib.import_module(f"uvicorn.protocols.http.{module}"), name)
+    monkeypatch.setattr("uvicorn.protocols.http.auto.AutoHTTPProtocol", protocol)
+    app = FastAPI()
+
+    @app.get("/hello")
+    async def hello(request: Request):
+        return {"from": request.client.host}
+
+    @app.post("/frames")
+    async def frames(request: Request):
+        return {"bytes": len(await request.body())}
+
+    with ExitStack() as stack:
+
+        def serve(**settings):
+            chosen = ServiceSettings(tmp_path, **settings)
+            if not app.user_middleware:
+                add_limits(app, chosen)
+            return stack.enter_context(serving(app, chosen, loop=loop))
+
+        yield serve
+
+
+def test_silent_connections_shut_nobody_out(served):
+    address = served(connections_per_address=8, head_seconds=60)
+    silent = [connect(address) for _ in range(20)]
+    try:
+        with connect(address) as one:
+            assert b"200 OK" in answered(one, HELLO)
+        assert answered(silent[0]) == b""  # it made room
+    finally:
+        for one in silent:
+            one.close()
+    few = served(connections=8, head_seconds=60)
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(connect(few))
+        assert b"200 OK" in answered(stack.enter_context(connect(few)), HELLO)
+
+
+def test_a_request_under_way_is_not_what_makes_room(served):
+    address = served(connections_per_address=3, head_seconds=60)
+    with ExitStack() as stack:
+        busy = stack.enter_context(connect(address))
+        busy.sendall(b"POST /frames HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5\r\n\r\n12")
+        assert b"200" in answered(stack.enter_context(connect(address)), HELLO)
+        for _ in range(9):
+            stack.enter_context(connect(address))
+        assert b"200" in answered(stack.enter_context(connect(address)), HELLO)
+        assert b'{"bytes":5}' in answered(busy, b"345")
+
+
+def test_heads_and_bodies_have_a_deadline(served):
+    address = served(head_seconds=0.2)
+    for sent in (b"", b"GET /hello HTTP/1.1\r\nX-Slow: "):
+        with connect(address) as slow:
+            assert b" 408 " in answered(slow, sent)
+    with connect(address) as slow:
+        answer = answered(slow, b"POST /frames HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1")
+    assert answer.startswith(b"HTTP/1.1 408")
+    with connect(address) as again:  # the second head of a connection, too
+        again.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b" 408 " in again.recv(4096) + answered(again, b"GET /hel")
+
+
+@pytest.mark.parametrize("endless", [b"X: 12345678\r\n", b"1234567890"], ids=["headers", "one header"])
+def test_heads_have_a_size(served, endless):
+    address = served()
+    head = b"GET /hello HTTP/1.1\r\nHost: x\r\nY: 1" + (b"" if endless.isdigit() else b"\r\n")
+    for times, taken in ((HEAD_BYTES // 100, True), (HEAD_BYTES // 5, False)):
+        with connect(address) as large:
+            rest = b"\r\nConnection: close\r\n\r\n" if endless.isdigit() else b"Connection: close\r\n\r\n"
+            assert answered(large, head + times * endless + rest).startswith(b"HTTP/1.1 200") == taken
+    sent = 0
+    with connect(address) as large, suppress(OSError):
+        large.sendall(head)
+        while sent < 50_000_000:  # nobody reads them
+            sent += large.send(endless * 1000)
+    assert sent < 50_000_000
+    with connect(address) as one:
+        assert b"200 OK" in answered(one, HELLO)
+
+
+# --- large bodies ---
+
+
+@pytest.fixture
+def knocking(tmp_path):
+    """A service on a socket with people in it, and what they send."""
+    gateway = open_service(tmp_path / "service", requests_per_minute=1e6)
+    cast = Cast(gateway)
+    cast.tokens = {one.name: str(gateway.rotate_token(cast.operator, one.id)) for one in gateway.principals.list()}
+    _, cast.tokens["Bob"] = gateway.create_principal(cast.operator, "Bob", "owner")
+    with ExitStack() as stack:
+        stack.callback(gateway.close)
+        home = stack.enter_context(serving(create_app(gateway.settings, gateway), gateway.settings))
+
+        def call(name, method, path, **sent):
+            headers = {"Authorization": f"Bearer {cast.tokens[name]}"} | sent.pop("headers", {})
+            return httpx.request(method, home + path, headers=headers, timeout=60, trust_env=False, verify=TLS, **sent)
+
+        yield gateway, cast, call
+
+
+def test_one_owners_uploads_hold_up_nobody_else(knocking, monkeypatch):
+    gateway, _, call = knocking
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def held(content, *, size):
+        begun.release()
+        assert go_on.wait(60)
+        return decode(content, size=size)
+
+    monkeypatch.setattr("blindsight.service.frames.decode", held)
+    with ThreadPoolExecutor(12) as pool:
+        try:
+            sent = [pool.submit(call, "Ann", "POST", "/v1/people/Ann/frames", content=one) for one in frames(10)]
+            assert begun.acquire(timeout=60)
+            assert call("Bob", "GET", "/v1/me").json()["name"] == "Bob"
+            other = pool.submit(call, "Bob", "POST", "/v1/people/Bob/frames", content=frames(1)[0])
+            assert begun.acquire(timeout=60)  # his turn, before the rest of hers
+        finally:
+            go_on.set()
+        assert {one.result().status_code for one in [*sent, other]} == {201}
+    assert len(gateway.frames.ids("Ann")) == 13
+
+
+def test_bodies_of_many_small_things_are_refused_before_they_are_made(knocking):
+    _, _, call = knocking
+    for inside in ("[" + ",".join(["[]"] * 200_000) + "]", "[" + ",".join(['"ab"'] * 20_000) + "]"):
+        body = f'{{"person": "Ann", "sift": {{"mean": {inside}}}}}'
+        answer = call("X", "POST", "/v1/proposals", content=body, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, list(answer.json())) == (413, ["error"])
+    for path, body in (
+        ("/v1/releases", {"person": "a" * 200_000}),
+        ("/v1/grants/1/revocation", {"reason": "a" * 200_000}),
+    ):
+        assert call("X", "POST", path, json=body).status_code in (403, 413)
+    page = call("X", "POST", "/login", data={"token": "a" * 200_000})  # anybody may send that
+    assert page.status_code == 413
+
+
+def test_large_bodies_count_as_several_requests():
+    limit = RateLimit(60, burst=10, clock=lambda: 0.0)
+    assert cost_of([]) == 1
+    assert cost_of([(b"content-length", b"2000000")]) == 9
+    assert [limit.take("a", 9), limit.take("a", 9)] == [0.0, 8.0]
+    assert RateLimit(60, burst=1, clock=lambda: 0.0).take("a", 9) == 0.0  # but never more than anybody has
+
+
+def test_more_memory_than_there_is_is_a_refusal(knocking, monkeypatch):
+    gateway, _, call = knocking
+
+    def greedy(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(gateway.platform, "preferences", greedy)
+    assert call("X", "POST", "/v1/proposals", json={"person": "Ann"}).status_code == 413
+
+
+def test_only_the_named_proxy_says_who_is_behind_it(served):
+    forged = HELLO.replace(b"Connection", b"X-Forwarded-For: 192.0.2.9\r\nConnection")
+    for settings, shown in (
+        ({}, b"127.0.0.1"),
+        ({"proxy": "192.0.2.1"}, b"127.0.0.1"),
+        ({"proxy": "127.0.0.1"}, b"192.0.2.9"),
+    ):
+        with connect(served(**settings)) as one:
+            assert b'{"from":"%s"}' % shown in answered(one, forged)
