@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+import stat
 import tarfile
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from blindsight.errors import (
     PrivacyError,
     StorageError,
 )
+from blindsight.service.backup import back_up, restore
 from blindsight.service.log import AuditLog, HeadFile, remember_head
 from blindsight.service.principals import Principals
 from blindsight.service.store import MIGRATIONS, migrate, open_database
@@ -355,4 +357,68 @@ def test_what_was_logged_and_not_recorded_counts_on_the_safe_side(old):
         )
     gateway = open_service(old)
     assert [one.released for one in gateway.grants(Cast.again(gateway).ann)] == [1]
+    gateway.close()
+
+
+# --- backup and restore ---
+
+
+@pytest.fixture
+def backed_up(tmp_path, database_url):
+    """Settings of a service, and a backup from before X got the first of its two frames."""
+    settings = {"folder": tmp_path / "service", "database": database_url}
+    gateway = open_service(**settings)
+    cast = Cast(gateway, apps="X")
+    granted(gateway, cast, GENDER, frames=2)
+    back_up(tmp_path / "backup.tar", settings["folder"], database_url)
+    gateway.release(cast.apps["X"], "Ann", latest=1)
+    gateway.close()
+    return settings, tmp_path / "backup.tar"
+
+
+def test_a_restore_is_accepted_logged_and_spends_nothing_twice(backed_up, tmp_path):
+    settings, backup = backed_up
+    folder, url, place = *settings.values(), str(tmp_path / "elsewhere")
+    open_service(**settings, witnesses=(place,)).close()
+    with pytest.raises(StorageError, match="--replace"):
+        restore(backup, folder, url)
+    done = restore(backup, folder, url, witnesses=[place], replace=True)
+    assert (len(done.given_up), done.used_up) == (1, 1)
+    gateway = open_service(**settings, witnesses=(place,))
+    cast = Cast.again(gateway)
+    with pytest.raises(BudgetExceededError):
+        gateway.release(cast.apps["X"], "Ann", latest=1)
+    assert gateway.picture(cast.ann, cast.frames[0])
+    assert [entry.action for entry in gateway.audit.entries(limit=1000)][-3:] == [
+        "release",
+        "restore",
+        "refuse release",
+    ]
+    assert not gateway.audit.verify(known_heads=done.given_up).ok  # who noted it still can tell
+    gateway.close()
+    open_service(**settings, witnesses=(place,)).close()
+
+
+def test_a_restore_of_the_newest_state_gives_nothing_up(backed_up, tmp_path):
+    settings, _ = backed_up
+    folder, url = settings.values()
+    back_up(tmp_path / "newest.tar", folder, url)
+    assert stat.S_IMODE((tmp_path / "newest.tar").stat().st_mode) == 0o600
+    done = restore(tmp_path / "newest.tar", folder, url, replace=True)
+    assert (done.given_up, done.used_up) == ((), 0)
+    gateway = open_service(**settings)
+    assert gateway.release(Cast.again(gateway).apps["X"], "Ann", latest=1).rows
+    gateway.close()
+
+
+def test_what_is_no_backup_changes_nothing(backed_up, tmp_path):
+    settings, backup = backed_up
+    (tmp_path / "wrong").write_bytes(b"a diary")
+    whole = backup.read_bytes()
+    (tmp_path / "cut").write_bytes(whole[:300])
+    for name in ("wrong", "cut", "none"):
+        with pytest.raises((StorageError, MessageError)):
+            restore(tmp_path / name, *settings.values(), replace=True)
+    gateway = open_service(**settings)
+    assert gateway.grants(Cast.again(gateway).ann)[0].released == 1
     gateway.close()

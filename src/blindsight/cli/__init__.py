@@ -126,6 +126,8 @@ app.add_typer(ledgers, name="ledger")
 app.add_typer(federation.app, name="federation")
 app.command("serve")(serve.serve)
 app.command("verify-log")(serve.verify_log)
+app.command("backup")(serve.backup)
+app.command("restore")(serve.restore)
 app.add_typer(serve.tokens, name="token")
 
 

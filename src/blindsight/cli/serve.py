@@ -26,6 +26,10 @@ if TYPE_CHECKING:  # the service brings libraries of its own extra
 tokens = Commands(help="Who may ask a service, for the operator on its machine; it may run meanwhile.")
 
 NameArgument = Annotated[str, Argument(help="Name or id, as `token list` shows them.")]
+WitnessOption = Annotated[
+    list[str] | None,
+    Option(help="Who remembers the log's head: a file on another disk, or the URL of another service. Repeatable."),
+]
 FOLDER = Path("out/service")
 
 
@@ -51,10 +55,7 @@ def serve(
     ] = False,
     page: Annotated[bool, Option("--page/--no-page", help="Show the page, or answer the API alone.")] = True,
     requests_per_minute: Annotated[int, Option(help="Of one principal, and of one address.", min=1)] = 600,
-    witness: Annotated[
-        list[str] | None,
-        Option(help="Who remembers the log's head: a file on another disk, or the URL of another service. Repeatable."),
-    ] = None,
+    witness: WitnessOption = None,
     proxy: Annotated[str | None, Option(help="Address of a proxy whose X-Forwarded-For is believed.")] = None,
     seed: options.SeedOption = 0,
 ) -> None:
@@ -130,6 +131,45 @@ def verify_log(
     reason = f"The log was altered: {check.reason}"
     show(asdict(check), f"[bold red]{escape(reason)}[/]", f"The {check.entries} entries before hold.")
     raise typer.Exit(1)
+
+
+def backup(
+    target: Annotated[Path, Argument(help="File to write: all state of the service, without keys of live grants.")],
+    folder: options.FolderOption = FOLDER,
+    database: options.DatabaseOption = None,
+) -> None:
+    """Write everything a service keeps to one file; it may run meanwhile."""
+    _need_extra()
+    from blindsight.service.backup import back_up
+
+    _check_there(folder, database)
+    head = back_up(target, folder, _url(folder, database))
+    show(
+        {"backup": str(target), "head": str(head)},
+        f"{target} holds the log up to {head.size} entries. Its head: {head}",
+    )
+
+
+def restore(
+    source: Annotated[Path, Argument(help="A file that `blindsight backup` wrote.")],
+    folder: options.FolderOption = FOLDER,
+    database: options.DatabaseOption = None,
+    witness: WitnessOption = None,
+    replace: Annotated[bool, Option("--replace", help="In place of what is there; the folder is kept aside.")] = False,
+) -> None:
+    """Put a backup back. It is logged with what it gives up, and what budgets had left counts as used unless a
+    witness shows that the backup is the newest state.
+    """
+    _need_extra()
+    from blindsight.service import backup as backups
+
+    done = backups.restore(source, folder, _url(folder, database), witnesses=witness or (), replace=replace)
+    lost = ", ".join(done.given_up) or "none that is known"
+    show(
+        asdict(done),
+        f"Restored: the log has {done.entries} entries. Later heads that were given up: {lost}.",
+        f"Grants whose budget counts as used: {done.used_up}.",
+    )
 
 
 @tokens.command("create")
@@ -244,16 +284,25 @@ def _show_token(whose: "Principal", token: str) -> None:
 @contextmanager
 def _opened(folder: Path, database: str | None) -> "Iterator[Database]":
     """Open the database of a service that has run before; a service that never ran is not made by looking at it."""
-    from blindsight.service.settings import ServiceSettings
     from blindsight.service.store import open_database
 
-    if database is None and not (folder / "service.db").is_file():
-        raise StorageError(f"there is no service in {folder}. Start one with `blindsight serve`, or name its --folder.")
-    opened = open_database(ServiceSettings(folder, database=database).database_url)
+    _check_there(folder, database)
+    opened = open_database(_url(folder, database))
     try:
         yield opened
     finally:
         opened.close()
+
+
+def _check_there(folder: Path, database: str | None) -> None:
+    if database is None and not (folder / "service.db").is_file():
+        raise StorageError(f"there is no service in {folder}. Start one with `blindsight serve`, or name its --folder.")
+
+
+def _url(folder: Path, database: str | None) -> str:
+    from blindsight.service.settings import ServiceSettings
+
+    return ServiceSettings(folder, database=database).database_url
 
 
 @contextmanager

@@ -1,0 +1,215 @@
+"""Backup and restore of a service: one file with all its state, and a restore that cannot hide what it gave up.
+
+*The guarantee.* A backup is whole (one transaction, a signed head, every file) and as secret as the service's folder. A
+restore puts back exactly the log of the backup, or raises. It is logged, with every head that witnesses saw and that
+the restored log lacks: so a start accepts what the restore gave up, and everybody can read that it did. What was
+released after the backup is not known any more; unless a witness shows that nothing was, the budgets of all live grants
+are booked as used up, so that no frame is spent twice. Grants made after the backup are gone, and what went out through
+them is forgotten.
+"""
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Table, insert, select, text
+
+from blindsight.crypto.merkle import TreeHead
+from blindsight.errors import CorruptFileError, MessageError, StorageError
+from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
+from blindsight.service.foundation import FolderLock
+from blindsight.service.log import MACHINE, RESTORED, AuditLog, HeadFile, LogRecords, open_log, witness_at
+from blindsight.service.store import (
+    MIGRATIONS,
+    Database,
+    Moment,
+    check_guards,
+    metadata,
+    migrate,
+    open_database,
+    storage_sentences,
+)
+
+_LEFT_OUT = ("service.db", "service.db-wal", "service.db-shm", "log.head", "cache", "showcase")
+"""Of the folder: what the tables hold, and what can be computed."""
+_ABOUT, _ROWS = "backup.json", "tables.jsonl"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore did: how many entries are back, which later heads were given up, how many grants were used up."""
+
+    entries: int
+    given_up: tuple[str, ...]
+    used_up: int
+
+
+def back_up(target: AnyPath, folder: Path, url: str) -> TreeHead:
+    """Write everything of the service in `folder` to one file, whole or not at all; the service may run meanwhile."""
+    target = as_path(target)
+    database = open_database(url)
+    try:
+        log = open_log(folder, database)
+        check = log.verify()
+        if not check.ok:
+            raise CorruptFileError(f"the log was altered and is no state to keep: {check.reason}")
+        with database.session(), atomic_writer(target, private=True) as stream:  # nobody writes meanwhile
+            head = log.head()
+            with tarfile.open(fileobj=stream, mode="w") as archive:
+                _add(archive, _ABOUT, json.dumps({"version": len(MIGRATIONS), "head": asdict(head)}).encode())
+                _add(archive, _ROWS, "".join(_rows(database)).encode())
+                for path in sorted(folder.rglob("*")):
+                    name = path.relative_to(folder)
+                    if path.is_file() and name.parts[0] not in _LEFT_OUT and path.suffix not in (".lock", ".part"):
+                        archive.add(path, f"folder/{name}", recursive=False)
+        return head
+    finally:
+        database.close()
+
+
+def restore(
+    source: AnyPath, folder: Path, url: str, *, witnesses: Sequence[str] = (), replace: bool = False
+) -> Restored:
+    """Put the state of a backup back, in place of what is there if `replace` says so (the folder is kept aside)."""
+    source = as_path(source)
+    heads = [HeadFile(folder / "log.head"), *map(witness_at, witnesses)]
+    with storage_errors("read", source), _archive(source) as archive:
+        about = json.loads(_member(archive, _ABOUT))
+        head = TreeHead.from_dict(about["head"])
+        if about["version"] != len(MIGRATIONS):
+            raise StorageError(
+                f"{source} is of version {about['version']}; restore it with the Blindsight that made it."
+            )
+        seen = [one for one in (witness.last(head.key) for witness in heads) if one is not None]
+        lock = FolderLock(folder)
+        try:
+            _clear(folder, url, replace=replace)
+            members = [one for one in archive.getmembers() if one.name.startswith("folder/")]
+            for member in members:
+                member.name = member.name.removeprefix("folder/")
+            archive.extractall(folder, members, filter="data")
+            return _refilled(_member(archive, _ROWS), folder, url, head, seen, witnesses)
+        finally:
+            lock.release()
+
+
+def _refilled(
+    rows: bytes, folder: Path, url: str, head: TreeHead, seen: Sequence[TreeHead], witnesses: Sequence[str]
+) -> Restored:
+    """Fill the tables, and log what that gave up."""
+    database = open_database(url)
+    try:
+        log = open_log(folder, database, [witness_at(one) for one in witnesses])
+        with database.session() as session:
+            for line in rows.decode().splitlines():
+                name, values = json.loads(line)
+                session.execute(insert(metadata.tables[name]).values(**_read(metadata.tables[name], values)))
+        check_guards(database.engine)
+        check = log.verify(known_heads=[str(head)])
+        if not check.ok or check.entries != head.size:
+            raise CorruptFileError("the log in the backup is not the one whose head it names. Use another backup.")
+        given_up = tuple(sorted({str(one) for one in seen if not log.includes(one.size, one.root)}))
+        newest = any(one.size == head.size for one in seen) and not given_up
+        with database.session():
+            used_up = 0 if newest else _use_up(log, database)
+            about = {"backup": str(head), "given_up": list(given_up), "used_up": used_up}
+            entry = log.append(MACHINE, RESTORED, about)
+        log.close()
+        return Restored(entry.position, given_up, used_up)
+    finally:
+        database.close()
+
+
+def _use_up(log: AuditLog, database: Database) -> int:
+    """Book what is left of every live grant's budget, since it may have gone out after the backup."""
+    from blindsight.sift.register import Register
+
+    register = Register(LogRecords(log, database), log.now)
+    with register.current():
+        live = [grant for grant in register.grants.values() if grant.live]
+        left = [(one, one.budget.frames - register.frames_to(one.person, one.app)) for one in live]
+        told = [
+            {"grant": one.number, "person": one.person, "app": one.app, "sift": one.sift, "frames": frames}
+            for one, frames in left
+            if frames > 0
+        ]
+        register.record_all(
+            "release", ({**one, "repeated": 0, "width": 0, "size": 0, "restored": True} for one in told)
+        )
+    return len(told)
+
+
+def _rows(database: Database) -> Iterator[str]:
+    with database.reading() as session:
+        for table in metadata.sorted_tables:
+            order = table.c.position if table.name == "log" else None
+            for row in session.execute(select(table).order_by(order)):
+                yield json.dumps([table.name, {name: _written(value) for name, value in row._mapping.items()}]) + "\n"
+
+
+def _written(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _read(table: Table, values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: datetime.fromisoformat(value) if value is not None and isinstance(table.c[name].type, Moment) else value
+        for name, value in values.items()
+    }
+
+
+def _clear(folder: Path, url: str, *, replace: bool) -> None:
+    """Make room for the backup: an empty folder and empty tables, or a refusal."""
+    filled = [path for path in folder.iterdir() if path.name != "service.lock"]
+    if filled and not replace:
+        raise StorageError(f"{folder} is in use. Restore into an empty folder, or say --replace.")
+    if filled:
+        aside = folder.with_name(f"{folder.name}-before-restore-{len(list(folder.parent.iterdir()))}")
+        with storage_errors("create", aside):
+            aside.mkdir(mode=0o700)
+            for path in filled:
+                path.rename(aside / path.name)
+    database = open_database(url)
+    try:
+        with storage_sentences(), database.engine.begin() as connection:
+            used = any(connection.execute(select(table).limit(1)).first() for table in metadata.sorted_tables)
+            if used and not replace:
+                raise StorageError("the database is in use. Restore into an empty one, or say --replace.")
+            if used:
+                names = [*metadata.tables, "service_version"]
+                cascade = "" if database.engine.dialect.name == "sqlite" else " CASCADE"
+                for name in names:
+                    connection.execute(text(f"DROP TABLE {name}{cascade}"))
+                for name in ("refuse_log_change", "refuse_log_gap") if cascade else ():
+                    connection.execute(text(f"DROP FUNCTION {name}"))
+        with storage_sentences():
+            migrate(database.engine)
+    finally:
+        database.close()
+
+
+def _archive(source: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(source, "r:")
+    except tarfile.TarError:
+        raise CorruptFileError(f"{source} is no backup, or is cut off.") from None
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    try:
+        found = archive.extractfile(name)
+        assert found is not None
+        return found.read()
+    except (KeyError, tarfile.TarError, AssertionError):
+        raise MessageError(f"the backup has no {name}: it is no backup of a service.") from None
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(content), 0o600
+    archive.addfile(member, io.BytesIO(content))
