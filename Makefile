@@ -8,7 +8,7 @@ OUT ?= out
 REQUIREMENTS := pyproject.toml constraints.txt
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo federated-demo test test-all test-faults test-portable check lock bench coverage reference clean
+.PHONY: help demo federated-demo test test-all test-faults test-portable test-python test-wheel check lock bench coverage reference clean
 
 help:  ## list the targets
 	@echo "Blindsight: learn from, search through and share images that nobody may see."
@@ -34,6 +34,12 @@ test-faults: $(VENV)/.all  ## kill parties of a real deployment over loopback: t
 test-portable: $(VENV)/.all  ## the numeric tests as on other CPUs: make test-portable [MACHINES="Haswell Sandybridge"]
 	$(BIN)/python tools/portable.py $(MACHINES)
 
+test-python:  ## the fast tests of what installs on another interpreter: make test-python PYTHON=python3.13
+	tools/other_python.sh $(PYTHON)
+
+test-wheel: $(BIN)/python  ## build the wheel, install it alone into an empty environment, run the demo from there
+	tools/wheel.sh $(BIN)/python
+
 check: $(VENV)/.all  ## lint, types, import contract, lock file, generated reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -57,7 +63,7 @@ reference: $(VENV)/.all  ## write docs/cli.md anew from the command line's own h
 	$(BIN)/python tools/cli_reference.py
 
 clean:  ## remove the virtual environment, caches and output
-	rm -rf $(VENV) $(OUT) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) .venv-* $(OUT) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -10,12 +10,15 @@ import os
 import sys
 import zlib
 from collections.abc import Callable
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
+
+collect_ignore = [] if find_spec("torch") else ["selective/nets.py"]
 
 _system_bytes = os.urandom
 _noise = os.environ.get("BLINDSIGHT_TEST_NOISE", "0")

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Build the wheel, install it alone into an empty environment and run the demo far from the sources: tools/wheel.sh PYTHON
+set -eu
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+"$1" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$place" .
+"$1" -m venv "$place/venv"
+"$place/venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$place"/*.whl
+cd "$place"
+venv/bin/blindsight demo --out out
+test -s out/report.html
+venv/bin/python -c 'import blindsight, pathlib; print("Installed:", pathlib.Path(blindsight.__file__).parent)'
