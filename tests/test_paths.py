@@ -17,7 +17,7 @@ from blindsight.learn.model import Attributes
 from blindsight.report import write_report
 from blindsight.search import HammingIndex, LocalHasher, load_function, save_function
 from blindsight.search.function import LinearHash
-from blindsight.search.postings import SymbolIndex
+from blindsight.search.index import SymbolIndex
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift import load_sift, save_sift
 from blindsight.sift.sift import LinearSift

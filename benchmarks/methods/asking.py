@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from benchmarks.methods.engines import Meter, Questions, alone
 from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan
 from blindsight.search.gallery import Gallery
+from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.postings import SymbolIndex
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ def run(given: Questions, *, seed: int, turns: int) -> dict[str, float]:
         index.build()
     flat = faiss.IndexBinaryFlat(given.bits)
     flat.add(given.codes)
-    tuned = lists._tuned
-    assert tuned is not None
-    ivf = faiss.IndexBinaryIVF(quantizer := faiss.IndexBinaryFlat(given.bits), given.bits, len(tuned.lists))
-    quantizer.add(tuned.lists.centroids)
+    held = lists._lists
+    assert held is not None
+    ivf = faiss.IndexBinaryIVF(quantizer := faiss.IndexBinaryFlat(given.bits), given.bits, len(held))
+    quantizer.add(held.centroids)
     ivf.is_trained = True
     ivf.add(given.codes)
-    ivf.nprobe = next(iter(tuned.plans.values())).probes
+    ivf.nprobe = next(iter(held.plans.values())).probes
     return {
         "exact": _ratio(exact, flat, given, turns),
         "lists": _ratio(lists, ivf, given, turns),

@@ -19,7 +19,7 @@ from blindsight.search import gallery as gallery_module
 from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.encrypted_query import QueryBudget, told_bits
 from blindsight.search.gallery import Gallery, Source, feature_pipeline
-from blindsight.search.postings import SymbolIndex
+from blindsight.search.index import SymbolIndex
 from blindsight.search.releases import Book, Releases
 from blindsight.search.supervised import SDH
 from blindsight.search.symbols import KaryResponse

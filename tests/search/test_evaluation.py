@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError
-from blindsight.metrics import query_average_precision, radius_precision_recall, recall_at_k
+from blindsight.metrics import query_average_precision, radius_precision_recall
 from blindsight.search import evaluation
 from blindsight.search.codes import hamming, pack
-from blindsight.search.evaluation import evaluate_codes, evaluate_distances, neighbours_recall
+from blindsight.search.evaluation import evaluate_codes, evaluate_distances
 
 BITS = 13
 
@@ -83,16 +83,6 @@ def test_expected_ties_are_the_mean_over_random_orders(seed):
 
 
 @pytest.mark.usefixtures("_small_blocks")
-def test_recall_of_neighbours_is_that_of_the_whole_matrix(collection):
-    queries, items, _, _ = collection
-    distances = hamming(queries, items)
-    nearest = np.argsort(distances, axis=1)[:, :10]
-    found = np.where(np.random.default_rng(2).random(nearest.shape) < 0.3, -1, nearest)
-    np.testing.assert_array_equal(neighbours_recall(nearest, queries, items, BITS), np.ones(23))
-    np.testing.assert_array_equal(neighbours_recall(found, queries, items, BITS), recall_at_k(found, distances))
-
-
-@pytest.mark.usefixtures("_small_blocks")
 def test_progress_is_told_and_blocks_are_as_large_as_asked(collection):
     queries, items, query_labels, labels = collection
     told, asked = [], []
@@ -132,13 +122,10 @@ def test_bad_input_is_refused(change, named):
         evaluate_codes(**(arguments | change))
 
 
-def test_distances_and_answers_of_another_shape_are_refused():
-    codes = pack([[1, 0], [0, 1]])
+def test_distances_of_another_shape_are_refused():
     for refuse, named in [
         (lambda: evaluate_distances(lambda span: np.zeros((2, 2)), [0, 1], [0, 1, 1]), r"\(2, 3\)"),
         (lambda: evaluate_distances(lambda span: np.zeros((2, 3)), [0, 1], [0, 1, 1], block=0), "block"),
-        (lambda: neighbours_recall([[0]], codes, codes, 2), r"\(1, 1\)"),
-        (lambda: neighbours_recall([[0], [1]], codes, codes[:0], 2), "2 and 0"),
     ]:
         with pytest.raises(InputError, match=named):
             refuse()

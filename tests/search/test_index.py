@@ -15,9 +15,8 @@ from blindsight.errors import CorruptFileError, InputError, StorageError
 from blindsight.files import write_arrays
 from blindsight.search import index as index_module
 from blindsight.search.codes import hamming, pack, unpack
-from blindsight.search.index import HammingIndex
-from blindsight.search.postings import SymbolIndex
-from blindsight.search.rows import IntegerIds, Rows
+from blindsight.search.index import HammingIndex, SymbolIndex
+from blindsight.search.rows import Ids, Rows
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -61,7 +60,7 @@ def test_codes_of_any_length_are_searched_as_faiss_and_numpy_do(bits, rows, seed
 @given(st.lists(st.lists(st.integers(-50, 50), unique=True, max_size=12), max_size=8), st.integers(0, 10**6))
 def test_integers_are_found_however_they_were_sorted(batches, seed):
     rng = np.random.default_rng(seed)
-    table, expected = IntegerIds(np.empty(0, dtype=np.int64)), []
+    table, expected = Ids(np.empty(0, dtype=np.int64)), []
     for batch in batches:
         new = [key for key in batch if key not in expected]
         if new:
@@ -140,11 +139,11 @@ def test_lists_follow_every_change():
     codes, other = clean(0, 1_000), clean(1, 400)
     index.add(np.arange(1_000), codes)
     index.build()
-    lists = index._tuned.lists
+    lists = index._lists
     index.add(np.arange(1_000, 1_200), other[:200])
     index.remove(np.arange(0, 1_200, 5))
     index.update(np.arange(1, 1_001, 5), other[200:])
-    assert index._tuned.lists is lists
+    assert index._lists is lists
     table = dict(enumerate([*codes, *other[:200]]))
     table.update(zip(range(1, 1_001, 5), other[200:], strict=True))
     table = {key: code for key, code in table.items() if key % 5}
@@ -156,7 +155,7 @@ def test_lists_follow_every_change():
     nearest = hamming(index.codes, lists.centroids)
     assert np.array_equal(nearest[np.arange(960), lists.assignment], nearest.min(axis=1))
     index.remove(np.arange(600))
-    assert index._tuned is None  # half are gone
+    assert index._lists is None  # half are gone
 
 
 def test_searches_of_several_threads_agree_and_threads_are_given_back():
@@ -402,8 +401,8 @@ def test_a_sealed_file_that_makes_no_sense_is_refused(tmp_path, document, change
     sections = {
         "codes": index.codes,
         "ids": index.ids,
-        "centroids": index._tuned.lists.centroids,
-        "lists": index._tuned.lists.assignment.astype(np.int32),
+        "centroids": index._lists.centroids,
+        "lists": index._lists.assignment.astype(np.int32),
     }
     plans = [{"k": 100, "lists": 14, "probes": 3, "recall": 0.9}]
     words = {"bits": BITS, "kind": "ivf", "recall": 0.8, "plans": plans} | document

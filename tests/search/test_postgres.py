@@ -9,8 +9,7 @@ from indexconformance import BITS, RECALL, IndexConformance, SearchConformance, 
 
 from blindsight.errors import InputError, MissingExtraError, StorageError
 from blindsight.search.codes import hamming, pack
-from blindsight.search.codetable import bit_strings
-from blindsight.search.postgres import MIGRATIONS, PostgresIndex, migrate
+from blindsight.search.postgres import MIGRATIONS, PostgresIndex, bit_strings, migrate
 
 psycopg = pytest.importorskip("psycopg")
 pytest.importorskip("psycopg_pool")
@@ -53,11 +52,11 @@ class TestApproximate(SearchConformance):
 
 def plan_of(dsn, index, settings):
     """PostgreSQL's own words about how a search is executed."""
-    table = index._table("integers")
     with psycopg.connect(dsn) as connection:
+        table = index._table(connection, "integers")
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, true)", (name, value))
-        query = table._statement("EXPLAIN SELECT id FROM {table} ORDER BY code <~> %s::{code} LIMIT 3")
+        query = table.statement("EXPLAIN SELECT id FROM {table} ORDER BY code <~> %s::{code} LIMIT 3")
         return "\n".join(row[0] for row in connection.execute(query, ("0" * BITS,)))
 
 
@@ -105,7 +104,7 @@ def test_effort_buys_recall(opened):
 
 
 def test_a_bulk_load_is_whole_or_not_at_all_and_can_be_read_in_sql(opened, dsn, monkeypatch):
-    monkeypatch.setattr("blindsight.search.codetable._ROWS", 3_000)
+    monkeypatch.setattr("blindsight.search.postgres._ROWS", 3_000)
     index = opened()
     codes = clustered(0, 7_000)
     index.add(np.arange(7_000), codes)  # more than are written at once

@@ -409,7 +409,7 @@ def test_a_damaged_file_is_refused_or_gives_the_same_releases(tmp_path):
     ("ids", "X", "named"),
     [
         ([1, 1], rows(1, 2), "twice"),
-        ([1], rows(1, 2), "1 ids and 2 rows"),
+        ([1], rows(1, 2), "1 ids for 2 rows"),
         (["a"], rows(1), "integers"),
         ([1.5], rows(1), "text"),
         ([1], [[np.nan, 0]], "NaN"),

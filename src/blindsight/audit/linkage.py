@@ -67,7 +67,7 @@ def link_recaptured(
         nearest = distances == distances.min(axis=1, keepdims=True)
         named = np.argmax(np.where(nearest, generator.random(distances.shape), -1), axis=1)
         right += int(np.sum(named == places[some]))
-    return Linkage(right, len(chosen), searcher.items)
+    return Linkage(right, len(chosen), distances.shape[1])
 
 
 def linkage_finding(linked: Linkage, mode: Mode, epsilon: float | None) -> Finding:

@@ -53,8 +53,8 @@ from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan, Que
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash
 from blindsight.search.gallery import Gallery, Origin, Part, feature_pipeline
 from blindsight.search.hashers import ITQ
+from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.postings import SymbolIndex
 from blindsight.search.supervised import KernelHash
 
 _RUNS = 100_000

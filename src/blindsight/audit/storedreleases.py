@@ -28,8 +28,8 @@ from blindsight.rng import seeded_bytes
 from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.function import Floats, load_function
 from blindsight.search.gallery import FUNCTION, PRIVATE, Gallery, Mode, Source
+from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.postings import SymbolIndex
 from blindsight.search.supervised import KernelHash, squared_distances
 from blindsight.validation import check_features
 

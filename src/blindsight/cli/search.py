@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # search brings faiss and scikit-learn, which other commands 
     from blindsight.data import Dataset
     from blindsight.progress import Progress
     from blindsight.search.compare import ContestRow
-    from blindsight.search.gallery import Found, Gallery, Source
+    from blindsight.search.gallery import Source
 
 app = Commands(help="Search pictures by codes that do not give them away.")
 
@@ -227,14 +227,14 @@ def query(
 ) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
     from blindsight.data.images import decode
-    from blindsight.search.building import name_answers, places_of, told_ties
+    from blindsight.search.building import draw_answers, name_answers, places_of, told_ties
     from blindsight.search.gallery import Gallery
 
     gallery = Gallery.load(index)
     picture = decode(image, size=gallery.side)
     found = gallery.search(picture[None], k)[0]
     names = name_answers(index, found)
-    drawn = _draw_answers(gallery, index, picture, found, sheet)
+    drawn = draw_answers(gallery, index, picture, found, sheet)
     kind = "score" if gallery.mode == "local" else "distance"
     placed, ties = list(zip(places_of(found), names, found, strict=True)), told_ties(gallery, found)
     rows = [(str(place), name, f"{hit.nearness:g}") for place, name, hit in placed]
@@ -371,17 +371,6 @@ def _token(path: Path) -> str:
 def _load(source: "Source", progress: "Progress") -> "Dataset":
     progress("reading pictures", 0, None)
     return source.load(progress)
-
-
-def _draw_answers(gallery: "Gallery", index: Path, picture: Any, found: list["Found"], sheet: Path) -> bool:
-    """Draw the query and its answers; tell whether the pictures could be read."""
-    from blindsight.search.building import answer_sheet, save_sheet
-
-    page = answer_sheet(gallery, index, picture, found)
-    if page is None:
-        return False
-    save_sheet(index, page, found, sheet)
-    return True
 
 
 def _middle(budgets: list[float]) -> float:

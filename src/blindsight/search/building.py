@@ -30,7 +30,7 @@ from blindsight.data.features import reading_side
 from blindsight.data.images import decode
 from blindsight.dp.accounting import check_positive, compose
 from blindsight.dp.ledger import Ledger
-from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, PrivacyError
+from blindsight.errors import BlindsightError, DataError, InputError, PrivacyError
 from blindsight.files import AnyPath, as_path, atomic_writer, folder_lock, sha256_of, storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, science, system_bytes
@@ -49,11 +49,11 @@ from blindsight.search.gallery import (
     choose_features,
     feature_pipeline,
     gallery_file,
+    whole_json,
 )
 from blindsight.search.hashers import ITQ
-from blindsight.search.index import HammingIndex
+from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.postings import SymbolIndex
 from blindsight.search.private import PrivateHasher
 from blindsight.search.releases import EQUAL_CONTENTS, erase_releases
 from blindsight.statement import PrivacyStatement, Unit
@@ -238,7 +238,7 @@ class _Build:
             self._gallery(learned.statement(self.secret, per_person=self.wish.per_person), learned, index).save(
                 self.folder
             )
-        hasher, ledger = self._hasher(self._releases(learned))
+        hasher, ledger = self._hasher(path=self._releases(learned))
         hasher.fit(public=learned)
         if stored := np.intersect1d(gone, hasher.releases_.ids).tolist():
             hasher.releases_.delete(stored)
@@ -277,7 +277,7 @@ class _Build:
         clip = _CLIPS.get(self.wish.features, 1.0)
         if public is not None:
             clip = float(np.median(np.linalg.norm(public, axis=1)))
-        hasher, ledger = self._hasher(clip=clip)
+        hasher, ledger = self._hasher(mode="central", bits=self.wish.bits, delta=self.wish.delta, clip=clip)
         hasher.fit(self.features, public=public)
         assert isinstance(hasher.hasher_, CentralHasher)
         self.notes.append(f"The hash function is {hasher.hasher_.done_}.")
@@ -305,39 +305,26 @@ class _Build:
         index: HammingIndex | SymbolIndex,
         made: Mapping[str, Any] | None = None,
     ) -> Gallery:
-        wish = self.wish
-        return Gallery(
-            wish.mode,
-            wish.features,
-            self.side,
-            statement,
-            hasher,
-            index,
-            wish.settings | dict(made or {}),
-            notes=tuple(self.notes),
-        )
+        wish, notes = self.wish, tuple(self.notes)
+        settings = wish.settings | dict(made or {})
+        return Gallery(wish.mode, wish.features, self.side, statement, hasher, index, settings, notes)
 
-    def _hasher(self, releases: Path | None = None, clip: float = 1.0) -> tuple[PrivateHasher, Ledger]:
-        wish, private = self.wish, self.folder / PRIVATE
-        ledger = Ledger(wish.ledger or private / _LEDGER)
-        central = wish.mode == "central"
+    def _hasher(self, **more: Any) -> tuple[PrivateHasher, Ledger]:
+        wish = self.wish
+        ledger = Ledger(wish.ledger or self.folder / PRIVATE / _LEDGER)
         if wish.budget is not None:
-            delta = wish.delta if central else 0.0
+            delta = more.get("delta", 0.0)
             ledger.set_budget(_SCOPE, unit=wish.unit, neighbours="replace", epsilon=wish.budget, delta=delta)
         assert wish.epsilon is not None
         hasher = PrivateHasher(
             wish.epsilon,
             unit=wish.unit,
             per_person=wish.per_person,
-            mode="central" if central else "local",
-            bits=wish.bits,
-            delta=wish.delta if central else None,
-            clip=clip if central else None,
-            path=releases,
             ledger=ledger,
             scope=_SCOPE,
             random_state=wish.random_state,
             source=self.secret,
+            **more,
         )
         return hasher, ledger
 
@@ -409,24 +396,22 @@ def told_ties(gallery: Gallery, found: Sequence[Found]) -> str:
     )
 
 
-def answer_sheet(
-    gallery: Gallery, folder: AnyPath, query: NDArray[np.uint8], found: Sequence[Found]
-) -> Image.Image | None:
-    """Draw the query and its answers; None if the table or the pictures are not here."""
+def draw_answers(
+    gallery: Gallery, folder: AnyPath, query: NDArray[np.uint8], found: Sequence[Found], sheet: AnyPath
+) -> bool:
+    """Draw the query and its answers on a sheet that its owner alone can read, and note whom it shows, for `erase`.
+
+    False if the table or the pictures are not here, so that nothing was drawn.
+    """
     try:
         origin = read_origin(folder)
         names = origin.names_of(np.array([hit.number for hit in found], dtype=np.int64))
         pictures = [query, *_read_some(origin, names, gallery.side)]
     except (BlindsightError, KeyError):
-        return None
-    pairs = zip(places_of(found), names, strict=True)
-    captions = ["query", *(f"{rank}. {Path(name).name}" for rank, name in pairs)]
+        return False
+    captions = ["query", *(f"{rank}. {Path(name).name}" for rank, name in zip(places_of(found), names, strict=True))]
     scale = max(1, _CELL // gallery.side)
-    return contact_sheet(np.stack(pictures), columns=min(6, len(pictures)), captions=captions, scale=scale)
-
-
-def save_sheet(folder: AnyPath, page: Image.Image, found: Sequence[Found], sheet: AnyPath) -> None:
-    """Write a sheet of answers so that its owner alone can read it, and note whom it shows, for `erase`."""
+    page = contact_sheet(np.stack(pictures), columns=min(6, len(pictures)), captions=captions, scale=scale)
     sheet, private = as_path(sheet), as_path(folder) / PRIVATE
     with atomic_writer(sheet, private=True) as stream:
         page.save(stream, format=Image.registered_extensions().get(sheet.suffix.lower(), "PNG"))
@@ -434,20 +419,15 @@ def save_sheet(folder: AnyPath, page: Image.Image, found: Sequence[Found], sheet
         sheets = _sheets(private)
         sheets[str(sheet.absolute())] = {"sha256": sha256_of(sheet), "shows": [hit.number for hit in found]}
         _keep_sheets(private, sheets)
+    return True
 
 
 def _sheets(private: Path) -> dict[str, Any]:
-    path = private / _SHEETS
-    if not path.exists():
+    if not (path := private / _SHEETS).exists():
         return {}
-    with storage_errors("read", path):
-        text = path.read_bytes()
-    try:
-        sheets = json.loads(text)
+    with whole_json(path, "so that nobody knows which sheets of answers were drawn") as sheets:
         if not all(set(sheet) == {"sha256", "shows"} for sheet in sheets.values()):
             raise ValueError
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise CorruptFileError(f"{path} is damaged: which sheets of answers were drawn is not known.") from None
     return dict(sheets)
 
 
@@ -567,14 +547,8 @@ def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path, sec
     if path.exists():
         origin = Origin.load(path).grown(source, dataset, secret)
     else:
-        origin = Origin.begin(
-            source,
-            dataset,
-            public=wish.public_share or 0.0,
-            held_out=wish.hold_out,
-            random_state=wish.random_state,
-            secret=secret,
-        )
+        opened, seed = wish.public_share or 0.0, wish.random_state
+        origin = Origin.begin(source, dataset, opened, wish.hold_out, random_state=seed, secret=secret)
     origin.save(path)
     return origin
 

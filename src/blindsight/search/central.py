@@ -39,6 +39,7 @@ released and `function_` is the start itself.
 """
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -84,53 +85,27 @@ class Plan(NamedTuple):
         return [one.loss for one in self.releases]
 
 
+@dataclass(eq=False, repr=False)
 class CentralHasher(HashLearner):
     """A hash function learned with differential privacy; `transform` makes codes that must stay with the owner.
 
-    Parameters
-    ----------
-    epsilon, delta : the whole budget of one `fit`; every further `fit` to the same rows spends as much again.
-    clip : the norm to which longer rows are shortened for the mean; 1 for features of unit norm.
-    bits : length of a code; may exceed the number of features.
-    iterations : how often the rotation is refitted; with 0 it stays random and the directions get its share.
-    per_person : the most rows that one person has, where persons are to be protected instead of records.
-    start, start_rows : a public linear function of as many bits, of which only the mean is learned from the rows, and
-        the public rows that it was learned from.
-    random_state : decides the hyperplanes at the start, which are public.
-
-    Attributes
-    ----------
-    function_ : the `LinearHash`, which may be published.
-    directions_ : in how many directions the hyperplanes lie; 0 where too few rose above the noise.
-    released_ : whether anything was learned from the rows; not if there are too few for a `start` to gain from.
-    done_ : what was done, in words.
-    statement_ : what is proven.
+    Every further `fit` to the same rows spends the whole budget again. `function_` is a `LinearHash` that may be
+    published, `directions_` in how many directions its hyperplanes lie (0 where too few rose above the noise);
+    `released_` tells whether anything was learned from the rows (not if there are too few for a `start` to gain from),
+    `done_` what was done in words, `statement_` what is proven.
     """
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        clip: float,
-        bits: int = 64,
-        *,
-        iterations: int = 5,
-        per_person: int | None = None,
-        start: LinearHash | None = None,
-        start_rows: Floats | None = None,
-        random_state: int = 0,
-        source: ByteSource = system_bytes,
-    ) -> None:
-        self.start = start
-        self.start_rows = start_rows
-        self.epsilon = epsilon
-        self.delta = delta
-        self.clip = clip
-        self.bits = bits
-        self.iterations = iterations
-        self.per_person = per_person
-        self.random_state = random_state
-        self.source = source
+    epsilon: float
+    delta: float
+    clip: float  # the norm to which longer rows are shortened for the mean; 1 for features of unit norm
+    bits: int = 64  # may exceed the number of features
+    _: KW_ONLY
+    iterations: int = 5  # of the rotation; with 0 it stays random and the directions get its share
+    per_person: int | None = None  # the most rows of one person, where persons are protected instead of records
+    start: LinearHash | None = None  # a public function of as many bits, of which only the mean is learned from rows
+    start_rows: Floats | None = None  # the public rows that it was learned from
+    random_state: int = 0  # decides the hyperplanes at the start, which are public
+    source: ByteSource = system_bytes
 
     @property
     def loss(self) -> GaussianLoss:

@@ -257,9 +257,9 @@ class Codebook(ABC):
         """Return the meanings of new pictures, (n, q): unit vectors, or probabilities of classes."""
         return self._meanings(_project(check_features(X, self.dimension, least=0), self.mean, self.directions))
 
-    @abstractmethod
     def cells_of(self, X: Any) -> NDArray[np.int64]:
-        """Return the cell of every picture."""
+        """Return the cell of every picture: the likeliest one."""
+        return np.asarray(self.meanings_of(X).argmax(axis=1), dtype=np.int64)
 
     def relevance_of(self, X: Any) -> Doubles:
         """Return how relevant each cell is for a query, (n, cells)."""
@@ -312,10 +312,6 @@ class ClassCodebook(Codebook):
     def _meanings(self, points: Floats) -> Floats:
         return np.asarray(softmax(points @ self.weights + self.bias, axis=1), dtype=np.float32)
 
-    def cells_of(self, X: Any) -> NDArray[np.int64]:
-        """Return the likeliest class of every picture."""
-        return np.asarray(self.meanings_of(X).argmax(axis=1), dtype=np.int64)
-
 
 @dataclass(frozen=True, eq=False)
 class HeadCodebook(Codebook):
@@ -332,10 +328,6 @@ class HeadCodebook(Codebook):
 
     def _meanings(self, points: Floats) -> Floats:
         return np.asarray(softmax(points + self.bias, axis=1), dtype=np.float32)
-
-    def cells_of(self, X: Any) -> NDArray[np.int64]:
-        """Return the likeliest cell of every picture."""
-        return np.asarray(self.meanings_of(X).argmax(axis=1), dtype=np.int64)
 
 
 SHIPPED = Path(__file__).parent / "imagenet-cells.npz"

@@ -9,6 +9,7 @@ was not made binary ranks codes b in {-1, +1}^c by the inner product sum_j s_j b
 Hamming distance: the same ranking.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,9 +33,15 @@ def code_bytes(bits: int) -> int:
 
 def check_bits(bits: int) -> None:
     """Raise unless `bits` is a whole number that a code can have."""
-    most = 8 * _MOST_BYTES
-    if isinstance(bits, bool) or not isinstance(bits, int | np.integer) or not 1 <= bits <= most:
-        raise InputError(f"a code needs a whole number of bits in [1, {most}]; got {bits!r}.")
+    check_whole("bits, the length of a code,", bits, 1, 8 * _MOST_BYTES)
+
+
+def check_whole(name: str, value: object, least: int, most: float = math.inf) -> int:
+    """Return a whole number of any type as an int, or raise unless it lies in [least, most]."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        bounds = f">= {least}" if most == math.inf else f"in [{least}, {most}]"
+        raise InputError(f"{name} must be a whole number {bounds}; got {value!r}.")
+    return int(value)
 
 
 def check_codes(codes: ArrayLike, bits: int, what: str = "codes") -> Codes:

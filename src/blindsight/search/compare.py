@@ -259,7 +259,10 @@ def contest(
     for done, (name, epsilon) in enumerate(runs):
         progress("comparing searches", done, len(runs))
         entry = _Entry(study, min(bits, study.indexed.features.shape[1]), epsilon or 1.0, delta, random_state)
-        rows.append(_play(name, epsilon, entry))
+        group, method = METHODS[name]
+        searcher, statement = method(entry)
+        ranking = searcher.evaluate(study.queries.features, study.queries.labels, study.indexed.labels)
+        rows.append(ContestRow(name, group, epsilon, ranking, searcher, statement))
     progress("comparing searches", len(runs), len(runs))
     return rows
 
@@ -270,93 +273,48 @@ def _suited(study: SearchStudy) -> list[str]:
     return [name for name in METHODS if name not in _IF_NAMED and (labelled or name not in _LABELLED)]
 
 
-def _play(name: str, epsilon: float | None, entry: _Entry) -> ContestRow:
-    group, method = METHODS[name]
-    searcher, statement = method(entry)
-    queries, indexed = entry.study.queries, entry.study.indexed
-    ranking = searcher.evaluate(queries.features, queries.labels, indexed.labels)
-    return ContestRow(name, group, epsilon, ranking, searcher, statement)
+def _codes(entry: _Entry, learner: Callable[..., HashLearner], *, labelled: bool = False) -> Answer:
+    """Search codes of a function learned from the indexed pictures, or from the public ones and their classes."""
+    features, public = entry.study.indexed.features, entry.study.public
+    chosen = {} if learner is SH else {"random_state": entry.random_state}
+    learned = learner(entry.bits, **chosen)
+    function = (learned.fit(public.features, public.labels) if labelled else learned.fit(features)).function_
+    return CodeSearcher(function, function(features)), None
 
 
-def _features(entry: _Entry) -> Answer:
-    return FeatureSearcher(entry.study.indexed.features), None
+def _deep(entry: _Entry, name: str) -> Answer:
+    from blindsight.search import deep  # with the extra `deep`
+
+    return _codes(entry, getattr(deep, name), labelled=True)
 
 
-def _codes(learner: Callable[[_Entry], HashLearner]) -> Method:
-    """Return a search by the codes of a function learned from the indexed pictures themselves."""
-
-    def search(entry: _Entry) -> Answer:
-        features = entry.study.indexed.features
-        function = learner(entry).fit(features).function_
-        return CodeSearcher(function, function(features)), None
-
-    return search
-
-
-def _supervised(learner: Callable[[_Entry], HashLearner]) -> Method:
-    """Return a search by the codes of a function learned from the public pictures and their classes."""
-
-    def search(entry: _Entry) -> Answer:
-        public = entry.study.public
-        function = learner(entry).fit(public.features, public.labels).function_
-        return CodeSearcher(function, function(entry.study.indexed.features)), None
-
-    return search
-
-
-def _deep(name: str) -> Method:
-    def learner(entry: _Entry) -> HashLearner:
-        from blindsight.search import deep  # with the extra `deep`
-
-        kind: type[deep.DeepHashLearner] = getattr(deep, name)
-        return kind(entry.bits, random_state=entry.random_state)
-
-    return _supervised(learner)
-
-
-def _phashing(entry: _Entry) -> Answer:
-    hasher = PHashing(_itq(entry), entry.epsilon, force=True).fit(entry.study.indexed.features)
+def _published(entry: _Entry, hasher: PHashing | PITQ) -> Answer:
+    hasher.fit(entry.study.indexed.features)
     return CodeSearcher(hasher.function_, hasher.codes_), hasher.statement_
 
 
-def _pitq(entry: _Entry) -> Answer:
-    features = entry.study.indexed.features
-    hasher = PITQ(entry.bits, entry.epsilon, random_state=entry.random_state).fit(features)
-    return CodeSearcher(hasher.function_, hasher.transform(features)), hasher.statement_
-
-
-def _flipped_bits(entry: _Entry) -> Answer:
-    """Randomised response with epsilon / c for each of c bits; so few that something survives (about epsilon / 2)."""
-    bits = max(1, min(entry.bits, round(entry.epsilon / 2)))
-    function = ITQ(bits, random_state=entry.random_state).fit(entry.study.public.features).function_
-    codes = flip(function(entry.study.indexed.features), bits, record_beta(entry.epsilon, bits))
+def _noisy(entry: _Entry, *, ball: bool) -> Answer:
+    """Codes of so few bits that something survives: about epsilon in a Hamming ball, half as many of flipped ones."""
+    bits = max(1 + ball, min(entry.bits, round(entry.epsilon / (1 if ball else 2))))
+    function = _itq(entry, bits).fit(entry.study.public.features).function_
+    codes = function(entry.study.indexed.features)
+    if ball:
+        mechanism = HammingBall(bits, entry.epsilon)
+        return CodeSearcher(function, mechanism.release(codes)), _record_statement(str(mechanism), mechanism.loss)
     what = f"randomised response on each of {bits} bits, epsilon / {bits} each"
-    return CodeSearcher(function, codes), _record_statement(what, entry.epsilon)
+    flipped = flip(codes, bits, record_beta(entry.epsilon, bits))
+    return CodeSearcher(function, flipped), _record_statement(what, entry.epsilon)
 
 
-def _hamming_ball(entry: _Entry) -> Answer:
-    """The Hamming-ball mechanism on codes of about epsilon bits."""
-    bits = max(2, min(entry.bits, round(entry.epsilon)))
-    function = ITQ(bits, random_state=entry.random_state).fit(entry.study.public.features).function_
-    mechanism = HammingBall(bits, entry.epsilon)
-    codes = mechanism.release(function(entry.study.indexed.features))
-    return CodeSearcher(function, codes), _record_statement(str(mechanism), mechanism.loss)
-
-
-def _local(entry: _Entry, labels: Rows | None = None) -> Answer:
-    hasher = LocalHasher(entry.epsilon, random_state=entry.random_state).fit(entry.study.public.features, labels)
-    return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
-
-
-def _local_with_labels(entry: _Entry) -> Answer:
-    return _local(entry, entry.study.public.labels)
-
-
-def _shipped(entry: _Entry) -> Answer:
-    codebook, found = shipped_codebook(), entry.study.indexed.features.shape[1]
-    if found != codebook.dimension:
-        raise InputError(f"the shipped codebook is for embedding features, {codebook.dimension} of them; got {found}.")
-    hasher = LocalHasher(entry.epsilon).take(codebook)
+def _local(entry: _Entry, *, labelled: bool = False, shipped: bool = False) -> Answer:
+    hasher, public = LocalHasher(entry.epsilon, random_state=entry.random_state), entry.study.public
+    if shipped:
+        codebook, found = shipped_codebook(), public.features.shape[1]
+        if found != codebook.dimension:
+            raise InputError(f"the shipped codebook is for embedding features, {codebook.dimension}; got {found}.")
+        hasher.take(codebook)
+    else:
+        hasher.fit(public.features, public.labels if labelled else None)
     return SymbolSearcher(hasher, hasher.release(entry.study.indexed.features)), hasher.statement()
 
 
@@ -364,7 +322,7 @@ def _central(entry: _Entry, *, started: bool = False) -> Answer:
     """Central mode; the usual length of public rows is where private ones are clipped."""
     features, public = entry.study.indexed.features, entry.study.public.features
     bits = min(entry.bits, len(public) - 1) if started else entry.bits
-    start = ITQ(bits, random_state=entry.random_state).fit(public).function_ if started else None
+    start = _itq(entry, bits).fit(public).function_ if started else None
     assert start is None or isinstance(start, LinearHash)
     hasher = CentralHasher(
         entry.epsilon,
@@ -394,25 +352,28 @@ def _record_statement(mechanism: str, epsilon: float) -> PrivacyStatement:
     )
 
 
-def _itq(entry: _Entry) -> HashLearner:
-    return ITQ(entry.bits, random_state=entry.random_state)
+def _itq(entry: _Entry, bits: int) -> ITQ:
+    return ITQ(bits, random_state=entry.random_state)
 
 
 METHODS: dict[str, tuple[Group, Method]] = {
-    "features": ("nobody", _features),
-    "ITQ": ("nobody", _codes(_itq)),
-    "LSH": ("nobody", _codes(lambda entry: LSH(entry.bits, random_state=entry.random_state))),
-    "SH": ("nobody", _codes(lambda entry: SH(entry.bits))),
-    "KSH": ("nobody", _supervised(lambda entry: KSH(entry.bits, random_state=entry.random_state))),
-    "SDH": ("nobody", _supervised(lambda entry: SDH(entry.bits, random_state=entry.random_state))),
-    **{name: ("nobody", _deep(name)) for name in _NETWORKS},
-    "PHashing (ITQ)": ("the paper", _phashing),
-    "PITQ": ("the paper", _pitq),
-    "flipped bits": ("local", _flipped_bits),
-    "Hamming ball": ("local", _hamming_ball),
+    "features": ("nobody", lambda entry: (FeatureSearcher(entry.study.indexed.features), None)),
+    **{kind.__name__: ("nobody", partial(_codes, learner=kind)) for kind in (ITQ, LSH, SH)},
+    **{kind.__name__: ("nobody", partial(_codes, learner=kind, labelled=True)) for kind in (KSH, SDH)},
+    **{name: ("nobody", partial(_deep, name=name)) for name in _NETWORKS},
+    "PHashing (ITQ)": (
+        "the paper",
+        lambda entry: _published(entry, PHashing(_itq(entry, entry.bits), entry.epsilon, force=True)),
+    ),
+    "PITQ": (
+        "the paper",
+        lambda entry: _published(entry, PITQ(entry.bits, entry.epsilon, random_state=entry.random_state)),
+    ),
+    "flipped bits": ("local", partial(_noisy, ball=False)),
+    "Hamming ball": ("local", partial(_noisy, ball=True)),
     "codebook": ("local", _local),
-    "labelled codebook": ("local", _local_with_labels),
-    "shipped codebook": ("local", _shipped),
+    "labelled codebook": ("local", partial(_local, labelled=True)),
+    "shipped codebook": ("local", partial(_local, shipped=True)),
     "central": ("central", _central),
     "central, public start": ("central", partial(_central, started=True)),
 }

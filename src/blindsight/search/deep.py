@@ -25,8 +25,8 @@ and variance 1: near zero, where small random weights would start, the losses ar
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
 
@@ -37,7 +37,7 @@ from blindsight.errors import InputError
 from blindsight.extras import Module, Tensor, check_inputs, load_torch, seeded, to_batch
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
-from blindsight.search.codes import Codes, blocks, check_bits, pack
+from blindsight.search.codes import blocks, check_bits, pack
 from blindsight.search.function import Classes, Floats, HashFunction, HashLearner, LayeredHash, NetworkHash, with_head
 
 __all__ = ["ADSH", "DPSH", "DSH", "HashNet"]
@@ -232,6 +232,7 @@ class Training:
         self._done += 1
 
 
+@dataclass(eq=False, repr=False)
 class DeepHashLearner(HashLearner):
     """The base of the deep learners; a subclass says how its network is trained.
 
@@ -242,33 +243,26 @@ class DeepHashLearner(HashLearner):
 
     supervised = True
 
-    def __init__(
-        self,
-        bits: int,
-        hidden: tuple[int, ...] = (512,),
-        epochs: int = 30,
-        batch: int = 128,
-        learning_rate: float = 1e-3,
-        alpha: float | None = None,
-        random_state: int | np.random.Generator | None = 0,
-        network: Module | None = None,
-        device: str = "cpu",
-        progress: Progress = silent,
-    ) -> None:
-        self.bits = bits
-        self.hidden = hidden
-        self.epochs = epochs
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.alpha = alpha
-        self.random_state = random_state
-        self.network = network
-        self.device = device
-        self.progress = progress
+    bits: int
+    hidden: tuple[int, ...] = (512,)
+    epochs: int = 30
+    batch: int = 128
+    learning_rate: float = 1e-3
+    alpha: float | None = None
+    random_state: int | np.random.Generator | None = 0
+    network: Module | None = None
+    device: str = "cpu"
+    progress: Progress = silent
 
-    @abstractmethod
     def _train(self, training: Training) -> None:
-        """Train the network of `training` in place."""
+        """Train the network of `training` in place: by default, every batch against the bank of last outputs."""
+        bank = training.all_settled()
+        for rows in self._batches(training):
+            training.step(self._loss(*training.against(bank, rows)))
+
+    def _loss(self, outputs: Tensor, bank: Tensor, similar: Tensor) -> Tensor:
+        """Return the loss of a batch against the bank."""
+        raise NotImplementedError
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from features (n, d), or from whatever (n, ...) the given network takes, and one label per row."""
@@ -315,12 +309,8 @@ class DPSH(DeepHashLearner):
     The likelihood counts as settled what differs by a few bits, however long the codes: they gain little from length.
     """
 
-    def _train(self, training: Training) -> None:
-        alpha = 0.1 if self.alpha is None else self.alpha
-        bank = training.all_settled()
-        for rows in self._batches(training):
-            outputs, others, similar = training.against(bank, rows)
-            training.step(dpsh_loss(outputs, others, similar, alpha))
+    def _loss(self, outputs: Tensor, bank: Tensor, similar: Tensor) -> Tensor:
+        return dpsh_loss(outputs, bank, similar, 0.1 if self.alpha is None else self.alpha)
 
 
 class DSH(DeepHashLearner):
@@ -329,12 +319,8 @@ class DSH(DeepHashLearner):
     The paper's 0.01 counts every bit of both rows of a pair, where `dsh_loss` takes the mean over bits of one.
     """
 
-    def _train(self, training: Training) -> None:
-        alpha = 0.02 * self.bits if self.alpha is None else self.alpha
-        bank = training.all_settled()
-        for rows in self._batches(training):
-            outputs, others, similar = training.against(bank, rows)
-            training.step(dsh_loss(outputs, others, similar, alpha))
+    def _loss(self, outputs: Tensor, bank: Tensor, similar: Tensor) -> Tensor:
+        return dsh_loss(outputs, bank, similar, 0.02 * self.bits if self.alpha is None else self.alpha)
 
 
 class HashNet(DeepHashLearner):
@@ -355,6 +341,7 @@ class HashNet(DeepHashLearner):
 _PASSES = 3  # over the drawn rows in one round, the paper's T_in
 
 
+@dataclass(eq=False, repr=False)
 class ADSH(DeepHashLearner):
     """Asymmetric deep supervised hashing: in each of `epochs` rounds `drawn` rows teach the network three times over.
 
@@ -362,24 +349,7 @@ class ADSH(DeepHashLearner):
     codes learned for the rows given to `fit`, packed.
     """
 
-    codes_: Codes
-
-    def __init__(
-        self,
-        bits: int,
-        hidden: tuple[int, ...] = (512,),
-        epochs: int = 30,
-        batch: int = 128,
-        learning_rate: float = 1e-3,
-        alpha: float | None = None,
-        drawn: int = 1000,
-        random_state: int | np.random.Generator | None = 0,
-        network: Module | None = None,
-        device: str = "cpu",
-        progress: Progress = silent,
-    ) -> None:
-        super().__init__(bits, hidden, epochs, batch, learning_rate, alpha, random_state, network, device, progress)
-        self.drawn = drawn
+    drawn: int = 1000
 
     def _train(self, training: Training) -> None:
         if self.drawn < 1:

@@ -54,15 +54,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.crypto.bfv import hostile
 from blindsight.crypto.wire import Message, Secret, decode, encode
-from blindsight.errors import BudgetExceededError, CorruptFileError, InputError, MessageError, PrivacyError
+from blindsight.errors import BudgetExceededError, InputError, MessageError, PrivacyError
 from blindsight.extras import require
 from blindsight.files import AnyPath, as_path, atomic_writer, file_bytes, folder_lock, read_arrays, storage_errors
 from blindsight.rng import ByteSource, random_below, system_bytes
-from blindsight.search.codes import Codes, blocks, check_codes, unpack
+from blindsight.search.codes import Codes, blocks, check_codes, check_whole, unpack
 from blindsight.search.function import HashFunction, function_from
-from blindsight.search.gallery import PRIVATE, Found, Gallery, feature_pipeline
-from blindsight.search.hits import check_k
+from blindsight.search.gallery import PRIVATE, Found, Gallery, feature_pipeline, whole_json
 from blindsight.search.index import HammingIndex
+from blindsight.search.rows import check_k
 from blindsight.statement import PrivacyStatement
 
 MOST_BITS = 1024
@@ -357,8 +357,7 @@ class QueryBudget:
 
     def allow(self, queries: int) -> None:
         """Answer so many in all, those included that were answered already."""
-        if isinstance(queries, bool) or not isinstance(queries, int) or queries < 0:
-            raise InputError(f"a budget is a whole number of queries >= 0; got {queries!r}.")
+        check_whole("queries, a budget,", queries, 0)
         with storage_errors("write into", self._folder):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with folder_lock(self._folder):
@@ -391,15 +390,10 @@ class QueryBudget:
         path = self._folder / _BUDGET
         if not path.exists():
             return 0, 0
-        with storage_errors("read", path):
-            text = path.read_bytes()
-        try:
-            told = json.loads(text)
+        with whole_json(path, "so that nobody knows how many queries were answered") as told:
             most, asked = told["most"], told["asked"]
             if type(most) is not int or type(asked) is not int or min(most, asked) < 0:
                 raise ValueError
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise CorruptFileError(f"{path} is damaged: how many queries were answered is not known.") from None
         return most, asked
 
     def _write(self, most: int, asked: int) -> None:

@@ -27,7 +27,6 @@ from blindsight.metrics.retrieval import (
     average_precision_of_counts,
     precision_recall_of_counts,
     query_average_precision,
-    recall_at_k,
 )
 from blindsight.progress import Progress, silent
 from blindsight.search.codes import Codes, blocks, check_codes, hamming
@@ -43,22 +42,22 @@ _Counts = NDArray[np.int64]
 _Labels = NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Ranking:
-    """How well items are ranked: mean average precision, each query's own, precision among the first 10, and over what.
+    """How well items are ranked: each query's average precision and the mean, precision among the first 10, over what.
 
     `chance` is what a random order reaches in both, on average: the share of items that are relevant.
     """
 
-    mean_average_precision: float
     per_query: _Floats
+    mean_average_precision: float
     precision_at_10: float
     chance: float
     queries: int
     items: int
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Retrieval(Ranking):
     """The same of codes, with mean precision and recall within Hamming radius 0, 1, ..., bits."""
 
@@ -95,32 +94,23 @@ def evaluate_codes(
             f"give one label per code: {len(queries)} query codes have {len(wanted)} labels, "
             f"{len(packed)} codes have {len(offered)}."
         )
-    per_query, first, share = np.empty(len(queries)), np.empty(len(queries)), np.empty(len(queries))
+    found = np.empty((3, len(queries)))  # average precision, precision among the first ten, and chance
     precision, recall = np.zeros(bits + 1), np.zeros(bits + 1)
     for span in blocks(len(queries), _QUERIES):
         sizes, hits = _counts(queries[span], packed, wanted[span], offered, bits)
         if ties != "stable":
-            per_query[span] = average_precision_of_counts(sizes, hits, top=top, ties=ties)
-        first[span], share[span] = _first_ten(sizes, hits), hits.sum(axis=1) / len(packed)
+            found[0, span] = average_precision_of_counts(sizes, hits, top=top, ties=ties)
+        found[1:, span] = _first_ten(sizes, hits), hits.sum(axis=1) / len(packed)
         within, reached = precision_recall_of_counts(sizes, hits)
-        precision += within.sum(axis=0)
-        recall += reached.sum(axis=0)
+        precision += within.sum(axis=0) / len(queries)
+        recall += reached.sum(axis=0) / len(queries)
         progress("evaluating codes", span.stop, len(queries))
     if ties == "stable":
-        by_distance = evaluate_distances(
+        found[0] = evaluate_distances(
             lambda span: hamming(queries[span], packed), query_labels, labels, top=top, ties=ties, progress=progress
-        )
-        per_query = by_distance.per_query
-    return Retrieval(
-        mean_average_precision=float(per_query.mean()),
-        per_query=per_query,
-        precision_at_10=float(first.mean()),
-        chance=float(share.mean()),
-        queries=len(queries),
-        items=len(packed),
-        precision=precision / len(queries),
-        recall=recall / len(queries),
-    )
+        ).per_query
+    mean, first, chance = found.mean(axis=1).tolist()
+    return Retrieval(found[0], mean, first, chance, len(queries), len(packed), precision, recall)
 
 
 def evaluate_distances(
@@ -148,39 +138,18 @@ def evaluate_distances(
     rows = _block(items) if block is None else block
     if rows < 1:
         raise InputError(f"a block is at least 1 query; got {block}.")
-    per_query, first, share = np.empty(queries), np.empty(queries), np.empty(queries)
+    found = np.empty((3, queries))
     for span in blocks(queries, rows):
         spans = np.asarray(distances(span))
         expected = (span.stop - span.start, items)
         if spans.shape != expected:
             raise InputError(f"distances must return an array {expected} for {span}; got {spans.shape}.")
         relevant = _relevant(wanted[span], offered)
-        per_query[span] = query_average_precision(spans, relevant, top=top, ties=ties)
-        first[span], share[span] = _first_ten_of(spans, relevant), relevant.mean(axis=1)
+        found[0, span] = query_average_precision(spans, relevant, top=top, ties=ties)
+        found[1:, span] = _first_ten_of(spans, relevant), relevant.mean(axis=1)
         progress("evaluating distances", span.stop, queries)
-    return Ranking(
-        mean_average_precision=float(per_query.mean()),
-        per_query=per_query,
-        precision_at_10=float(first.mean()),
-        chance=float(share.mean()),
-        queries=queries,
-        items=items,
-    )
-
-
-def neighbours_recall(found: ArrayLike, query_codes: Codes, codes: Codes, bits: int) -> _Floats:
-    """Return for each query the share of its k nearest codes among the k `found` (item numbers, -1 for none).
-
-    Of equally near codes any may be found: `metrics.recall_at_k`, for more codes than their distances fit in memory.
-    """
-    queries, packed = check_codes(query_codes, bits, "query codes"), check_codes(codes, bits)
-    numbers = np.asarray(found)
-    if not len(queries) or not len(packed):
-        raise InputError(f"recall needs queries and codes; got {len(queries)} and {len(packed)}.")
-    if numbers.shape[:1] != (len(queries),):
-        raise InputError(f"found must have a row per query, {len(queries)}; got {numbers.shape}.")
-    spans = blocks(len(queries), _block(len(packed)))
-    return np.concatenate([recall_at_k(numbers[span], hamming(queries[span], packed)) for span in spans])
+    mean, first, chance = found.mean(axis=1).tolist()
+    return Ranking(found[0], mean, first, chance, queries, items)
 
 
 def _first_ten(sizes: _Counts, hits: _Counts) -> _Floats:
@@ -263,20 +232,16 @@ Distances = NDArray[Any]
 class Searcher(ABC):
     """What ranks items for queries that come as features."""
 
-    @property
-    @abstractmethod
-    def items(self) -> int:
-        """How many items are ranked."""
-
     @abstractmethod
     def distances(self, queries: ArrayLike) -> Distances:
         """Return how far every item is from every query, (queries, items); smaller is nearer."""
 
     def nearest(self, queries: ArrayLike, k: int) -> NDArray[np.int64]:
         """Return the positions of the k nearest items of every query, nearest first, (queries, k)."""
-        if not 1 <= k <= self.items:
-            raise InputError(f"k must be in [1, {self.items}], the number of items; got {k}.")
-        return np.argsort(self.distances(queries), axis=1, kind="stable")[:, :k].astype(np.int64)
+        distances = self.distances(queries)
+        if not 1 <= k <= distances.shape[1]:
+            raise InputError(f"k must be in [1, {distances.shape[1]}], the number of items; got {k}.")
+        return np.argsort(distances, axis=1, kind="stable")[:, :k].astype(np.int64)
 
     def evaluate(
         self, queries: ArrayLike, query_labels: ArrayLike, labels: ArrayLike, *, progress: Progress = silent
@@ -292,10 +257,6 @@ class FeatureSearcher(Searcher):
 
     features: Floats
 
-    @property
-    def items(self) -> int:
-        return len(self.features)
-
     def distances(self, queries: ArrayLike) -> Distances:
         """Return negative cosines, but for a factor of the query's own that ranks nothing; rows of zeros come last."""
         rows = check_features(queries, self.features.shape[1], what="features", least=0)
@@ -310,12 +271,7 @@ class CodeSearcher(Searcher):
     function: HashFunction
     codes: Codes
 
-    @property
-    def items(self) -> int:
-        return len(self.codes)
-
     def distances(self, queries: ArrayLike) -> Distances:
-        """Return Hamming distances."""
         return hamming(self.function(queries), self.codes)
 
     def evaluate(
@@ -334,10 +290,5 @@ class SymbolSearcher(Searcher):
     hasher: LocalHasher
     released: NDArray[Any]
 
-    @property
-    def items(self) -> int:
-        return len(self.released)
-
     def distances(self, queries: ArrayLike) -> Distances:
-        """Return the negative scores of every released symbol."""
         return np.asarray(-self.hasher.scores(queries, self.released))

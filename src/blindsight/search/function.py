@@ -14,7 +14,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import Field, dataclass, fields
+from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -59,18 +59,17 @@ class HashFunction(ABC):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything that decides the codes, as plain arrays: the fields of the function."""
-        return {part.name: getattr(self, part.name) for part in _fields(self)}
+        return {name: getattr(self, name) for name in _names(self)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the function that `arrays` described, checked once more."""
-        return cls(**{part.name: arrays[part.name] for part in _fields(cls)})
+        return cls(**{name: arrays[name] for name in _names(cls)})
 
     def _check_numbers(self) -> None:
-        """Raise unless all arrays are finite float32 numbers."""
-        for part in _fields(self):
-            array = getattr(self, part.name)
-            if isinstance(array, np.ndarray) and (array.dtype != np.float32 or not np.isfinite(array).all()):
+        """Raise unless all arrays are finite float32 numbers, of which there are some."""
+        for array in self.arrays().values():
+            if array.ndim and (array.dtype != np.float32 or not array.size or not np.isfinite(array).all()):
                 raise InputError(f"a {self.name} hash function is made of finite float32 numbers.")
 
     @abstractmethod
@@ -94,8 +93,8 @@ class HashFunction(ABC):
         return digest_of(self.name, self.arrays())
 
 
-def _fields(function: Any) -> tuple[Field[Any], ...]:
-    return fields(function)
+def _names(function: Any) -> list[str]:
+    return [field.name for field in fields(function)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +107,7 @@ class LinearHash(HashFunction):
 
     def __post_init__(self) -> None:
         self._check_numbers()
-        if self.matrix.ndim != 2 or self.mean.shape != self.matrix.shape[:1] or not self.matrix.size:
+        if self.matrix.ndim != 2 or self.mean.shape != self.matrix.shape[:1]:
             raise InputError(f"mean {self.mean.shape} and matrix {self.matrix.shape} do not fit each other.")
 
     @property
@@ -146,9 +145,7 @@ class LayeredHash(HashFunction):
     def __post_init__(self) -> None:
         if self.activation not in get_args(Activation):
             raise UnknownNameError("activation", self.activation, get_args(Activation))
-        for part in (self.mean, self.scale, *self.weights, *self.biases):
-            if part.dtype != np.float32 or not part.size or not np.isfinite(part).all():
-                raise InputError("a layered hash function is made of finite float32 numbers.")
+        self._check_numbers()
         if not self.weights or len(self.weights) != len(self.biases) or not (self.scale > 0).all():
             raise InputError("a layered hash function needs layers of weights and biases and a positive scale.")
         width = self.mean.shape
@@ -356,12 +353,18 @@ class HashLearner(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         name = type(self).__name__
         if y is None:
             raise InputError(f"{name} learns from labels: give one per row, or take ITQ, which needs none.")
-        labels = np.asarray(y)
-        if labels.shape != (rows,):
-            raise InputError(f"{name} needs one label per row, shape ({rows},); got {labels.shape}.")
-        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            raise InputError("labels hold NaN or infinite values.")
-        names, classes = np.unique(labels, return_inverse=True)
+        names, classes = class_numbers(y, rows, "labels")
         if len(names) < 2:
             raise InputError(f"{name} learns what tells classes apart; all {rows} labels are {names.tolist()[0]!r}.")
-        return classes.astype(np.int64)
+        return classes
+
+
+def class_numbers(y: ArrayLike, rows: int, what: str) -> tuple[NDArray[Any], Classes]:
+    """Return the names of the classes, and every row's class as a number 0, 1, ..."""
+    labels = np.asarray(y)
+    if labels.shape != (rows,):
+        raise InputError(f"{what} must be one per row, shape ({rows},); got {labels.shape}.")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InputError(f"{what} hold NaN or infinite values.")
+    names, classes = np.unique(labels, return_inverse=True)
+    return names, classes.astype(np.int64)

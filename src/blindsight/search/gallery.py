@@ -16,6 +16,8 @@ collection grows; what is new is indexed.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
@@ -44,9 +46,8 @@ from blindsight.progress import Progress, silent
 from blindsight.rng import ByteSource, random_words, science, system_bytes
 from blindsight.search.evaluation import CodeSearcher, Searcher, SymbolSearcher
 from blindsight.search.function import HashFunction, function_from, load_function, save_function
-from blindsight.search.index import HammingIndex
+from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.search.postings import SymbolIndex
 from blindsight.statement import PrivacyStatement
 
 PRIVATE = "private"
@@ -96,9 +97,9 @@ class Origin:
         cls,
         source: Source,
         dataset: Dataset,
-        *,
         public: float,
         held_out: int,
+        *,
         random_state: int,
         secret: ByteSource = system_bytes,
     ) -> Self:
@@ -209,11 +210,16 @@ class Gallery:
         rows = feature_pipeline(self.features).transform(images)
         if isinstance(self.index, SymbolIndex):
             assert isinstance(self.hasher, LocalHasher)
-            hits = self.index.search(self.hasher.symbol_scores(rows), k)
-            return [_answers(ids, values) for ids, values in zip(hits.ids, hits.scores, strict=True)]
-        assert isinstance(self.hasher, HashFunction)
-        near = self.index.search(self.hasher(rows), k)
-        return [_answers(ids, values) for ids, values in zip(near.ids, near.distances, strict=True)]
+            best = self.index.search(self.hasher.symbol_scores(rows), k)
+            found = zip(best.ids, best.scores, best.scores > -np.inf, strict=True)
+        else:
+            assert isinstance(self.hasher, HashFunction)
+            near = self.index.search(self.hasher(rows), k)
+            found = zip(near.ids, near.distances, near.distances >= 0, strict=True)
+        return [
+            [Found(int(number), float(value)) for number, value in zip(ids[there], values[there], strict=True)]
+            for ids, values, there in found
+        ]
 
     def searcher(self) -> tuple[NDArray[np.int64], Searcher]:
         """Return all numbers and a searcher over them in this order, for evaluation."""
@@ -282,16 +288,14 @@ class Gallery:
             if mode not in get_args(Mode) or not isinstance(features, str) or not isinstance(side, int):
                 raise ValueError(f"mode {mode!r}, features {features!r}, side {side!r}")
             statement, settings = PrivacyStatement.from_dict(document["statement"]), dict(document["settings"])
-            told, listed = document["hasher"], document["index"]
+            made: HashFunction | LocalHasher
             if mode == "local":
-                local = LocalHasher.from_parts(told, hasher, where=where)
-                return cls(
-                    mode, features, side, statement, local, SymbolIndex.from_parts(listed, index, where=where), settings
-                )
-            function = function_from(str(told["function"]), hasher)
-            return cls(
-                mode, features, side, statement, function, HammingIndex.from_parts(listed, index, where=where), settings
-            )
+                made = LocalHasher.from_parts(document["hasher"], hasher, where=where)
+            else:
+                made = function_from(str(document["hasher"]["function"]), hasher)
+            kind = SymbolIndex if mode == "local" else HammingIndex
+            held = kind.from_parts(document["index"], index, where=where)
+            return cls(mode, features, side, statement, made, held, settings)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, InputError) as error:
             raise CorruptFileError(f"{where} holds no usable gallery ({error}). Build it again.") from None
 
@@ -315,22 +319,35 @@ class Gallery:
 
     @classmethod
     def _load_old(cls, folder: Path) -> Self:
-        about = _read_old(folder)
+        """Read a gallery of version 0.1: a description, and three files that it names by their checksums."""
+        path = folder / _OLD_ABOUT
+        if not path.exists():
+            raise InputError(f"{folder} holds no gallery, or one that was not finished. Run: blindsight search build")
+        with whole_json(path, "or of another version. Build the gallery again") as about:
+            mode, features, side, settings = (about[name] for name in ("mode", "features", "side", "settings"))
+            whole = about["format"] == 1 and mode in get_args(Mode) and about["sha256"].keys() == set(_OLD_PARTS)
+            if not (whole and isinstance(features, str) and isinstance(side, int) and isinstance(settings, dict)):
+                raise ValueError
         for name in _OLD_PARTS:
             with storage_errors("read", folder / name):
                 if sha256_of(folder / name) != about["sha256"][name]:
                     raise CorruptFileError(f"{folder / name} is damaged or of another gallery. Build it again.")
-        hasher, index, statement = (folder / name for name in _OLD_PARTS)
-        local = about["mode"] == "local"
-        return cls(
-            mode=about["mode"],
-            features=about["features"],
-            side=about["side"],
-            statement=PrivacyStatement.from_json(statement.read_text()),
-            hasher=LocalHasher.load(hasher) if local else load_function(hasher),
-            index=SymbolIndex.load(index) if local else HammingIndex.load(index),
-            settings=about["settings"],
-        )
+        held, index, said = (folder / name for name in _OLD_PARTS)
+        hasher = LocalHasher.load(held) if mode == "local" else load_function(held)
+        kind = SymbolIndex if mode == "local" else HammingIndex
+        statement = PrivacyStatement.from_json(said.read_text())
+        return cls(mode, features, side, statement, hasher, kind.load(index), settings)
+
+
+@contextmanager
+def whole_json(path: Path, remedy: str) -> Iterator[Any]:
+    """Lend what a JSON file holds; the file is called damaged if it cannot be read, or not by the block."""
+    with storage_errors("read", path):
+        text = path.read_bytes()
+    try:
+        yield json.loads(text)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise CorruptFileError(f"{path} is damaged {remedy}.") from None
 
 
 def gallery_file(folder: AnyPath) -> Path | None:
@@ -366,31 +383,3 @@ def choose_features(source: Source) -> tuple[str, str]:
         "Features are grey thumbnails, which find little in photographs. For better ones: "
         "pip install 'blindsight-vision[deep]', then build with --relearn."
     )
-
-
-def _answers(numbers: NDArray[np.int64], values: NDArray[Any]) -> list[Found]:
-    present = values > -np.inf if values.dtype.kind == "f" else values >= 0
-    return [Found(int(number), float(value)) for number, value in zip(numbers[present], values[present], strict=True)]
-
-
-def _read_old(folder: Path) -> dict[str, Any]:
-    path = folder / _OLD_ABOUT
-    if not path.exists():
-        raise InputError(f"{folder} holds no gallery, or one that was not finished. Run: blindsight search build")
-    with storage_errors("read", path):
-        text = path.read_bytes()
-    try:
-        about: dict[str, Any] = json.loads(text)
-        whole = (
-            about["format"] == 1
-            and about["mode"] in get_args(Mode)
-            and isinstance(about["features"], str)
-            and isinstance(about["side"], int)
-            and isinstance(about["settings"], dict)
-            and about["sha256"].keys() == set(_OLD_PARTS)
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        whole = False
-    if not whole:
-        raise CorruptFileError(f"{path} is damaged or of another version. Build the gallery again.")
-    return about

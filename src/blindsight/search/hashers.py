@@ -24,7 +24,7 @@ the code leaves products of several directions out. In `SpectralHash` a column o
 direction it slices, `phase` is k pi a / (b - a), and sin(pi/2 + t) is written cos(t).
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,31 +34,22 @@ from scipy.linalg import eigh
 from blindsight.errors import InputError
 from blindsight.rng import science
 from blindsight.search.codes import blocks
-from blindsight.search.function import Classes, Floats, HashFunction, HashLearner, LinearHash
+from blindsight.search.function import Classes, Floats, HashLearner, LinearHash
 
 _ROWS = 2048  # rows at a time: with up to a few hundred columns they stay in the processor's cache
 _ROUNDING = float(np.finfo(np.float32).eps)
 
 
+@dataclass(eq=False, repr=False)
 class ITQ(HashLearner):
     """Codes of at most as many bits as there are directions in which the features vary.
 
-    Parameters
-    ----------
-    bits : length of a code.
-    iterations : how often signs and rotation are refitted; with 0 the rotation stays random.
-    random_state : decides the rotation at the start.
-
-    Attributes
-    ----------
-    function_ : the `LinearHash`.
-    losses_ : ||B - V R||^2 after each iteration.
+    `function_` is a `LinearHash`, `losses_` is ||B - V R||^2 after each iteration.
     """
 
-    def __init__(self, bits: int, iterations: int = 50, random_state: int = 0) -> None:
-        self.bits = bits
-        self.iterations = iterations
-        self.random_state = random_state
+    bits: int
+    iterations: int = 50  # how often signs and rotation are refitted; with 0 the rotation stays random
+    random_state: int = 0  # decides the rotation at the start
 
     def _learn(self, X: Floats, y: Classes | None) -> LinearHash:
         mean, directions = principal_directions(X, self.bits)
@@ -144,26 +135,19 @@ def _products_with_signs(V: Floats, R: Floats) -> NDArray[np.float64]:
     return products
 
 
+@dataclass(eq=False, repr=False)
 class LSH(HashLearner):
-    """Gaussian random hyperplanes through the mean of the features, or through the origin.
+    """Gaussian random hyperplanes through the mean of the features, the only thing that is learned.
 
-    Parameters
-    ----------
-    bits : length of a code; may exceed the number of features.
-    random_state : decides the hyperplanes; whoever knows it knows them.
-    centre : put the hyperplanes through the mean, the only thing that is learned. With ``centre=False`` the function
-        does not depend on the data at all, so that publishing it reveals nothing about anyone; codes are then even only
-        as far as features lie around the origin (all-positive features lie to one side of most hyperplanes).
-
-    Attributes
-    ----------
-    function_ : the `LinearHash`.
+    With ``centre=False`` they go through the origin and the function does not depend on the data at all, so that
+    publishing it reveals nothing about anyone; codes are then even only as far as features lie around the origin
+    (all-positive features lie to one side of most hyperplanes).
     """
 
-    def __init__(self, bits: int, random_state: int = 0, *, centre: bool = True) -> None:
-        self.bits = bits
-        self.random_state = random_state
-        self.centre = centre
+    bits: int  # may exceed the number of features
+    random_state: int = 0  # decides the hyperplanes; whoever knows it knows them
+    _: KW_ONLY
+    centre: bool = True
 
     def _learn(self, X: Floats, y: Classes | None) -> LinearHash:
         width = X.shape[1]
@@ -173,46 +157,26 @@ class LSH(HashLearner):
 
 
 @dataclass(frozen=True, eq=False)
-class SpectralHash(HashFunction):
+class SpectralHash(LinearHash):
     """sign(cos((x - mean) matrix - phase)): what spectral hashing ends as."""
 
-    mean: Floats
-    matrix: Floats
     phase: Floats
     name: ClassVar[str] = "spectral"
 
     def __post_init__(self) -> None:
-        self._check_numbers()
-        mean, matrix, phase = self.mean.shape, self.matrix.shape, self.phase.shape
-        if self.matrix.ndim != 2 or not self.matrix.size or mean != matrix[:1] or phase != matrix[1:]:
-            raise InputError(f"mean {mean}, matrix {matrix} and phase {phase} do not fit each other.")
-
-    @property
-    def bits(self) -> int:
-        return int(self.matrix.shape[1])
-
-    @property
-    def dimension(self) -> int:
-        return int(self.matrix.shape[0])
+        super().__post_init__()
+        if self.phase.shape != self.matrix.shape[1:]:
+            raise InputError(f"matrix {self.matrix.shape} and phase {self.phase.shape} do not fit each other.")
 
     def _scores(self, X: Floats) -> Floats:
-        return np.asarray(np.cos((X - self.mean) @ self.matrix - self.phase))
+        return np.asarray(np.cos(super()._scores(X) - self.phase))
 
 
+@dataclass(eq=False, repr=False)
 class SH(HashLearner):
-    """Spectral hashing; `bits` may exceed the number of features. There is nothing random about it.
+    """Spectral hashing; `bits` may exceed the number of features. There is nothing random about it."""
 
-    Parameters
-    ----------
-    bits : length of a code.
-
-    Attributes
-    ----------
-    function_ : the `SpectralHash`.
-    """
-
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
+    bits: int
 
     def _learn(self, X: Floats, y: Classes | None) -> SpectralHash:
         mean, directions = principal_directions(X, self.bits)

@@ -17,6 +17,7 @@ Releasing a record again loses epsilon again: keep the first release (`releases`
 """
 
 import json
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -29,7 +30,8 @@ from blindsight.files import AnyPath, read_arrays, write_arrays
 from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.channels import Design, Doubles, Mechanism, best_design
 from blindsight.search.codebook import Codebook, HeadCodebook, learn_codebook, learn_labelled_codebook
-from blindsight.search.function import digest_of
+from blindsight.search.codes import check_whole
+from blindsight.search.function import class_numbers, digest_of
 from blindsight.search.symbols import KaryResponse, SubsetSelection
 from blindsight.statement import PrivacyStatement, randomness_of
 from blindsight.validation import check_features
@@ -42,46 +44,23 @@ KEPT_APART = 0.9
 _MECHANISMS = ("auto", "kary", "subset")
 
 
+@dataclass(eq=False, repr=False)
 class LocalHasher(BaseEstimator):  # type: ignore[misc]
     """Symbols for search with a proof for every single record.
 
-    Parameters
-    ----------
-    epsilon : what one release of a record costs it.
-    symbols : how many symbols there are; "auto" takes as many as epsilon makes useful.
-    mechanism : "kary", "subset" or, whichever is expected to find more, "auto".
-    kinds : about how many kinds of pictures are worth telling apart, "auto" for as many as the public features show
-        (`meaning.count_kinds`); not used with labels.
-    max_public : of more public features, only so many (drawn at random) are used, and are part of the codebook.
-    random_state : decides that draw and where computations on public features start.
-
-    Attributes
-    ----------
-    codebook_, design_ : the frozen public parts: what pictures mean, and how cells of meaning are released.
-    mechanism_, k_, outputs_ : the mechanism, its number of symbols, and how many different releases there are.
-    decoder_ : how likely a record lies in each cell given its release, (outputs, cells).
-    labelled_ : whether public labels were used.
+    Fitted, `codebook_` and `design_` are the frozen public parts: what pictures mean, and how cells of meaning are
+    released; `mechanism_`, `k_` and `outputs_` the mechanism, its number of symbols, and how many different releases
+    there are; `decoder_` (outputs, cells) how likely a record lies in each cell given its release; `labelled_` whether
+    public labels were used.
     """
 
-    codebook_: Codebook
-    design_: Design
-
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        symbols: int | str = "auto",
-        mechanism: str = "auto",
-        kinds: int | str = "auto",
-        max_public: int = 20_000,
-        random_state: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.symbols = symbols
-        self.mechanism = mechanism
-        self.kinds = kinds
-        self.max_public = max_public
-        self.random_state = random_state
+    epsilon: float  # what one release of a record costs it
+    _: KW_ONLY
+    symbols: int | str = "auto"  # how many; "auto": as many as epsilon makes useful
+    mechanism: str = "auto"  # "kary", "subset" or, whichever is expected to find more, "auto"
+    kinds: int | str = "auto"  # about how many to tell apart; "auto": as public features show; not used with labels
+    max_public: int = 20_000  # of more public features, so many are drawn, and are part of the codebook
+    random_state: int = 0  # decides that draw and where computations on public features start
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn from public features (n, d) and, where they have some, from one public label per row."""
@@ -89,7 +68,14 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         fewest = max(FEWEST_PUBLIC, symbols or 0)
         if len(rows) < fewest:
             raise InputError(f"a codebook is learned from at least {fewest} public rows; got {len(rows)}.")
-        classes = None if y is None else _check_labels(y, len(rows))
+        classes = None
+        if y is not None:
+            names, classes = class_numbers(y, len(rows), "public labels")
+            if not 2 <= len(names) <= len(rows) // 2:
+                raise InputError(
+                    f"public labels must name 2 to {len(rows) // 2} classes, half as many as rows; got {len(names)}. "
+                    "Join some, or use none."
+                )
         generator = science(self.random_state)
         if len(rows) > self.max_public:
             drawn = np.sort(generator.choice(len(rows), self.max_public, replace=False))
@@ -146,6 +132,25 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
         """
         design, shipped = self._fitted(), isinstance(self.codebook_, HeadCodebook)
         learned = "learned from public features " + ("and their labels" if self.labelled_ else "without labels")
+        accounted = ["exact: the largest ratio of two probabilities of the same release"]
+        assumptions = ["the codebook was learned from public data only: no private record is among them"]
+        not_protected = [
+            "that a record exists, and how many there are",
+            "that a record was edited, from whoever sees two versions of the index: edited records are released again",
+            "a picture that is there under several names, or comes back under another: it is released once for each",
+            "queries, where whoever asks sends them to somebody else",
+        ]
+        if releases > 1:
+            accounted.append(f"times {releases}, for some record was released that often (basic composition)")
+            assumptions.append(f"no record was released more often than the {releases} times that were counted")
+        else:
+            assumptions.append("every record is released once, and the release is kept rather than drawn again")
+        if per_person is not None:
+            each = _times(self.mechanism_.loss, max(releases, 1))
+            accounted.append(f"group privacy: {per_person} records of {each:g} each")
+            assumptions.append(f"no person ever has more than {per_person} of the records, deleted ones included")
+        else:
+            not_protected.append("several pictures of the same person: each loses epsilon, and together they add up")
         return PrivacyStatement(
             guarantee="differential privacy",
             mechanism=f"{design.mechanism}, of a codebook {'made of ImageNet classes' if shipped else learned}",
@@ -153,7 +158,7 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             epsilon=_times(self.mechanism_.loss, max(releases, 1) * (per_person or 1)),
             delta=0.0,
             neighbours="replace",
-            accountant=_accountant(self.mechanism_.loss, per_person, releases),
+            accountant="; ".join(accounted),
             randomness=randomness_of(source),
             who_sees={
                 "owner": "the record and its true symbol",
@@ -161,8 +166,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
                 "whoever asks": "the own query, which is not noised and not protected, and the ranked releases",
                 "anyone": "the codebook" if shipped else "the codebook, which holds the public features",
             },
-            assumptions=_assumptions(per_person, releases),
-            not_protected=_not_protected(per_person),
+            assumptions=tuple(assumptions),
+            not_protected=tuple(not_protected),
         )
 
     @property
@@ -175,7 +180,8 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
     @property
     def digest(self) -> str:
         """SHA-256 of everything that decides releases and rankings."""
-        return digest_of(json.dumps(self._document(), sort_keys=True), self._arrays())
+        document, arrays = self.parts()
+        return digest_of(json.dumps(document, sort_keys=True), arrays)
 
     def save(self, path: AnyPath) -> None:
         """Write everything that was learned to one file, whole or not at all; it is public."""
@@ -188,7 +194,10 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return everything that was learned, as a document and arrays for a file."""
-        return self._document(), self._arrays()
+        mechanism = self._fitted().mechanism
+        size = mechanism.size if isinstance(mechanism, SubsetSelection) else None
+        document = {"parameters": self.get_params(), "k": mechanism.k, "size": size, "labelled": self.labelled_}
+        return document, {**self.codebook_.arrays(), "symbol_of_cell": self.design_.symbol_of_cell}
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
@@ -218,80 +227,17 @@ class LocalHasher(BaseEstimator):  # type: ignore[misc]
             raise InputError("this LocalHasher is not fitted yet: call fit with public features.")
         return self.design_
 
-    def _document(self) -> dict[str, Any]:
-        mechanism = self._fitted().mechanism
-        size = mechanism.size if isinstance(mechanism, SubsetSelection) else None
-        return {"parameters": self.get_params(), "k": mechanism.k, "size": size, "labelled": self.labelled_}
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self.codebook_.arrays(), "symbol_of_cell": self.design_.symbol_of_cell}
-
     def _check_parameters(self) -> int | None:
         """Return how many symbols are wanted, None for as many as are useful."""
         check_positive("epsilon", self.epsilon)
         if self.mechanism not in _MECHANISMS:
             raise UnknownNameError("mechanism", str(self.mechanism), _MECHANISMS)
         if self.kinds != "auto":
-            _check_whole("kinds", self.kinds, 2)
-        _check_whole("max_public", self.max_public, FEWEST_PUBLIC)
-        if self.symbols == "auto":
-            return None
-        return _check_whole("symbols", self.symbols, 2)
+            check_whole("kinds", self.kinds, 2)
+        check_whole("max_public", self.max_public, FEWEST_PUBLIC)
+        return None if self.symbols == "auto" else check_whole("symbols", self.symbols, 2)
 
 
 def _times(epsilon: float, number: int) -> float:
     """Return an epsilon so many times, to twelve digits: 0.1 three times is 0.3."""
     return epsilon if number == 1 else float(f"{epsilon * number:.12g}")
-
-
-def _accountant(epsilon: float, per_person: int | None, releases: int) -> str:
-    lines = ["exact: the largest ratio of two probabilities of the same release"]
-    if releases > 1:
-        lines.append(f"times {releases}, for some record was released that often (basic composition)")
-    if per_person is not None:
-        lines.append(f"group privacy: {per_person} records of {_times(epsilon, max(releases, 1)):g} each")
-    return "; ".join(lines)
-
-
-def _assumptions(per_person: int | None, releases: int) -> tuple[str, ...]:
-    often = "every record is released once, and the release is kept rather than drawn again"
-    if releases > 1:
-        often = f"no record was released more often than the {releases} times that were counted"
-    lines = ["the codebook was learned from public data only: no private record is among them", often]
-    if per_person is not None:
-        lines.append(f"no person ever has more than {per_person} of the records, deleted ones included")
-    return tuple(lines)
-
-
-def _not_protected(per_person: int | None) -> tuple[str, ...]:
-    lines = [
-        "that a record exists, and how many there are",
-        "that a record was edited, from whoever sees two versions of the index: edited records are released again",
-        "a picture that is there under several names, or comes back under another: it is released once for each",
-        "queries, where whoever asks sends them to somebody else",
-    ]
-    if per_person is None:
-        lines.append("several pictures of the same person: each loses epsilon, and together they add up")
-    return tuple(lines)
-
-
-def _check_whole(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name} must be a whole number >= {least}; got {value!r}.")
-    return int(value)
-
-
-def _check_labels(y: ArrayLike, rows: int) -> NDArray[np.int64]:
-    """Return class numbers 0, 1, ... of public labels."""
-    labels = np.asarray(y)
-    if labels.shape != (rows,):
-        raise InputError(f"there must be one public label per row, shape ({rows},); got {labels.shape}.")
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise InputError("public labels hold NaN or infinite values.")
-    names, classes = np.unique(labels, return_inverse=True)
-    if not 2 <= len(names) <= rows // 2:
-        raise InputError(
-            f"public labels must name 2 to {rows // 2} classes, half as many as rows; got {len(names)}. Join some, or "
-            "use none."
-        )
-    return classes.astype(np.int64)

@@ -5,45 +5,59 @@ with kind "exact", searches are exact. `build` makes an ivfflat (or hnsw) index 
 must open (how many candidates it must keep) to reach the wanted recall@100 on the collection's own codes; what it
 measured is stored beside the codes, for everyone who searches. Where that takes more than half of the lists, or more
 candidates than pgvector keeps, as with codes that carry much noise, searches compare all codes, as in `HammingIndex`. A
-radius is always answered exactly.
+radius is always answered exactly. ivfflat is the default: hnsw takes far longer to build and loses recall where many
+codes are equal.
 
-ivfflat is the default: hnsw takes far longer to build and loses recall where many codes are equal. Each collection has
-its table, several share a database.
+*Statements.* Everything lives in the schema "blindsight", the codes of collection number n in the table codes_n, made
+when its first code says whether ids are integers or text. A table's name is made from that number, so nothing that a
+person named becomes part of a statement; all else is passed as values. PostgreSQL writes bit 0 of a code leftmost.
 
-Connections to PostgreSQL that come back by themselves, and errors in one sentence that tell no secret.
+*Errors.* Connections come back by themselves. What libpq says can quote the connection string, so none of its words are
+passed on; what the server says about a statement is.
 
-What libpq says can quote the connection string, so none of its words are passed on; what the server says about a
-statement is.
-
-The tables in PostgreSQL, version by version.
-
-A database moves from version to version in order, each inside one transaction and under one lock, so that any number of
-processes may open it at once. A database that is newer than this code is refused rather than misread. What has been
-released is never edited: a change is a new entry at the end of `MIGRATIONS`.
-
-Everything lives in the schema "blindsight". The codes of collection number n are in the table codes_n, made when its
-first code says whether ids are integers or text.
+*Versions.* A database moves from version to version in order, each inside one transaction and under one lock, so that
+any number of processes may open it at once. A database that is newer than this code is refused rather than misread.
+What has been released is never edited: a change is a new entry at the end of `MIGRATIONS`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from blindsight.errors import InputError, StorageError, UnknownNameError
 from blindsight.extras import require
-from blindsight.search.codes import Codes, check_bits, check_codes
-from blindsight.search.codetable import CodeTable, Connection, empty_ids
-from blindsight.search.hits import Hits, IdArray, Neighbourhoods, check_k, check_radius, check_recall
+from blindsight.search.codes import Codes, blocks, check_bits, check_codes, unpack
 from blindsight.search.index import fewest, measured_recall
-from blindsight.search.rows import IdKind, check_ids, check_unique, kind_of
+from blindsight.search.rows import (
+    Hits,
+    IdArray,
+    IdKind,
+    Neighbourhoods,
+    check_ids,
+    check_k,
+    check_radius,
+    check_recall,
+    check_unique,
+    kind_of,
+)
 
 T = TypeVar("T")
+Connection = Any
+Kind = Literal["ivfflat", "hnsw", "exact"]
 
 _ATTEMPTS = 5  # at work that PostgreSQL broke off because of other writers
+_ROWS = 65_536  # rows that are written at once
+_QUERIES_AT_ONCE = 256
+_EXACT = 0  # effort that stands for comparing all codes
+_K, _QUERIES = 100, 64  # hits whose recall `build` measures, and codes it measures with
+_MOST_LISTS, _MOST_CANDIDATES = 32_768, 1_000  # pgvector's bounds
+_SEQUENTIAL = {"enable_seqscan": "on", "enable_indexscan": "off"}
+_INDEXED = {"enable_seqscan": "off", "enable_indexscan": "on"}
+_ESCAPED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 class Database:
@@ -145,13 +159,136 @@ def _version(connection: Any) -> int:
     return version
 
 
-Kind = Literal["ivfflat", "hnsw", "exact"]
+def bit_strings(codes: Codes, bits: int) -> list[str]:
+    """Return codes as PostgreSQL writes them, bit 0 first.
 
-_EXACT = 0  # effort that stands for comparing all codes
-_K = 100  # hits whose recall `build` measures
-_QUERIES = 64  # codes it measures with
-_MOST_LISTS = 32_768  # pgvector's bounds
-_MOST_CANDIDATES = 1_000
+    >>> bit_strings(np.array([[0b011]], dtype=np.uint8), 3)
+    ['110']
+    """
+    digits = unpack(codes, bits).astype(np.uint8) + ord("0")
+    return [row.tobytes().decode("ascii") for row in digits]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The codes of a collection, inside one transaction."""
+
+    connection: Connection
+    number: int
+    bits: int
+    ids: IdKind
+
+    def run(self, text: str, values: Sequence[Any] | None = None, **parts: Any) -> Any:
+        """Execute a statement, with the table, the types of ids and codes, and other parts filled in."""
+        return self.connection.execute(self.statement(text, **parts), values, binary=True)
+
+    def statement(self, text: str, **parts: Any) -> Any:
+        sql = require("psycopg.sql", extra="postgres", purpose="an index in PostgreSQL")
+        return sql.SQL(text).format(
+            table=sql.Identifier("blindsight", f"codes_{self.number}"),
+            id=sql.SQL("bigint" if self.ids == "integers" else "text"),
+            code=sql.SQL(f"bit({self.bits})"),
+            **{name: sql.Identifier(part) for name, part in parts.items()},
+        )
+
+    def count(self) -> int:
+        return int(self.run("SELECT count(*) FROM {table}").fetchone()[0])
+
+    def known(self, ids: IdArray, *, lock: bool = False) -> set[Any]:
+        """Return which of these ids exist; with `lock`, nobody else may change them."""
+        query = "SELECT id FROM {table} WHERE id = ANY(%s::{id}[])"
+        query += " ORDER BY id FOR UPDATE" if lock else ""
+        return {row[0] for row in self.run(query, (ids.tolist(),))}
+
+    def create(self) -> None:
+        """Make the empty table; `age` grows with every row that is added."""
+        columns = "id {id} PRIMARY KEY, age bigint GENERATED ALWAYS AS IDENTITY, code {code} NOT NULL"
+        self.run(f"CREATE TABLE {{table}} ({columns})")
+
+    def add(self, ids: IdArray, codes: Codes) -> None:
+        """Load codes in bulk; psycopg's UniqueViolation says that an id exists already."""
+        statement = self.statement("COPY {table} (id, code) FROM STDIN")
+        with self.connection.cursor() as cursor, cursor.copy(statement) as stream:
+            for span in blocks(len(ids), _ROWS):
+                keys = [str(key).translate(_ESCAPED) for key in ids[span].tolist()]
+                pairs = zip(keys, bit_strings(codes[span], self.bits), strict=True)
+                stream.write("".join(f"{key}\t{code}\n" for key, code in pairs))
+
+    def update(self, ids: IdArray, codes: Codes) -> None:
+        """Give existing ids other codes, or raise if one does not exist; rows are locked in the order of their ids."""
+        found = self.known(ids, lock=True)
+        if strangers := [key for key in ids.tolist() if key not in found]:
+            raise InputError(f"id {strangers[0]!r} is not in the index; nothing was changed. Use add().")
+        statement = """
+            UPDATE {table} AS row SET code = new.code FROM unnest(%s::{id}[], %s::{code}[]) AS new (id, code)
+            WHERE row.id = new.id
+        """
+        self.run(statement, (ids.tolist(), bit_strings(codes, self.bits)))
+
+    def index(self, kind: str, options: str = "") -> None:
+        """Make the index of this kind anew; writers wait until the transaction ends."""
+        name = f"codes_{self.number}_{kind}"
+        self.run("LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
+        self.run("DROP INDEX IF EXISTS blindsight.{name}", name=name)
+        self.run(f"CREATE INDEX {{name}} ON {{table}} USING {kind} (code bit_hamming_ops) {options}", name=name)
+
+    def sample(self, size: int) -> tuple[IdArray, Codes]:
+        """Return ids and codes of up to `size` rows from all ages."""
+        statement = "SELECT id, code::text FROM {table} WHERE age %% %s = 0 ORDER BY age LIMIT %s"
+        rows = self.run(statement, (max(1, self.count() // size), size)).fetchall()
+        digits = np.array([list(code) for _, code in rows]) == "1"
+        return self.id_array([key for key, _ in rows]), np.packbits(digits, axis=1, bitorder="little")
+
+    def search(self, queries: Codes, k: int, index: Mapping[str, str] | None = None) -> Hits:
+        """Return the k nearest of each query by comparing all codes, or by an index with these settings."""
+        settings = {"jit": "off", **(_SEQUENTIAL if index is None else {**_INDEXED, **index})}
+        for name, value in settings.items():
+            self.connection.execute("SELECT set_config(%s, %s, true)", (name, value))
+        statement = f"""
+            SELECT query.number, hit.id, hit.distance::integer
+            FROM unnest(%s::integer[], %s::{{code}}[]) AS query (number, code)
+            CROSS JOIN LATERAL (
+                SELECT id, age, code <~> query.code AS distance
+                FROM {{table}} ORDER BY code <~> query.code{"" if index else ", age"} LIMIT %s
+            ) AS hit
+            ORDER BY query.number, hit.distance, hit.age
+        """  # noqa: S608 - an index knows no second key, so there ties are sorted afterwards
+        ids, distances = empty_ids((len(queries), k), self.ids), np.full((len(queries), k), -1, dtype=np.int32)
+        for span in blocks(len(queries), _QUERIES_AT_ONCE):
+            rows = self.run(statement, (*self._questions(queries[span]), k)).fetchall()
+            numbers = np.array([row[0] for row in rows], dtype=np.int64)
+            ranks = np.arange(len(rows)) - np.searchsorted(numbers, numbers)
+            ids[span.start + numbers, ranks] = [row[1] for row in rows]
+            distances[span.start + numbers, ranks] = _distances(rows)
+        return Hits(ids, distances)
+
+    def within(self, queries: Codes, radius: int) -> Neighbourhoods:
+        """Return all codes that differ from a query in at most `radius` bits, by comparing all."""
+        statement = """
+            SELECT query.number, row.id, (row.code <~> query.code)::integer AS distance
+            FROM unnest(%s::integer[], %s::{code}[]) AS query (number, code)
+            JOIN {table} AS row ON row.code <~> query.code <= %s ORDER BY query.number, distance, row.age
+        """
+        rows = self.run(statement, (*self._questions(queries), radius)).fetchall()
+        bounds = np.searchsorted([row[0] for row in rows], np.arange(len(queries) + 1)).astype(np.int64)
+        return Neighbourhoods(self.id_array([row[1] for row in rows]), _distances(rows), bounds)
+
+    def id_array(self, ids: list[Any]) -> IdArray:
+        array = empty_ids((len(ids),), self.ids)
+        array[:] = ids
+        return array
+
+    def _questions(self, queries: Codes) -> tuple[list[int], list[str]]:
+        return list(range(len(queries))), bit_strings(queries, self.bits)
+
+
+def empty_ids(shape: tuple[int, ...], kind: IdKind | None) -> IdArray:
+    """Return an array of missing ids of this kind."""
+    return np.full(shape, None, dtype=object) if kind == "text" else np.full(shape, -1, dtype=np.int64)
+
+
+def _distances(rows: Sequence[tuple[Any, ...]]) -> NDArray[np.int32]:
+    return np.array([row[2] for row in rows], dtype=np.int32)
 
 
 @dataclass(frozen=True)
@@ -187,7 +324,7 @@ class PostgresIndex:
         if not isinstance(collection, str) or not 1 <= len(collection) <= 200 or "\0" in collection:
             raise InputError("a collection needs a name of 1 to 200 characters, NUL not among them.")
         check_bits(bits)
-        self._bits, self.collection, self.kind, self.recall = int(bits), collection, kind, check_recall(recall)
+        self.bits, self.collection, self.kind, self.recall = int(bits), collection, kind, check_recall(recall)
         self._database = Database(dsn, connections=connections, patience=patience)
         try:
             self._database.run("the preparation of its tables", migrate)
@@ -206,24 +343,23 @@ class PostgresIndex:
         return f"PostgresIndex({self.collection!r}, bits={self.bits}, kind={self.kind!r})"
 
     def __len__(self) -> int:
-        return self._read("a count", 0, lambda table, connection: table.count(connection))
+        return self._read("a count", 0, _Table.count)
 
     def __contains__(self, key: Any) -> bool:
         try:
             wanted = check_ids([key])
         except InputError:
             return False
-        return self._read("a lookup", False, lambda table, connection: _holds(table, connection, wanted))
-
-    @property
-    def bits(self) -> int:
-        """Length of a code."""
-        return self._bits
+        return self._read("a lookup", False, lambda table: table.ids == kind_of(wanted) and bool(table.known(wanted)))
 
     @property
     def ids(self) -> IdArray:
         """All ids, oldest first."""
-        return self._read("a listing", empty_ids((0,), None), lambda table, connection: table.all_ids(connection))
+
+        def listed(table: _Table) -> IdArray:
+            return table.id_array([row[0] for row in table.run("SELECT id FROM {table} ORDER BY age")])
+
+        return self._read("a listing", empty_ids((0,), None), listed)
 
     @property
     def plan(self) -> str:
@@ -247,9 +383,8 @@ class PostgresIndex:
         """Delete the collection and all its codes, and close the connections."""
 
         def work(connection: Connection) -> None:
-            known = self._known(connection, lock=True)
-            if known.ids is not None:
-                self._table(known.ids).drop(connection)
+            if (ids := self._known(connection, lock=True).ids) is not None:
+                self._table(connection, ids).run("DROP TABLE {table}")
             connection.execute("DELETE FROM blindsight.collection WHERE number = %s", (self._number,))
 
         self._database.run("a deletion", work)
@@ -258,14 +393,13 @@ class PostgresIndex:
     def add(self, ids: ArrayLike, codes: ArrayLike) -> None:
         """Add codes under new ids; an id that exists already is refused."""
         packed = check_codes(codes, self.bits)
-        new = _one_each(check_ids(ids), packed)
+        new = check_unique(check_ids(ids), len(packed))
         exists = require("psycopg.errors", extra="postgres", purpose="an index in PostgreSQL").UniqueViolation
 
         def work(connection: Connection) -> bool:
-            table = self._table_for(connection, kind_of(new))
-            check_ids(new, table.ids)
+            table = self._table_for(connection, new)
             try:
-                table.add(connection, new, packed)
+                table.add(new, packed)
             except exists:
                 connection.rollback()
                 return False
@@ -273,28 +407,26 @@ class PostgresIndex:
 
         if len(new) and not self._database.run("an addition", work):
             none: set[Any] = set()
-            known = self._read("a lookup", none, lambda table, connection: table.known(connection, new))
+            known = self._read("a lookup", none, lambda table: table.known(new))
             which = next((f"id {key!r}" for key in new.tolist() if key in known), "one of the ids")
             raise InputError(f"{which} is in the index already; nothing was added. Use update().")
 
     def remove(self, ids: ArrayLike) -> int:
         """Remove what is there of these ids; return how many were."""
         wanted = check_ids(ids)
-        return self._read(
-            "a removal", 0, lambda table, connection: table.remove(connection, check_ids(wanted, table.ids))
-        )
+
+        def work(table: _Table) -> int:
+            values = (check_ids(wanted, table.ids).tolist(),)
+            return int(table.run("DELETE FROM {table} WHERE id = ANY(%s::{id}[])", values).rowcount)
+
+        return self._read("a removal", 0, work)
 
     def update(self, ids: ArrayLike, codes: ArrayLike) -> None:
         """Give ids that exist other codes; they keep their age."""
         packed = check_codes(codes, self.bits)
-        wanted = _one_each(check_ids(ids), packed)
-
-        def work(connection: Connection) -> None:
-            table = self._table_for(connection, kind_of(wanted))
-            table.update(connection, check_ids(wanted, table.ids), packed)
-
+        wanted = check_unique(check_ids(ids), len(packed))
         if len(wanted):
-            self._database.run("an update", work)
+            self._database.run("an update", lambda link: self._table_for(link, wanted).update(wanted, packed))
 
     def build(self) -> None:
         """Make the index of this kind anew from the codes that are there, and measure it; other writers wait."""
@@ -316,17 +448,16 @@ class PostgresIndex:
                 return Hits(empty_ids((len(queries), k), None), np.full((len(queries), k), -1, dtype=np.int32))
             wanted = 0 if known.effort is None else effort or known.effort
             settings = self._settings(wanted, k) if wanted else None
-            return self._table(known.ids).search(connection, queries, k, settings)
+            return self._table(connection, known.ids).search(queries, k, settings)
 
         return self._database.run("a search", work)
 
     def within(self, codes: ArrayLike, radius: int) -> Neighbourhoods:
         """Return all codes that differ from a query in at most `radius` bits; always exact."""
         queries, radius = check_codes(codes, self.bits, "queries"), check_radius(radius)
-        nothing = Neighbourhoods(
-            empty_ids((0,), None), np.empty(0, dtype=np.int32), np.zeros(len(queries) + 1, dtype=np.int64)
-        )
-        return self._read("a search", nothing, lambda table, connection: table.within(connection, queries, radius))
+        bounds = np.zeros(len(queries) + 1, dtype=np.int64)
+        nothing = Neighbourhoods(empty_ids((0,), None), np.empty(0, dtype=np.int32), bounds)
+        return self._read("a search", nothing, lambda table: table.within(queries, radius))
 
     def _open(self, connection: Connection) -> int:
         """Return the number of the collection; register it if it is new."""
@@ -353,36 +484,36 @@ class PostgresIndex:
             raise StorageError(f"the collection {self.collection!r} was deleted. Open it again to begin anew.")
         return _Collection(*row)
 
-    def _read(self, doing: str, nothing: T, work: Callable[[CodeTable, Connection], T]) -> T:
+    def _read(self, doing: str, nothing: T, work: Callable[[_Table], T]) -> T:
         """Work with the table in one transaction, or return `nothing` if there has never been a code."""
 
         def with_table(connection: Connection) -> T:
             ids = self._known(connection).ids
-            return nothing if ids is None else work(self._table(ids), connection)
+            return nothing if ids is None else work(self._table(connection, ids))
 
         return self._database.run(doing, with_table)
 
-    def _table(self, ids: IdKind) -> CodeTable:
-        return CodeTable(self._number, self.bits, ids)
+    def _table(self, connection: Connection, ids: IdKind) -> _Table:
+        return _Table(connection, self._number, self.bits, ids)
 
-    def _table_for(self, connection: Connection, ids: IdKind) -> CodeTable:
-        """Return the table; make it for ids of this kind if it does not exist."""
+    def _table_for(self, connection: Connection, ids: IdArray) -> _Table:
+        """Return the table for these ids; make it if it does not exist."""
         known = self._known(connection).ids or self._known(connection, lock=True).ids
+        table = self._table(connection, known or kind_of(ids))
         if known is None:
-            self._table(ids).create(connection)
-            connection.execute("UPDATE blindsight.collection SET ids = %s WHERE number = %s", (ids, self._number))
-        return self._table(known or ids)
+            table.create()
+            connection.execute("UPDATE blindsight.collection SET ids = %s WHERE number = %s", (table.ids, self._number))
+        check_ids(ids, table.ids)
+        return table
 
     def _build(self, connection: Connection) -> None:
         ids = self._known(connection, lock=True).ids
-        rows = 0 if ids is None else self._table(ids).count(connection)
-        if ids is None or not rows:
+        table = None if ids is None else self._table(connection, ids)
+        if table is None or not (rows := table.count()):
             return
-        table, lists = self._table(ids), min(math.isqrt(rows), _MOST_LISTS)
-        table.build(connection, self.kind, f"WITH (lists = {lists})" if self.kind == "ivfflat" else "")
-        effort, recall = self._tune(
-            connection, table, max(1, lists // 2) if self.kind == "ivfflat" else _MOST_CANDIDATES
-        )
+        lists, listed = min(math.isqrt(rows), _MOST_LISTS), self.kind == "ivfflat"
+        table.index(self.kind, f"WITH (lists = {lists})" if listed else "")
+        effort, recall = self._tune(table, max(1, lists // 2) if listed else _MOST_CANDIDATES)
         connection.execute(
             """
             INSERT INTO blindsight.tuned (collection, kind, lists, effort, recall) VALUES (%s, %s, %s, %s, %s)
@@ -392,40 +523,26 @@ class PostgresIndex:
             (self._number, self.kind, lists, effort, recall),
         )
 
-    def _tune(self, connection: Connection, table: CodeTable, most: int) -> tuple[int, float]:
+    def _tune(self, table: _Table, most: int) -> tuple[int, float]:
         """Return the least effort that reaches the recall on codes of the collection itself, and what it reaches."""
-        own, queries = table.sample(connection, _QUERIES)
-        truth = table.search(connection, queries, _K + 1)
+        own, queries = table.sample(_QUERIES)
+        truth = table.search(queries, _K + 1)
 
         def measure(effort: int) -> tuple[float, float]:
-            hits = table.search(connection, queries, _K + 1, self._settings(effort, _K + 1))
+            hits = table.search(queries, _K + 1, self._settings(effort, _K + 1))
             return measured_recall((hits.distances, hits.ids), (truth.distances, truth.ids), own, _K)
 
         effort, recall, enough = fewest(measure, self.recall, most)
-        if not enough:
-            return _EXACT, recall
         if self.kind == "hnsw":
             effort = max(effort, _K + 1)  # fewer candidates than hits were never measured: see _settings
-        return effort, recall
+        return effort if enough else _EXACT, recall
 
     def _settings(self, effort: int, k: int) -> dict[str, str]:
         """Return what tells pgvector how far to look; it goes on looking until k are found."""
         if self.kind == "ivfflat":
             return {"ivfflat.probes": str(min(effort, _MOST_LISTS)), "ivfflat.iterative_scan": "relaxed_order"}
-        candidates = str(min(max(effort, k), _MOST_CANDIDATES))
         return {
-            "hnsw.ef_search": candidates,
+            "hnsw.ef_search": str(min(max(effort, k), _MOST_CANDIDATES)),
             "hnsw.iterative_scan": "relaxed_order",
             "hnsw.max_scan_tuples": str(2**31 - 1),
         }
-
-
-def _holds(table: CodeTable, connection: Connection, ids: IdArray) -> bool:
-    return table.ids == kind_of(ids) and bool(table.known(connection, ids))
-
-
-def _one_each(ids: IdArray, codes: Codes) -> IdArray:
-    if len(ids) != len(codes):
-        raise InputError(f"every row needs an id of its own; got {len(ids)} ids for {len(codes)} rows.")
-    check_unique(ids)
-    return ids

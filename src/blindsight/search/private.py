@@ -17,7 +17,7 @@ person with at most g of them: each gets g times less. It never counts per bit, 
 
 import hashlib
 import operator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, SupportsIndex, get_args
 
 from numpy.typing import ArrayLike, NDArray
@@ -57,57 +57,40 @@ class _LocalMechanism:
         return self.hasher.true_symbols(X)
 
 
+@dataclass(eq=False, repr=False)
 class PrivateHasher:
     """Codes for search under a budget per record or per person.
 
-    Parameters
-    ----------
-    epsilon : what one record (or person) may lose.
-    unit : "record", or "person" together with `per_person`, the most pictures that anyone has.
-    mode : "local" (records are released with noise) or "central" (only the function is released).
-    bits : length of a code in central mode; in local mode epsilon decides how much a release can tell.
-    kinds : in local mode, about how many kinds of pictures to tell apart; "auto" for as many as public features show.
-    delta, clip : needed in central mode, see `CentralHasher`; local mode is pure and clips nothing.
-    path : where permanent releases are kept; without, in memory as long as this object lives.
-    ledger, scope : where the spends are recorded, and the collection's name there.
-    random_state : decides what is not secret, such as where a clustering of public features starts.
-
-    Attributes
-    ----------
-    hasher_ : the fitted `LocalHasher` or `CentralHasher`, for ranking and for files.
-    releases_ : in local mode, the store of permanent `Releases`.
+    Fitted, `hasher_` is the `LocalHasher` or `CentralHasher`, for ranking and for files, and in local mode `releases_`
+    the store of permanent `Releases`.
     """
 
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        unit: Unit = "record",
-        mode: Mode = "local",
-        bits: int = 64,
-        kinds: int | str = "auto",
-        delta: float | None = None,
-        clip: float | None = None,
-        per_person: SupportsIndex | None = None,
-        path: AnyPath | None = None,
-        ledger: Ledger | None = None,
-        scope: str | None = None,
-        random_state: int = 0,
-        source: ByteSource = system_bytes,
-    ) -> None:
+    epsilon: float  # what one record (or person) may lose
+    _: KW_ONLY
+    unit: Unit = "record"  # or "person" together with `per_person`
+    mode: Mode = "local"  # "local" (records are released with noise) or "central" (only the function is released)
+    bits: int = 64  # length of a code in central mode; in local mode epsilon decides how much a release can tell
+    kinds: int | str = "auto"  # in local mode, about how many kinds to tell apart; "auto": as public features show
+    delta: float | None = None  # needed in central mode, as is `clip`; local mode is pure and clips nothing
+    clip: float | None = None
+    per_person: SupportsIndex | None = None  # the most pictures that anyone has
+    path: AnyPath | None = None  # where permanent releases are kept; without, in memory as long as this object lives
+    ledger: Ledger | None = None  # where the spends are recorded
+    scope: str | None = None  # the collection's name there
+    random_state: int = 0  # decides what is not secret, such as where a clustering of public features starts
+    source: ByteSource = system_bytes
+
+    def __post_init__(self) -> None:
         """Refuse what cannot be promised."""
-        check_positive("epsilon", epsilon)
-        if mode not in get_args(Mode):
-            hint = " The paper's algorithms are PHashing and PITQ." if str(mode) == "paper" else ""
-            raise InputError(f"mode must be 'local' or 'central'; got {mode!r}.{hint}")
-        if mode == "local" and delta:
-            raise InputError(f"local mode is pure: delta must be None or 0; got {delta}.")
-        if (ledger is None) != (scope is None):
+        check_positive("epsilon", self.epsilon)
+        if self.mode not in get_args(Mode):
+            hint = " The paper's algorithms are PHashing and PITQ." if str(self.mode) == "paper" else ""
+            raise InputError(f"mode must be 'local' or 'central'; got {self.mode!r}.{hint}")
+        if self.mode == "local" and self.delta:
+            raise InputError(f"local mode is pure: delta must be None or 0; got {self.delta}.")
+        if (self.ledger is None) != (self.scope is None):
             raise InputError("a ledger needs the scope under which it counts, and a scope needs a ledger.")
-        self.epsilon, self.unit, self.mode, self.bits, self.delta, self.clip = epsilon, unit, mode, bits, delta, clip
-        self.per_person = _pictures(unit, per_person)
-        self.random_state, self.kinds, self._source = random_state, kinds, source
-        self._path, self._ledger, self._scope = path, ledger, scope
+        self._each = _pictures(self.unit, self.per_person)
 
     def fit(
         self,
@@ -150,7 +133,7 @@ class PrivateHasher:
         if not isinstance(self.hasher_, LocalHasher):
             return self.hasher_.statement_
         often = self.releases_.most_releases
-        return self.hasher_.statement(self._source, per_person=self.per_person, releases=often)
+        return self.hasher_.statement(self.source, per_person=self._each, releases=often)
 
     def _fit_local(self, public: ArrayLike | LocalHasher | None, labels: ArrayLike | None) -> Self:
         if public is None:
@@ -158,20 +141,18 @@ class PrivateHasher:
                 "local mode learns what codes mean from public features, never from private ones: give public=, such "
                 "as features of a public collection made by the same pipeline."
             )
-        share = self.epsilon / self.per_person if self.per_person else self.epsilon
-        if isinstance(public, LocalHasher):
-            hasher = public
-            if hasher.epsilon != share:
-                raise InputError(
-                    f"the given hasher spends epsilon {hasher.epsilon:g} on a record; {share:g} was asked for."
-                )
-        else:
-            hasher = LocalHasher(share, kinds=self.kinds, random_state=self.random_state).fit(public, labels)
-        mechanism = _LocalMechanism(hasher, BoundedLoss(share, count=self.per_person or 1))
+        share = self.epsilon / (self._each or 1)
+        if not isinstance(public, LocalHasher):
+            public = LocalHasher(share, kinds=self.kinds, random_state=self.random_state).fit(public, labels)
+        elif public.epsilon != share:
+            raise InputError(
+                f"the given hasher spends epsilon {public.epsilon:g} on a record; {share:g} was asked for."
+            )
+        mechanism = _LocalMechanism(public, BoundedLoss(share, count=self._each or 1))
         self.releases_ = Releases(
-            self._path, mechanism, ledger=self._ledger, scope=self._scope, unit=self.unit, source=self._source
+            self.path, mechanism, ledger=self.ledger, scope=self.scope, unit=self.unit, source=self.source
         )
-        self.hasher_: LocalHasher | CentralHasher = hasher
+        self.hasher_: LocalHasher | CentralHasher = public
         return self
 
     def _fit_central(self, X: ArrayLike | None, public: ArrayLike | None) -> Self:
@@ -180,23 +161,25 @@ class PrivateHasher:
             raise InputError(f"central mode needs {missing} as well as epsilon.")
         if X is None:
             raise InputError("central mode learns from the records: give X.")
-        start = None if public is None else ITQ(self.bits, random_state=self.random_state).fit(public).function_
-        assert start is None or isinstance(start, LinearHash)
         hasher = CentralHasher(
             self.epsilon,
             self.delta,
             self.clip,
             self.bits,
-            per_person=self.per_person,
-            start=start,
-            start_rows=None if public is None else check_features(public, what="public features", least=0),
+            per_person=self._each,
             random_state=self.random_state,
-            source=self._source,
-        ).fit(X)  # stays in here until the spend is on disk
-        if hasher.released_ and self._ledger is not None and self._scope is not None:
-            self._ledger.spend(
+            source=self.source,
+        )
+        if public is not None:
+            hasher.start_rows = check_features(public, what="public features", least=0)
+            start = ITQ(self.bits, random_state=self.random_state).fit(hasher.start_rows).function_
+            assert isinstance(start, LinearHash)
+            hasher.start = start
+        hasher.fit(X)  # stays in here until the spend is on disk
+        if hasher.released_ and self.ledger is not None and self.scope is not None:
+            self.ledger.spend(
                 hasher.loss,
-                scope=self._scope,
+                scope=self.scope,
                 unit=self.unit,
                 neighbours="replace",
                 mechanism=hasher.statement_.mechanism,

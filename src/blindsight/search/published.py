@@ -26,6 +26,7 @@ nobody gets. At epsilon 1 and 50 iterations beta is 0.98, which turns nearly all
 
 import hashlib
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -45,37 +46,16 @@ from blindsight.statement import Claim, PrivacyStatement, randomness_of
 PAPER = "private hashing (Theorem 6)"
 
 
+@dataclass(eq=False, repr=False)
 class PHashing(BaseEstimator):  # type: ignore[misc]
-    """Algorithm 2 around any learner. `statement_` says what it is worth.
+    """Algorithm 2 around any learner: `function_`, the flipped `codes_` of the fitted records, and what is proven."""
 
-    Parameters
-    ----------
-    learner : any `HashLearner`; it is not changed.
-    epsilon : the paper's, which is neither that of a record nor, below 0.4812, that of a bit.
-    force : allow an epsilon below 0.4812.
-    public_function : take the function that `learner` was fitted with before, to data that is public.
-
-    Attributes
-    ----------
-    function_ : the hash function.
-    codes_ : the flipped codes of the fitted records.
-    statement_ : what is proven.
-    """
-
-    def __init__(
-        self,
-        learner: HashLearner,
-        epsilon: float,
-        *,
-        force: bool = False,
-        public_function: bool = False,
-        source: ByteSource = system_bytes,
-    ) -> None:
-        self.learner = learner
-        self.epsilon = epsilon
-        self.force = force
-        self.public_function = public_function
-        self.source = source
+    learner: HashLearner  # any; it is not changed
+    epsilon: float  # the paper's, which is neither that of a record nor, below 0.4812, that of a bit
+    _: KW_ONLY
+    force: bool = False  # allow an epsilon below 0.4812
+    public_function: bool = False  # take the function that the learner was fitted with before, to data that is public
+    source: ByteSource = system_bytes
 
     def fit(self, Y: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the function from records (and labels), unless it is public, and release their flipped codes."""
@@ -131,38 +111,47 @@ class PHashing(BaseEstimator):  # type: ignore[misc]
         return record_loss(grid_beta(paper_beta(self.epsilon)), self.function_.bits)
 
     def _statement(self) -> PrivacyStatement:
-        beta = grid_beta(paper_beta(self.epsilon))
-        bits, per_bit, per_record = self.function_.bits, bit_loss(beta), self._record_loss
+        beta, bits, public = grid_beta(paper_beta(self.epsilon)), self.function_.bits, self.public_function
+        per_bit, per_record = bit_loss(beta), self._record_loss
         proven: dict[str, Any] = {"guarantee": "none", "epsilon": math.inf, "delta": None, "neighbours": "replace"}
-        if self.public_function:
+        learned, holds = "all records, without noise", "holds" if per_bit <= self.epsilon else "fails too"
+        reasons = [
+            f"its epsilon is that of one bit (exactly {per_bit:.4g}: there the claim {holds}), and a record has "
+            f"{bits}: {per_record:.4g}"
+        ]
+        not_protected = [
+            "queries: their codes are not flipped",
+            "a record as a whole: long codes tell similar records apart in spite of the flips",
+            "that a record is in the index",
+        ]
+        if public:
+            learned, accountant = "public data", "exact: the ratio of probabilities for complementary codes"
             proven |= {"guarantee": "differential privacy", "epsilon": per_record, "delta": 0.0}
-            proven |= {"accountant": "exact: the ratio of probabilities for complementary codes"}
+            proven |= {"accountant": accountant, "assumptions": _ASSUMPTIONS}
+        else:
+            reasons.append(
+                "the hash function is learned from the same records and released without noise: exchanging one record "
+                "changes the codes of others, so not even that is proven"
+            )
+            not_protected.append(
+                "the records from which the function was learned, against whoever studies the function"
+            )
+        if self.epsilon < math.log(2):
+            reasons.append("more than half of the bits are flipped, so that a smaller epsilon hides less")
         return PrivacyStatement(
             mechanism=f"Random Flipping of {bits} bits with probability {beta:.6g}: epsilon = {per_bit:.4g} per bit, "
             f"{per_record:.4g} per record if the function were independent of the records",
             unit="record",
             randomness=randomness_of(self.source),
-            who_sees=_who_sees(self.public_function),
-            assumptions=_ASSUMPTIONS if self.public_function else (),
-            not_protected=_not_protected(self.public_function),
-            claim=self._claim(per_bit, per_record),
+            who_sees={
+                "whoever has the index": f"the flipped codes, the hash function (learned from {learned}), and the "
+                "unflipped code of every query",
+                "owner of a record": "its features and its code",
+            },
+            not_protected=tuple(not_protected),
+            claim=Claim(PAPER, f"epsilon = {self.epsilon:g}", "; ".join(reasons)),
             **proven,
         )
-
-    def _claim(self, per_bit: float, per_record: float) -> Claim:
-        holds = "holds" if per_bit <= self.epsilon else "fails too"
-        reasons = [
-            f"its epsilon is that of one bit (exactly {per_bit:.4g}: there the claim {holds}), and a record has "
-            f"{self.function_.bits}: {per_record:.4g}"
-        ]
-        if not self.public_function:
-            reasons.append(
-                "the hash function is learned from the same records and released without noise: exchanging one record "
-                "changes the codes of others, so not even that is proven"
-            )
-        if self.epsilon < math.log(2):
-            reasons.append("more than half of the bits are flipped, so that a smaller epsilon hides less")
-        return Claim(PAPER, f"epsilon = {self.epsilon:g}", "; ".join(reasons))
 
 
 _ASSUMPTIONS = (
@@ -170,65 +159,24 @@ _ASSUMPTIONS = (
     "each record is released once",
 )
 
-
-def _who_sees(public_function: bool) -> dict[str, str]:
-    learned = "learned from public data" if public_function else "learned from all records, without noise"
-    return {
-        "whoever has the index": f"the flipped codes, the hash function ({learned}), and the unflipped code of "
-        "every query",
-        "owner of a record": "its features and its code",
-    }
-
-
-def _not_protected(public_function: bool) -> tuple[str, ...]:
-    lines = [
-        "queries: their codes are not flipped",
-        "a record as a whole: long codes tell similar records apart in spite of the flips",
-        "that a record is in the index",
-    ]
-    if not public_function:
-        lines.append("the records from which the function was learned, against whoever studies the function")
-    return tuple(lines)
-
-
 Step = Literal["published", "procrustes"]
 
 
+@dataclass(eq=False, repr=False)
 class PITQ(HashLearner):
-    """Algorithm 3: as good as ITQ, and no more private.
+    """Algorithm 3: as good as ITQ, and no more private. `codes_` are those of the fitted records, as released.
 
-    Parameters
-    ----------
-    bits : length of a code.
-    epsilon : the paper's; it says nothing about the privacy of the result. `PHashing` refuses those below 0.4812, where
-        its claim fails even for a bit. Here the claim fails at every epsilon, so that any positive one is as good.
-    iterations : E, how often codes, flips and rotation are made anew.
-    step : how the rotation is found from the codes; see above.
-    random_state : decides the rotation at the start.
-
-    Attributes
-    ----------
-    function_ : the `LinearHash`.
-    codes_ : the codes of the fitted records, which the paper releases.
-    statement_ : why nothing is proven.
+    The paper's `epsilon` says nothing about the privacy of the result. `PHashing` refuses those below 0.4812, where its
+    claim fails even for a bit. Here the claim fails at every epsilon, so that any positive one is as good.
     """
 
-    def __init__(
-        self,
-        bits: int,
-        epsilon: float,
-        iterations: int = 50,
-        *,
-        step: Step = "published",
-        random_state: int = 0,
-        source: ByteSource = system_bytes,
-    ) -> None:
-        self.bits = bits
-        self.epsilon = epsilon
-        self.iterations = iterations
-        self.step = step
-        self.random_state = random_state
-        self.source = source
+    bits: int
+    epsilon: float
+    iterations: int = 50  # E, how often codes, flips and rotation are made anew
+    _: KW_ONLY
+    step: Step = "published"  # how the rotation is found from the codes; see above
+    random_state: int = 0  # decides the rotation at the start
+    source: ByteSource = system_bytes
 
     @property
     def beta(self) -> float:
@@ -262,6 +210,12 @@ class PITQ(HashLearner):
         return R
 
     def _statement(self) -> PrivacyStatement:
+        why = (
+            "the released codes carry no noise: the record 2 mu - y has the complementary code of y under every "
+            "rotation, so what is released of the two never coincides and no finite epsilon holds; the flips stay "
+            f"inside (one iteration's would cost {bit_loss(self.beta):.3g} per bit, not "
+            f"{self.epsilon / self.iterations:g})"
+        )
         return PrivacyStatement(
             guarantee="none",
             mechanism=f"iterative quantisation of {self.bits} bits; in each of {self.iterations} iterations bits are "
@@ -278,13 +232,5 @@ class PITQ(HashLearner):
                 "anything that a code tells of its record: released codes are the true codes",
                 "the mean and the directions, which are learned without any noise",
             ),
-            claim=Claim("private hashing (Theorem 8)", f"epsilon = {self.epsilon:g}", self._why()),
-        )
-
-    def _why(self) -> str:
-        share = self.epsilon / self.iterations
-        return (
-            "the released codes carry no noise: the record 2 mu - y has the complementary code of y under every "
-            "rotation, so what is released of the two never coincides and no finite epsilon holds; the flips stay "
-            f"inside (one iteration's would cost {bit_loss(self.beta):.3g} per bit, not {share:g})"
+            claim=Claim("private hashing (Theorem 8)", f"epsilon = {self.epsilon:g}", why),
         )

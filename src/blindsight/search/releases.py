@@ -38,7 +38,7 @@ spend: keep one copy, beside the ledger. Every call reads and replaces the file:
 import hmac
 import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -54,8 +54,7 @@ from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.files import AnyPath, as_path, exclusive_lock, read_arrays, write_arrays
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.search.function import Floats
-from blindsight.search.hits import IdArray
-from blindsight.search.rows import check_ids, check_unique, id_table, kind_of
+from blindsight.search.rows import IdArray, Ids, check_ids, check_unique, kind_of
 from blindsight.statement import Unit
 from blindsight.validation import check_features
 
@@ -63,7 +62,7 @@ EQUAL_CONTENTS = "releases of equal contents under several ids"
 """The purpose of spends that depend on which records are equal; nothing that is published may count them."""
 
 _KIND, _OLD_KIND = "blindsight/releases.2", "blindsight/releases.1"
-_ARRAYS = ("digests", "counts", "kept", "old", "codes", "contents", "content_counts")
+_ROWS = ("ids", "digests", "counts", "kept", "old", "codes")
 
 
 class RecordMechanism(Protocol):
@@ -85,25 +84,25 @@ class RecordMechanism(Protocol):
 class Book:
     """What a store remembers: a row per record ever released; a deleted one has no code and no digest, but its count.
 
-    How often each content was released is counted apart, in the order of digests, which tells of no id. `old` rows are
-    of version 0.1, whose digests are of a record's true symbol in place of its content.
+    `rows` has an array each of ids, digests, counts, codes, which are `kept`, and which are `old`: of version 0.1,
+    whose digests are of a record's true symbol in place of its content. How often each content was released is counted
+    apart, in the order of digests, which tells of no id.
     """
 
     key: bytes
-    ids: IdArray
-    digests: NDArray[np.uint8]
-    counts: NDArray[np.int64]
-    kept: NDArray[np.bool_]
-    old: NDArray[np.bool_]
-    codes: NDArray[Any]
+    rows: Mapping[str, NDArray[Any]]
     contents: NDArray[np.uint8]
     content_counts: NDArray[np.int64]
 
     @classmethod
     def empty(cls, key: bytes) -> Self:
         """Return a book in which nothing was released."""
-        none, no_digest, no_row = np.empty(0, np.int64), np.empty((0, 32), np.uint8), np.empty(0, np.bool_)
-        return cls(key, none, no_digest, none, no_row, no_row, np.empty(0, np.uint8), no_digest, none)
+        none, no_digest, no_flag = np.empty(0, np.int64), np.empty((0, 32), np.uint8), np.empty(0, np.bool_)
+        first = (none, no_digest, none, no_flag, no_flag, np.empty(0, np.uint8))
+        return cls(key, dict(zip(_ROWS, first, strict=True)), no_digest, none)
+
+    def __len__(self) -> int:
+        return len(self.rows["ids"])
 
     @property
     def name(self) -> str:
@@ -113,7 +112,7 @@ class Book:
     @property
     def most(self) -> int:
         """How often the id with most releases was released."""
-        return int(self.counts.max(initial=0))
+        return int(self.rows["counts"].max(initial=0))
 
     @property
     def excess(self) -> int:
@@ -122,16 +121,16 @@ class Book:
 
     def positions(self, ids: IdArray) -> NDArray[np.int64]:
         """Return where records stand, -1 for those never released."""
-        if not len(self.ids) or not len(ids):
+        if not len(self) or not len(ids):
             return np.full(len(ids), -1, dtype=np.int64)
-        if kind_of(ids) != kind_of(self.ids):
-            raise InputError(f"the ids of these releases are {kind_of(self.ids)}; got {kind_of(ids)}.")
-        return id_table(self.ids).positions(ids)
+        if kind_of(ids) != kind_of(self.rows["ids"]):
+            raise InputError(f"the ids of these releases are {kind_of(self.rows['ids'])}; got {kind_of(ids)}.")
+        return Ids(self.rows["ids"]).positions(ids)
 
     def holding(self, ids: IdArray) -> NDArray[np.int64]:
         """Return where records stand that are all there."""
         places = self.positions(ids)
-        missing = (places < 0) | ~self.kept[places] if len(self.ids) else places < 0
+        missing = (places < 0) | ~self.rows["kept"][places] if len(self) else places < 0
         if missing.any():
             raise InputError(f"no release is stored for {ids[missing].tolist()[0]!r}. Nothing was changed.")
         return places
@@ -139,55 +138,43 @@ class Book:
     def unchanged(self, ids: IdArray, digests: NDArray[np.uint8], *, old: bool = False) -> NDArray[np.bool_]:
         """Tell which records are stored with this very digest (`old`: of version 0.1)."""
         places = self.positions(ids)
-        if not len(self.ids):
+        if not len(self):
             return np.zeros(len(ids), dtype=np.bool_)
-        same: NDArray[np.bool_] = (self.digests[places] == digests).all(axis=1)
-        return np.asarray(same & (places >= 0) & self.kept[places] & (self.old[places] == old))
+        same = (self.rows["digests"][places] == digests).all(axis=1) & (self.rows["old"][places] == old)
+        return np.asarray(same & (places >= 0) & self.rows["kept"][places])
 
-    def renewed(self, ids: IdArray, digests: NDArray[np.uint8]) -> "Book":
-        """Return the book with the digests of this version for records that are all there."""
-        places, now, old = self.holding(ids), self.digests.copy(), self.old.copy()
-        now[places], old[places] = digests, False
-        return replace(self, digests=now, old=old)
+    def changed(self, places: NDArray[np.int64], **values: Any) -> "Book":
+        """Return the book with other values at these places."""
+        rows = dict(self.rows)
+        for name, value in values.items():
+            rows[name] = rows[name].copy()
+            rows[name][places] = value
+        return replace(self, rows=rows)
 
     def released(
         self, ids: IdArray, digests: NDArray[np.uint8], contents: NDArray[np.uint8], codes: NDArray[Any]
     ) -> "Book":
         """Return the book after one more release of these records."""
+        rows = dict(self.rows) if len(self) else {**self.rows, "ids": ids[:0], "codes": codes[:0]}
+        if (codes.dtype, codes.shape[1:]) != (rows["codes"].dtype, rows["codes"].shape[1:]):
+            raise InputError("the mechanism's releases have another shape than those stored.")
         places = self.positions(ids)
         new = places < 0
-        places[new] = len(self.ids) + np.arange(int(new.sum()))
-        if len(self.ids) and (codes.dtype, codes.shape[1:]) != (self.codes.dtype, self.codes.shape[1:]):
-            raise InputError("the mechanism's releases have another shape than those stored.")
-        grown = Book(
-            self.key,
-            np.concatenate([self.ids, ids[new]]) if len(self.ids) else ids[new],
-            _grown(self.digests, int(new.sum())),
-            _grown(self.counts, int(new.sum())),
-            _grown(self.kept, int(new.sum())),
-            _grown(self.old, int(new.sum())),
-            _grown(self.codes if len(self.ids) else codes[:0], int(new.sum())),
-            *self._counted(contents),
-        )
-        grown.digests[places], grown.codes[places] = digests, codes
-        grown.kept[places], grown.old[places] = True, False
-        grown.counts[places] += 1
-        return grown
+        places[new] = len(self) + np.arange(int(new.sum()))
+        for name, array in rows.items():
+            more = np.zeros((int(new.sum()), *array.shape[1:]), dtype=array.dtype)
+            rows[name] = np.concatenate([array, more])
+        rows["counts"][places] += 1
+        grown = replace(self, rows=rows).changed(places, ids=ids, digests=digests, codes=codes, kept=True, old=False)
+        return grown._counted(contents)
 
-    def _counted(self, contents: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return all contents, each once, and their counts after one more release of these."""
+    def _counted(self, contents: NDArray[np.uint8]) -> "Book":
+        """Return the book with all contents, each once, and their counts after one more release of these."""
         rows = np.ascontiguousarray(np.concatenate([self.contents, contents]))
         different, places = np.unique(rows.view("V32").ravel(), return_inverse=True)
         counts = np.zeros(len(different), dtype=np.int64)
         np.add.at(counts, places, np.concatenate([self.content_counts, np.ones(len(contents), dtype=np.int64)]))
-        return different.view(np.uint8).reshape(-1, 32), counts
-
-    def without(self, ids: IdArray) -> "Book":
-        """Return the book without the codes of these records."""
-        places = self.holding(ids)
-        digests, kept, codes = self.digests.copy(), self.kept.copy(), self.codes.copy()
-        digests[places], kept[places], codes[places] = 0, False, 0
-        return replace(self, digests=digests, kept=kept, codes=codes)
+        return replace(self, contents=different.view(np.uint8).reshape(-1, 32), content_counts=counts)
 
 
 class Releases:
@@ -220,18 +207,17 @@ class Releases:
         `versions` holds what tells a record from an edited one, a row of whole numbers each: its pixels, or a digest of
         its file. Without, that is the features to their last digit, which another machine may compute differently.
         """
-        rows, wanted = check_features(X, least=0), check_ids(ids)
-        check_unique(wanted)
-        if len(rows) != len(wanted):
-            raise InputError(f"there must be one id per row; got {len(wanted)} ids and {len(rows)} rows.")
+        rows = check_features(X, least=0)
+        wanted = check_unique(check_ids(ids), len(rows))
         if not len(rows):
             raise InputError("there are no records to release.")
         told = _plain_rows(rows) if versions is None else _whole_rows(versions, len(rows))
         with self._book() as book:
             digests, after = digests_of(book.key, told, (f"{one}\0" for one in wanted)), book
             fresh = ~book.unchanged(wanted, digests)
-            if book.old.any() and (known := fresh & self._known_of_old(book, wanted, rows)).any():
-                after, fresh = book.renewed(wanted[known], digests[known]), fresh & ~known
+            if book.rows["old"].any() and (known := fresh & self._known_of_old(book, wanted, rows)).any():
+                after = book.changed(book.positions(wanted[known]), digests=digests[known], old=False)
+                fresh &= ~known
             if fresh.any():
                 drawn = np.asarray(self._mechanism.release(rows[fresh], source=self._source))
                 contents = digests_of(book.key, told[fresh], repeat(""))
@@ -239,27 +225,27 @@ class Releases:
             self._pay(book, after)
             if after is not book:
                 self._keep(after)
-            return np.asarray(after.codes[after.positions(wanted)])
+            return np.asarray(after.rows["codes"][after.positions(wanted)])
 
     def stored(self, ids: ArrayLike) -> NDArray[Any]:
         """Return the releases of records that are there, without asking for their content."""
         with self._book() as book:
             places = book.holding(check_ids(ids))
             self._pay(book, book)
-            return np.asarray(book.codes[places])
+            return np.asarray(book.rows["codes"][places])
 
     def delete(self, ids: ArrayLike) -> None:
         """Remove the releases of records from the store; what they have lost stays lost."""
         wanted = check_ids(ids)
-        check_unique(wanted)
+        check_unique(wanted, len(wanted))
         with self._book() as book:
-            self._keep(book.without(wanted))
+            self._keep(book.changed(book.holding(wanted), digests=0, codes=0, kept=False))
 
     @property
     def ids(self) -> IdArray:
         """The ids of all records that are there."""
         with self._book() as book:
-            return np.asarray(book.ids[book.kept])
+            return np.asarray(book.rows["ids"][book.rows["kept"]])
 
     @property
     def most_releases(self) -> int:
@@ -275,7 +261,7 @@ class Releases:
 
     def __len__(self) -> int:
         with self._book() as book:
-            return int(book.kept.sum())
+            return int(book.rows["kept"].sum())
 
     def _known_of_old(self, book: Book, ids: IdArray, rows: Floats) -> NDArray[np.bool_]:
         """Tell which records a store of version 0.1 holds: it compared what their releases depend on."""
@@ -323,34 +309,27 @@ class Releases:
                 yield self._read(self._path) if self._path.exists() else self._memory
 
     def _read(self, path: Path) -> Book:
-        try:
-            document, arrays = read_arrays(path, _KIND)
-        except CorruptFileError:
-            document, arrays = read_arrays(path, _OLD_KIND)
-            arrays["old"] = np.ones(len(arrays["ids"]), dtype=np.bool_)
+        document, arrays = _read_store(path)
         if document.get("mechanism") != self._mechanism.digest:
             raise InputError(
                 f"{path} holds releases of another mechanism. A record released by both has lost to both: keep them "
                 "in a file of their own, under the same scope of the ledger."
             )
         try:
-            ids = arrays["ids"]
-            book = Book(
-                arrays["key"].tobytes(),
-                ids.astype(object) if ids.dtype.kind == "U" else ids,
-                *(arrays[name] for name in _ARRAYS),
-            )
+            rows = {name: arrays[name] for name in _ROWS}
+            if rows["ids"].dtype.kind == "U":
+                rows["ids"] = rows["ids"].astype(object)
+            return Book(arrays["key"].tobytes(), rows, arrays["contents"], arrays["content_counts"])
         except KeyError as error:
             raise CorruptFileError(f"{path} holds no releases: {error} is missing.") from None
-        return book
 
     def _keep(self, book: Book) -> None:
         if self._path is None:
             self._memory = book
             return
-        ids = book.ids if book.ids.dtype == np.int64 else book.ids.astype(str)
-        arrays = {name: getattr(book, name) for name in _ARRAYS}
-        arrays |= {"ids": ids, "key": np.frombuffer(book.key, dtype=np.uint8)}
+        ids = book.rows["ids"] if kind_of(book.rows["ids"]) == "integers" else book.rows["ids"].astype(str)
+        arrays = {**book.rows, "ids": ids, "key": np.frombuffer(book.key, dtype=np.uint8)}
+        arrays |= {"contents": book.contents, "content_counts": book.content_counts}
         write_arrays(self._path, _KIND, {"mechanism": self._mechanism.digest}, arrays, private=True)
 
 
@@ -360,14 +339,18 @@ def erase_releases(path: Path, ids: ArrayLike) -> None:
     How often a content was released stays, under a keyed digest, so that the ledger is charged should it come back.
     """
     with exclusive_lock(path.with_name(path.name + ".lock")):
-        try:
-            document, arrays = read_arrays(path, _KIND)
-        except CorruptFileError:
-            document, arrays = read_arrays(path, _OLD_KIND)
-            arrays["old"] = np.ones(len(arrays["ids"]), dtype=np.bool_)
+        document, arrays = _read_store(path)
         stay = ~np.isin(arrays["ids"], np.asarray(ids))
-        rows = {name: arrays[name][stay] for name in ("ids", "digests", "counts", "kept", "old", "codes")}
-        write_arrays(path, _KIND, document, arrays | rows, private=True)
+        write_arrays(path, _KIND, document, arrays | {name: arrays[name][stay] for name in _ROWS}, private=True)
+
+
+def _read_store(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return what is in a file, of this version or of 0.1."""
+    try:
+        return read_arrays(path, _KIND)
+    except CorruptFileError:
+        document, arrays = read_arrays(path, _OLD_KIND)
+        return document, arrays | {"old": np.ones(len(arrays["ids"]), dtype=np.bool_)}
 
 
 def _left(ledger: Ledger, scope: str, unit: Unit) -> float:
@@ -388,11 +371,6 @@ def _recorded(ledger: Ledger, scope: str, unit: Unit, mechanism: str, loss: Boun
         if one.mechanism == mechanism and replace(one.loss, count=loss.count) == loss:
             counts[one.purpose == EQUAL_CONTENTS] += one.loss.count
     return counts[0] // loss.count, counts[1] // loss.count
-
-
-def _grown(array: NDArray[Any], more: int) -> NDArray[Any]:
-    """Return a copy with so many rows of zeros at its end."""
-    return np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)])
 
 
 def _plain_rows(rows: Floats) -> NDArray[Any]:

@@ -126,6 +126,7 @@ def choose_anchors(
     return chosen, bandwidth
 
 
+@dataclass(eq=False, repr=False)
 class KSH(HashLearner):
     """Kernel-based supervised hashing: `bits` greedy bits over `anchors` rows, from the pairs among `pairs_rows` rows.
 
@@ -135,19 +136,11 @@ class KSH(HashLearner):
 
     supervised = True
 
-    def __init__(
-        self,
-        bits: int,
-        anchors: int = 300,
-        pairs_rows: int = 5000,
-        bandwidth: float | None = None,
-        random_state: int | np.random.Generator | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.anchors = anchors
-        self.pairs_rows = pairs_rows
-        self.bandwidth = bandwidth
-        self.random_state = random_state
+    bits: int
+    anchors: int = 300
+    pairs_rows: int = 5000
+    bandwidth: float | None = None
+    random_state: int | np.random.Generator | None = 0
 
     def _learn(self, X: Floats, y: Classes | None) -> KernelHash:
         assert y is not None
@@ -235,6 +228,7 @@ _SWEEPS = 10  # over all bits in one B-step, unless none changes before
 _JITTER = 1e-6  # of the mean diagonal: anchors that lie close together make kernel features nearly dependent
 
 
+@dataclass(eq=False, repr=False)
 class SDH(HashLearner):
     """Supervised discrete hashing: `iterations` rounds of the three steps over `anchors` rows.
 
@@ -244,23 +238,13 @@ class SDH(HashLearner):
 
     supervised = True
 
-    def __init__(
-        self,
-        bits: int,
-        anchors: int = 1000,
-        iterations: int = 5,
-        nu: float = 1e-5,
-        lam: float = 1.0,
-        bandwidth: float | None = None,
-        random_state: int | np.random.Generator | None = 0,
-    ) -> None:
-        self.bits = bits
-        self.anchors = anchors
-        self.iterations = iterations
-        self.nu = nu
-        self.lam = lam
-        self.bandwidth = bandwidth
-        self.random_state = random_state
+    bits: int
+    anchors: int = 1000
+    iterations: int = 5
+    nu: float = 1e-5
+    lam: float = 1.0
+    bandwidth: float | None = None
+    random_state: int | np.random.Generator | None = 0
 
     def _learn(self, X: Floats, y: Classes | None) -> KernelHash:
         assert y is not None
