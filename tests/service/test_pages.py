@@ -78,6 +78,10 @@ def test_sift_can_be_read_without_scripts(service):
 def test_choices_work_by_plain_addresses(service):
     data = service.showcase.exhibit("search")
     pages = {service.visitor.get(f"/search?query=0&epsilon={epsilon}&method=central").text for epsilon in (1, 4)}
+    exact = data["methods"][0]["scores"][0]
+    assert all(
+        f"mAP {exact['score']:.3f} · P@10 {exact['first']:.3f} · chance {data['chance']:.3f}" in page for page in pages
+    )
     assert len(pages) == 2
     assert f"a handwritten {data['queries'][5]['label']}." in service.visitor.get("/search?query=5").text
 

@@ -171,7 +171,10 @@ def search_exhibit(stock: Stock, progress: Progress) -> Exhibit:
 
 def _method(everything: list[searching.ContestRow], name: str) -> dict[str, Any]:
     rows = [row for row in everything if row.method == name]
-    scores = [{"epsilon": row.epsilon, "score": row.score, "proven": row.promise} for row in rows]
+    scores = [
+        {"epsilon": row.epsilon, "score": row.score, "first": row.ranking.precision_at_10, "proven": row.promise}
+        for row in rows
+    ]
     statement = rows[-1].statement
     said = None if statement is None else statement.to_dict()
     return {"name": name, "group": rows[0].group, "scores": scores, "statement": said}

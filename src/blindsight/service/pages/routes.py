@@ -242,7 +242,7 @@ def _chosen(exhibit: dict[str, Any], query: int, epsilon: float, method: str) ->
         found = next(one for one in asked["answers"] if (one["method"], one["epsilon"]) == (name, budget))
         scores = next(one for one in exhibit["methods"] if one["name"] == name)["scores"]
         row = next(one for one in scores if one["epsilon"] == budget)
-        ways.append({"title": title, "found": found["found"], "score": row["score"], "proven": row["proven"]})
+        ways.append({"title": title, "found": found["found"], **row})
     statement = next(one for one in exhibit["methods"] if one["name"] == method)["statement"]
     return {"picture": asked["picture"], "label": asked["label"], "ways": ways, "statement": statement}
 
