@@ -436,8 +436,11 @@ def test_a_try_counts_before_it_is_answered(tmp_path):
 
 
 def test_new_preferences_revoke_what_no_longer_passes_and_keep_the_rest():
-    made = platform(verifier=LENIENT)  # of two private attributes every cell is kept, with a quarter of the rows
-    kept, lost = granted(made, GENDER, "X"), granted(made, linear({6: 1.0, 7: 1.0}), "Y")
+    made = Platform(pictures(4000, 5000, seed=2), verifier=LIGHT)  # every cell of two attributes has a quarter of them
+    made.set_preferences("Ann", ["smiling"])
+    for app in "XY":
+        made.add_app(app, ["gender"])
+    kept, lost = granted(made, GENDER, "X"), granted(made, linear({6: 1.0}, {7: 1.0}), "Y")
     review = made.set_preferences("Ann", ["smiling", "age"])
     assert [grant.number for grant in review.kept] == [kept.number]
     (revoked,) = review.revoked
