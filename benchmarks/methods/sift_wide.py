@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from fairlearn.preprocessing import CorrelationRemover
 
 from benchmarks.methods.sift_inlp import directions
 from benchmarks.methods.sifting import Floats, Labels, SiftingData, key
@@ -59,6 +60,16 @@ def _erased_components(X: Floats, public: Labels, private: Labels, components: i
     return _linear(mean, deviation, erasure.transposed(leading))
 
 
+def _correlation_remover(X: Floats, public: Labels, private: Labels, components: int, scale: bool) -> LinearSift:
+    """Subtract what the private label explains, then PLS: a sift that is told the label, as its last feature."""
+    remover = CorrelationRemover(sensitive_feature_ids=[0])
+    left = remover.fit_transform(np.column_stack([private, X])).astype(np.float32)
+    found: LinearSift = PPLS(components, 0.0, scale=scale).fit(left, public, private).sift_
+    explained = (-remover.beta_[:1] / found.scale) @ found.matrix
+    mean, deviation = np.append(found.mean, private.mean()), np.append(found.scale, 1.0)
+    return LinearSift(mean.astype(np.float32), deviation.astype(np.float32), np.vstack([found.matrix, explained]))
+
+
 def _units(X: Floats, scale: bool) -> tuple[Floats, Floats]:
     deviation = np.maximum(X.std(axis=0), 1e-6)
     return X.mean(axis=0), deviation if scale else np.full_like(deviation, np.sqrt(np.mean(deviation**2)))
@@ -74,4 +85,5 @@ MAKERS: dict[str, Make] = {
     "leace": _leace,
     "inlp": _inlp,
     "erased-components": _erased_components,
+    "correlation-remover": _correlation_remover,
 }

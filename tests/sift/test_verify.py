@@ -169,7 +169,7 @@ def test_unknown_labels_are_left_out_attribute_by_attribute():
     verification = Verifier((LOGISTIC,)).verify(
         released, {"known": private, "partly": partly}, groups=[["known"], ["partly"]]
     )
-    known, half = verification.results
+    known, half = verification.results[:2]
     assert known.positives + known.negatives == 1000
     assert half.positives + half.negatives == pytest.approx(500, abs=2)
 
@@ -198,7 +198,7 @@ def test_sift_with_few_levels_is_certified_whenever_it_can_be_and_attacked_only_
     few_rows, attacked = (Verifier(QUICK).verify((many, rows[:3000]), coin, certified=wish) for wish in (None, False))
     assert (few_rows.verdict, few_rows.certified) == ("inconclusive", True)  # 10 rows a symbol: no list of attackers
     assert (attacked.verdict, attacked.certified) == ("accept", False)
-    assert [result.attacker for result in attacked.results] == ["lookup table", "logistic", "bayes"]
+    assert [result.attacker for result in attacked.results][:3] == ["lookup table", "logistic", "bayes"]
 
 
 def test_a_certificate_speaks_of_all_private_attributes_together():
@@ -246,6 +246,24 @@ def test_a_release_too_wide_for_the_rows_is_accepted_by_certificate_only():
     assert wide.best.limit - 0.5 < wide.bound  # that attackers found nothing proves little
     symbols = Verifier((LOGISTIC,)).verify(rng.integers(0, 2, (4000, 3)), hidden, certified=True)
     assert (symbols.verdict, symbols.too_wide) == ("accept", False)
+
+
+def test_attackers_that_learn_from_all_rows_take_an_acceptance_back():
+    """Whether an even number of six bits is set: half of the rows leave nearest neighbours in cells that lie."""
+    rng = np.random.default_rng(12)
+    bits = rng.integers(0, 2, (2400, 6))
+    labels = np.where(rng.random(2400) < 0.8, bits.sum(axis=1) % 2, 1 - bits.sum(axis=1) % 2).astype(np.int8)
+    released, hidden = bits + 0.1 * rng.standard_normal(bits.shape), {"male": labels}
+    nearest = Attacker("nearest", lambda seed: KNeighborsClassifier(45), "standardised")
+    before = Verifier((nearest,), cross_fitted=0).verify(released, hidden)
+    after = Verifier((nearest,)).verify(released, hidden, persons=np.arange(2400))
+    assert (before.verdict, after.verdict) == ("accept", "inconclusive")
+    assert [result.folds for result in after.results] == [1, 5]
+    assert after.best.folds == 5
+    assert after.priv_loss > 0.2 > before.bound  # and yet no proof: its limits are approximate
+    assert after.best.positives + after.best.negatives == 2400
+    blind = Verifier((LOGISTIC,)).verify(rng.standard_normal((40_000, 1)), {"male": np.arange(40_000) % 2})
+    assert [result.folds for result in blind.results] == [1]  # more rows teach nothing here
 
 
 def test_the_learning_curve_foretells_what_more_rows_teach():
@@ -325,7 +343,7 @@ def test_record_tells_what_was_verified_and_with_what():
     assert record["setting"]["random_state"] == 9
     assert record["setting"]["planned"] == 2
     assert record["setting"]["software"]["scikit-learn"]
-    assert {row["attacker"] for row in record["results"]} == {"logistic", "bayes"}
+    assert [row["attacker"] for row in record["results"]][:2] == ["logistic", "bayes"]
     first = record["results"][0]
     assert first["interval"][0] < first["balanced_accuracy"] < first["limit"]
     assert record["statement"]["guarantee"] == "measured"

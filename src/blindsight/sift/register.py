@@ -133,7 +133,7 @@ def verifier_name(verifier: Verifier, *, certified: bool) -> str:
     if certified:
         return f"certificate, {rule}"
     attackers = (f"{one.name} [{one.view}{', tuned' * one.tune}]" for one in chosen_attackers(verifier.attackers))
-    rows = f"learning curve, {verifier.rows_per_number} rows a number"
+    rows = f"{verifier.cross_fitted} cross-fitted, learning curve, {verifier.rows_per_number} rows a number"
     return f"{'; '.join(attackers)}; {rule}, {rows}, seed {verifier.random_state}"
 
 

@@ -67,6 +67,8 @@ class AttackResult:
     negatives: int
     reach: float = 1.0
     """1 where nobody asked the learning curve."""
+    folds: int = 1
+    """Above 1 it was cross-fitted in so many parts: its bounds are approximate, and prove no leak."""
     seconds: float = field(compare=False, default=0.0)
 
     @property
@@ -194,7 +196,7 @@ class Verification:
     def verdict(self) -> Verdict:
         """What may be done with the sift: only an accepted one may be released."""
         threshold = self.setting.threshold
-        if any(result.interval.low - 0.5 > threshold for result in self.results):
+        if any(result.interval.low - 0.5 > threshold for result in self.results if result.folds == 1):
             return "reject"
         small = self.bound <= threshold and self.exposed <= self.setting.exempt
         if self.ending == "complete" and small and not self.too_wide:
@@ -260,7 +262,7 @@ class Verification:
             return "Inconclusive: cancelled before the first attack."
         allowed = f"{0.5 + self.setting.threshold:.0%} is allowed"
         if self.verdict == "reject":
-            proof = max(self.results, key=lambda result: result.interval.low)
+            proof = max(self.results, key=lambda result: (result.folds == 1, result.interval.low))
             low = math.floor(1e3 * proof.interval.low) / 10
             guesses = f"{proof.attacker} guesses {proof.attribute} right in {proof.balanced_accuracy:.1%} of cases"
             line = f"Reject: {guesses}{_BALANCED} (at least {low:.1f}%; {allowed})."
