@@ -37,8 +37,8 @@ from blindsight.errors import InputError
 from blindsight.sift.attackers import MODERN, PAPER, Attacker
 from blindsight.sift.certificate import certify
 from blindsight.sift.harden import harden, with_few_levels
-from blindsight.sift.lossbench import QUICK
 from blindsight.sift.sift import LinearSift, natural_units
+from blindsight.sift.trial import QUICK
 from blindsight.sift.verdict import supported_width
 from blindsight.sift.verify import Verifier
 

@@ -140,7 +140,9 @@ def test_pixel_weights_give_the_same_numbers_as_the_sift_of_this_pipeline(corner
 # --- the matrix of policies ---
 
 
-LIGHT = Verifier([Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))], stop_early=False)
+LIGHT = Verifier(
+    [Attacker("logistic", lambda seed: LogisticRegression(class_weight="balanced"))], stop_early=False, cross_fitted=0
+)
 
 
 @pytest.fixture(scope="module")

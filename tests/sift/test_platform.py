@@ -47,11 +47,11 @@ LENIENT = Verifier([LOGISTIC], threshold=0.15)  # for windows, of which there ar
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def pictures(people: int, first: int, seed: int) -> VerificationSet:
-    """Two rows a person. Feature 0 is noise, 1 shows smiling, 2-5 gender, 6-9 age; 10 and 11 show smiling as an XOR."""
+def pictures(people: int, first: int, seed: int, each: int = 2) -> VerificationSet:
+    """Feature 0 is noise, 1 shows smiling, 2-5 gender, 6-9 age; 10 and 11 show smiling as an XOR."""
     rng = np.random.default_rng(seed)
-    who = np.repeat(np.arange(first, first + people), 2)
-    traits = np.repeat(rng.integers(0, 2, (people, 3)), 2, axis=0)
+    who = np.repeat(np.arange(first, first + people), each)
+    traits = np.repeat(rng.integers(0, 2, (people, 3)), each, axis=0)
     smiling, gender, age = (2 * traits - 1).T
     X = rng.normal(size=(len(who), 20))
     X[:, 1] = smiling + 0.5 * X[:, 1]
@@ -798,3 +798,63 @@ def test_the_sentence_names_everything_hidden():
     readings = "56% (at most 59%, 95%", "50% (at most 51%", "70% (at most 72%)", "52% (at most 54%)"
     for fact in (*readings, "Gender and Hair", "Smiling and Age", "app Y", "nothing"):
         assert fact in sentence
+
+
+# --- symbols that stay ---
+
+
+def test_a_permanent_symbol_is_the_same_for_every_app_version_and_return(tmp_path):
+    made = platform(tmp_path, permanent=["gender"])
+    bit, other = (with_few_levels(linear({feature: 1.0}), DEVELOPMENT.features, 2) for feature in (2, 3))
+    proposal = made.propose("Ann", "X", bit, frames=2, then="permanent")
+    assert (proposal.verdict, proposal.examination.certified) == ("accept", True)
+    assert "every app gets the same" in proposal.sentence
+    assert proposal.examination.alone.certificates[0].symbols == 2  # smoothed, not two frames of two symbols
+    made.allow(proposal)
+    sure = np.zeros((2, 20), dtype=np.float32)
+    with pytest.raises(InputError, match="2 frames"):
+        made.release("Ann", "X", sure[:1] + 2, pipeline=PIXELS)
+    assert made.symbols("Ann") == ()
+    sure[:, 2] = 2
+    assert made.release("Ann", "X", sure, pipeline=PIXELS).tolist() == [[1]]
+    assert made.release("Ann", "X", -sure, pipeline=PIXELS).tolist() == [[1]]  # nobody looks at frames any more
+    made.revoke(1, "by hand")
+    again = platform(tmp_path, permanent=["gender"])  # a restart; she enrols again, and another app has another sift
+    grant = granted(again, other, app="Y", frames=1, then="permanent")
+    assert (grant.sift, grant.budget.frames) == (bit.digest, 2)
+    assert again.release("Ann", "Y", -sure, pipeline=PIXELS).tolist() == [[1]]
+    assert [one.symbol for one in again.symbols("Ann")] == [1]
+    assert again.released(grant) == 2
+
+
+def test_another_permanent_symbol_is_a_further_charge_and_drawn_ones_pay_once():
+    many = pictures(2000, 20_000, seed=5, each=4)
+    made = Platform(many, verifier=LIGHT, development=DEVELOPMENT, permanent=["gender"])
+    made.set_preferences("Ann", ["smiling"])
+    for app in "XY":
+        made.add_app(app, ["gender"])
+    plus, minus = (with_few_levels(linear({2: 1.0, 1: w}), DEVELOPMENT.features, 2) for w in (0.02, -0.02))
+    one = granted(made, plus, frames=2, then="permanent", personal=1.0)
+    frames = np.ones((2, 20), dtype=np.float32)
+    for _ in range(2):
+        made.release("Ann", "X", frames, pipeline=PIXELS)
+    assert made.spent("Ann") == 1.0  # once
+    second = made.propose("Ann", "Y", minus, frames=2, then="permanent", another=True)
+    assert second.examination.together.certificates[0].symbols > 8  # both, on the same frames and on others
+    assert second.situation.others == ((one.number, 2),)
+
+
+def test_what_may_change_or_tells_several_things_has_no_permanent_symbol():
+    bit = with_few_levels(linear({2: 1.0}), DEVELOPMENT.features, 2)
+    with pytest.raises(PrivacyError, match="gender"):
+        platform().propose("Ann", "X", bit, then="permanent")
+    made = platform(permanent=["gender"])
+    with pytest.raises(InputError, match="few"):
+        made.propose("Ann", "X", GENDER, then="permanent")
+    made.add_app("X", ["gender", "age"])
+    with pytest.raises(InputError, match="one attribute"):
+        made.propose("Ann", "X", bit, then="permanent")
+    momentary = dict(DATA.labels) | {"gender": (np.arange(len(DATA.features)) % 2).astype(np.int8)}
+    rows = VerificationSet(DATA.features, momentary, DATA.persons, PIXELS)
+    with pytest.raises(InputError, match="gender"):
+        Platform(rows, verifier=LIGHT, permanent=["gender"])

@@ -97,7 +97,9 @@ class Judge:
 
     def _read(self, name: str, released: NDArray[np.generic], attackers: Sequence[Attacker]) -> Verification:
         counted = released.dtype.kind in "iu"
-        verifier = Verifier((LOOKUP,) if counted else attackers, THRESHOLD, CONFIDENCE, stop_early=False)
+        verifier = Verifier(
+            (LOOKUP,) if counted else attackers, THRESHOLD, CONFIDENCE, stop_early=False, cross_fitted=0
+        )
         return verifier.verify(released, {name: self._labels(name)}, certified=counted)
 
     def _entanglement(self) -> dict[str, float]:

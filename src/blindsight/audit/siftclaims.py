@@ -85,7 +85,7 @@ def published_sift_findings(
     assert dataset.images is not None
     features = pixels.fit(dataset.images).transform(dataset.images)
     trial = SiftTrial.of(dataset, features, public, private, random_state)
-    verifier = Verifier(random_state=random_state, stop_early=False)
+    verifier = Verifier(random_state=random_state, stop_early=False, cross_fitted=0)
     sift = _fitted(PPLS(5, 1.0, scale=False), trial.developer, trial)
     data, hidden = trial.judged, trial.judged.private([private])
     progress("stronger attackers", 0, None)
@@ -110,7 +110,7 @@ def grey_pixels(dataset: Dataset) -> NDArray[np.float32]:
 
 
 def _paper_verifier(random_state: int) -> Verifier:
-    return Verifier(PAPER, random_state=random_state, stop_early=False)
+    return Verifier(PAPER, random_state=random_state, stop_early=False, cross_fitted=0)
 
 
 def _fitted(learner: SiftLearner, data: VerificationSet, trial: SiftTrial) -> Any:
@@ -193,7 +193,7 @@ def holes(random_state: int = 0, *, rows: int = 3000) -> tuple[Hole, ...]:
 
 
 def _accepts(released: NDArray[Any], labels: dict[str, NDArray[np.int8]], *, certified: bool, **more: Any) -> bool:
-    verifier = Verifier((PAPER[0], *QUICK), stop_early=False, **more)
+    verifier = Verifier((PAPER[0], *QUICK), stop_early=False, cross_fitted=0, **more)
     return verifier.verify(released, labels, certified=certified).verdict == "accept"
 
 
@@ -210,7 +210,7 @@ def _wide(rng: np.random.Generator, rows: int) -> Hole:
     X = rng.standard_normal((rows, 60))
     score = np.sum(X[:, :30] * X[:, 30:], axis=1)
     hidden = {"hidden": (score > 0).astype(np.int8)}
-    found = Verifier((PAPER[0], *QUICK), stop_early=False).verify(X, hidden, certified=False)
+    found = Verifier((PAPER[0], *QUICK), stop_early=False, cross_fitted=0).verify(X, hidden, certified=False)
     before, now = max(result.limit for result in found.results) <= 0.5 + _THRESHOLD, found.verdict == "accept"
     return Hole("a release too wide for the rows", "a learning curve", _read(hidden["hidden"], score > 0), before, now)
 
@@ -313,7 +313,9 @@ def _few_rows(rng: np.random.Generator, rows: int) -> Hole:
     count = int(np.log2(rows / 23)) - 1  # as many symbols as may be certified
     hidden, bits = _bits(rng, rows), _bits(rng, count * rows).reshape(-1, count)
     symbols = np.column_stack([bits, bits.sum(axis=1) % 2 ^ hidden]).astype(np.int64)
-    before = Verifier(PAPER[:1]).verify(symbols, {"hidden": hidden}, certified=False).verdict == "accept"
+    before = (
+        Verifier(PAPER[:1], cross_fitted=0).verify(symbols, {"hidden": hidden}, certified=False).verdict == "accept"
+    )
     now = _accepts(symbols, {"hidden": hidden}, certified=True)
     read = _read(hidden, symbols.sum(axis=1) % 2)
     return Hole("symbols of few rows, judged by attackers", "certificate or refusal", read, before, now)

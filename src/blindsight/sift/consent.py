@@ -195,10 +195,13 @@ class Proposal:
             verdict=self.verdict,
             confidence=self.promised,
         )
-        if not isinstance(self.sift, PersonalSift):
-            return sentence
+        more, stays = [], self.budget.permanent
+        if stays:
+            more = [f"Your answer is made once, from {self.budget.frames} pictures; every app gets the same, for ever."]
+        if isinstance(self.sift, PersonalSift):
+            more.append(promise(self.sift, 1 if stays else self.budget.frames))
         ending = _ENDINGS[self.verdict]
-        return f"{sentence.removesuffix(ending)}{promise(self.sift, self.budget.frames)} {ending}"
+        return " ".join([sentence.removesuffix(ending).rstrip(), *more, ending])
 
     def grant(self, number: int, terms: Terms) -> dict[str, Any]:
         """Return the grant that this becomes, as plain data without its time."""

@@ -53,7 +53,7 @@ from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier
 from blindsight.sift.register import Grant, JournalRecords, Mode, Records, Register, SiftStore, Terms, verifier_name
 from blindsight.sift.sift import Features, LinearSift, Quantiser, Sift, without_negligible
-from blindsight.sift.stream import ReleaseBudget, Then
+from blindsight.sift.stream import PermanentSymbol, PermanentSymbols, ReleaseBudget, Then, changes
 from blindsight.sift.trial import SiftLearner
 from blindsight.sift.union import Examination, Part, examine, verify_together
 from blindsight.sift.verificationset import VerificationSet
@@ -98,7 +98,9 @@ class Platform:
     With a `folder` everything survives a restart, and several processes may share it; without one it lasts as long as
     this object. `records` are kept in the folder too, unless somebody keeps them elsewhere. With a `pace` of so many
     seconds, proposals are answered after a whole number of them, whatever the answer: classifiers take longer on some
-    data than on others, and time is no part of an answer.
+    data than on others, and time is no part of an answer. `permanent` names the attributes that never change, of which
+    people may have permanent symbols, kept in the folder, or is the `PermanentSymbols` of somebody who keeps them
+    elsewhere.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class Platform:
         folder: AnyPath | None = None,
         records: Records | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        permanent: Iterable[str] | PermanentSymbols = (),
         pace: float = 0.0,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -128,6 +131,12 @@ class Platform:
             records = JournalRecords(folder / "platform.journal")
         self._register = Register(records, clock)
         self._store = SiftStore(folder)
+        if not isinstance(permanent, PermanentSymbols):
+            permanent = PermanentSymbols(permanent, self._store.keep_symbol, self._store.symbols)
+        self._symbols = permanent
+        for name in permanent.unchanging & set(data.labels):
+            if data.persons is not None and changes(data.labels[name], data.persons):
+                raise InputError(f"{name} changes between pictures of one person; it cannot be declared unchanging.")
         self._store.keep_prints(data.digest, RowPrints.of(data.features, data.persons, data.pipeline))
 
     @property
@@ -190,6 +199,11 @@ class Platform:
         """Return the epsilon of all that was drawn at random about a person, all apps together."""
         return float(sum(self._register.epsilons[grant.number] for grant in self.grants(person)))
 
+    def symbols(self, person: str) -> tuple[PermanentSymbol, ...]:
+        """Return the permanent symbols that were ever drawn of a person, each a charge."""
+        with self._register.current():
+            return self._symbols.charges(person)
+
     # --- asking and answering ---
 
     def propose(
@@ -201,18 +215,21 @@ class Platform:
         frames: int = 1,
         then: Then = "refuse",
         personal: float | None = None,
+        another: bool = False,
         progress: Progress = silent,
     ) -> Proposal:
         """Verify what an app would get about a person: its own sift's release, or without one the platform's label.
 
         `frames` counts all frames of this person that the app will ever have got, those of earlier grants included.
         With `personal` every symbol is drawn by randomised response with this epsilon (`PersonalSift`), which bounds
-        what it tells about every single person, whatever the picture. Nothing is released by this; the person answers
-        with `allow`, `fewer_details` or `refuse`.
+        what it tells about every single person, whatever the picture. With `then="permanent"` the app gets one symbol,
+        smoothed over `frames` pictures, for ever: the one that the person has of the attribute already, by whichever
+        sift, unless it asks for `another`, a further charge. Nothing is released by this; the person answers with
+        `allow`, `fewer_details` or `refuse`.
         """
         begun = time.monotonic()
         try:
-            return self._propose(person, app, sift, ReleaseBudget(frames, then), personal, progress)
+            return self._propose(person, app, sift, ReleaseBudget(frames, then), personal, another, progress)
         finally:
             if self._pace:
                 self._wait(self._pace - (time.monotonic() - begun) % self._pace)
@@ -224,12 +241,15 @@ class Platform:
         sift: Sift | None,
         budget: ReleaseBudget,
         personal: float | None,
+        another: bool,
         progress: Progress,
     ) -> Proposal:
         with self._register.current():
             situation = self._situation(person, app)
             others = self._parts(dict(situation.others))
-            used = self._register.frames_to(person, app)
+            used = 0 if budget.permanent else self._register.frames_to(person, app)
+            first = self._register.permanent(person, situation.app.public) if budget.permanent and not another else None
+        budget = budget if first is None else first.budget
         frames = budget.frames - used
         if frames <= 0:
             raise InputError(f"app {app} has got {used} frames of this person already; ask for more than that in all.")
@@ -238,6 +258,10 @@ class Platform:
         try:
             own = self._proposed(sift, Policy(situation.app.public, situation.private))
             proposed = own if personal is None else PersonalSift(own, personal)
+            if budget.permanent:
+                self._symbols.check(situation.app.public, proposed)
+            if first is not None:
+                proposed = self._store.sift(first.sift)
         except (InputError, PrivacyError) as error:
             self._decided("denied", str(error), told)
             raise
@@ -245,10 +269,12 @@ class Platform:
 
         def part() -> Part:
             applied = own if sift is None else prepare(sift, self.data.private(situation.private), self.data)
-            candidate.append(applied if personal is None else PersonalSift(applied, personal))
-            return Part(candidate[-1], frames)
+            applied = applied if personal is None else PersonalSift(applied, personal)
+            candidate.append(applied if first is None else proposed)
+            return Part(candidate[-1], frames, budget.permanent)
 
-        found = self._judge(proposed, frames, part, others, situation.private, progress, told)
+        asked = Part(proposed, frames, budget.permanent)
+        found = self._judge(asked, part, others, situation.private, progress, told)
         confidence = self.verifier.confidence
         sure = 1 - (1 - confidence) * found.alone.setting.share
         return Proposal(person, app, mode, candidate[0], budget, situation, found, sure, confidence)
@@ -323,8 +349,7 @@ class Platform:
 
     def _judge(
         self,
-        proposed: Sift,
-        frames: int,
+        proposed: Part,
         part: Callable[[], Part],
         others: list[Part],
         private: tuple[str, ...],
@@ -335,10 +360,11 @@ class Platform:
 
         The try is on disk before it begins, the answer before anybody has it. What cannot be verified is a no.
         """
+        digest, frames = proposed.named
         asked = question(
-            sift=proposed.digest,
+            sift=digest,
             frames=frames,
-            others=[[one.sift.digest, one.frames] for one in others],
+            others=[one.named for one in others],
             private=list(private),
             verifier=verifier_name(self.verifier, certified=False),
             rows=self.data.digest,
@@ -346,7 +372,7 @@ class Platform:
         )
         with self._register.current():
             related = self._store.related(self.data.digest)
-            share = self._register.tried(asked, self.data.digest, related, proposed=proposed.digest, frames=frames)
+            share = self._register.tried(asked, self.data.digest, related, proposed=digest, frames=frames)
         verifier = replace(self.verifier, share=share, stop_early=False)
         about: dict[str, Any] = {"frames": frames, **told, "question": asked}
         try:
@@ -405,22 +431,48 @@ class Platform:
                 f"these features come from pipeline {wanted.pipeline!r}; sifts here are verified for "
                 f"{self.data.pipeline!r}."
             )
-        used = self._register.frames_to(wanted.person, wanted.app) + taken
-        if wanted.count is not None:
-            grant.budget.fresh(used, wanted.count)  # or it is refused here
+        told = {"grant": grant.number, "person": wanted.person, "app": wanted.app, "sift": grant.sift}
+        sift, used = self._store.sift(grant.sift), self._register.frames_to(wanted.person, wanted.app) + taken
+        cost: dict[str, float] = {}
+        if grant.budget.permanent:
+            released, cost = self._symbol(wanted, grant, sift)
+            asked, fresh = 1, 0 if self._register.frames[grant.number] + taken else grant.budget.frames
+        else:
+            if wanted.count is not None:
+                grant.budget.fresh(used, wanted.count)  # or it is refused here
+            rows = self._seen(wanted)
+            asked = len(rows)
+            fresh = grant.budget.fresh(used, asked)
+            new = sift.apply(rows[:fresh]) if fresh else None
+            last = used + fresh >= grant.budget.frames
+            if new is None or grant.budget.then == "repeat":
+                new = self._repeated(grant, new, asked - fresh, last=last)
+            released = new
+            if isinstance(sift, PersonalSift):
+                cost = {"epsilon": fresh * sift.epsilon}
+        sizes = {"width": int(released.shape[1]), "size": released.nbytes}
+        frames = {"frames": fresh, "repeated": max(0, asked - fresh)}
+        return Released(grant, released, {**told, **frames, **sizes, **cost})
+
+    def _seen(self, wanted: Wanted) -> NDArray[np.float32]:
+        """Return the frames as sifts get them: what was not verified is not applied."""
         given = check_shape(wanted.frames(), self.data.dimension)
         check_finite(given.data if sparse.issparse(given) else given, "features")
-        rows = self.data.support.clip(given)  # what was not verified is not applied
-        asked = int(rows.shape[0])
-        fresh = grant.budget.fresh(used, asked)
-        sift = self._store.sift(grant.sift)
-        released = sift.apply(rows[:fresh]) if fresh else None
-        if released is None or grant.budget.then == "repeat":
-            released = self._repeated(grant, released, asked - fresh, last=used + fresh >= grant.budget.frames)
-        told = {"grant": grant.number, "person": wanted.person, "app": wanted.app, "sift": grant.sift}
-        sizes = {"width": int(released.shape[1]), "size": released.nbytes}
-        cost = {"epsilon": fresh * sift.epsilon} if isinstance(sift, PersonalSift) else {}
-        return Released(grant, released, {**told, "frames": fresh, "repeated": asked - fresh, **sizes, **cost})
+        return self.data.support.clip(given)
+
+    def _symbol(self, wanted: Wanted, grant: Grant, sift: Sift) -> tuple[NDArray[Any], dict[str, float]]:
+        """Return the person's permanent symbol of the granted sift as a row, and what it costs if it is drawn now."""
+        before, count = self._symbols.charges(wanted.person), grant.budget.frames
+
+        def first() -> NDArray[np.float32]:
+            rows = self._seen(wanted)
+            if len(rows) < count:
+                raise InputError(f"a permanent symbol is drawn from {count} frames, once; got {len(rows)}. Give more.")
+            return rows[:count]
+
+        one = self._symbols.symbol(wanted.person, grant.public[0], sift, first, another=True)
+        row = np.stack(np.unravel_index([one.symbol], sift.levels or (1,)), axis=1).astype(np.int64)
+        return row, {"epsilon": one.epsilon} if one.epsilon and one not in before else {}
 
     def _holding(self, person: str, app: str) -> Grant:
         """Return the grant through which an app gets something about a person today."""
@@ -512,7 +564,8 @@ class Platform:
         return grant.terms.covers(self._register.private_of(grant.person), self.data.digest, verifiers)
 
     def _parts(self, frames: Mapping[int, int]) -> list[Part]:
-        return [Part(self._store.sift(self._register.grants[number].sift), count) for number, count in frames.items()]
+        grants = [(self._register.grants[number], count) for number, count in frames.items()]
+        return [Part(self._store.sift(one.sift), count, one.budget.permanent) for one, count in grants]
 
     def _harmless(self, person: str) -> list[Grant]:
         """Return revoked grants that told something, without those that were proven to leak."""
@@ -531,6 +584,8 @@ class Platform:
 
     def _frames(self, grant: Grant) -> int:
         """Return how many frames a live grant may tell: its budget without what the app got through earlier grants."""
+        if grant.budget.permanent:
+            return grant.budget.frames
         earlier = self._register.frames_to(grant.person, grant.app) - self._register.frames[grant.number]
         return grant.budget.frames - earlier
 
@@ -547,8 +602,8 @@ class Platform:
         if hidden:
             return None, f"{hidden[0]} itself is private now", True
         try:
-            part = Part(self._store.sift(grant.sift), self._frames(grant))
-            found = self._judge(part.sift, part.frames, lambda: part, others, private, progress, {})
+            (part,) = self._parts({grant.number: self._frames(grant)})
+            found = self._judge(part, lambda: part, others, private, progress, {})
         except (InputError, PrivacyError) as error:
             return None, str(error), False
         return found, found.sentence, found.verdict == "reject"

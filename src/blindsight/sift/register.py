@@ -23,6 +23,7 @@ verification brings it back, or revokes it. So a platform that is killed between
 verification that must follow lets nothing out.
 """
 
+import hashlib
 import json
 import threading
 from collections import Counter, defaultdict
@@ -42,7 +43,7 @@ from blindsight.files import read_arrays, write_arrays
 from blindsight.sift.adaptive import RowPrints, Tries
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.sift import Sift, load_sift, save_sift
-from blindsight.sift.stream import ReleaseBudget
+from blindsight.sift.stream import PermanentSymbol, ReleaseBudget
 from blindsight.sift.verify import Verifier
 
 Mode = Literal["included", "unincluded"]
@@ -273,9 +274,14 @@ class Register:
         return self.grants[grant.number]
 
     def frames_to(self, person: str, app: str) -> int:
-        """Return how many different frames of a person an app got through all its grants."""
+        """Return how many different frames of a person an app got through all its grants, symbols that stay apart."""
         mine = (grant for grant in self.grants.values() if (grant.person, grant.app) == (person, app))
-        return sum(self.frames[grant.number] for grant in mine)
+        return sum(self.frames[grant.number] for grant in mine if not grant.budget.permanent)
+
+    def permanent(self, person: str, public: tuple[str, ...]) -> Grant | None:
+        """Return the first grant of a person's symbol of this attribute that is live or has told it."""
+        mine = (grant for grant in self.grants.values() if (grant.person, grant.public) == (person, public))
+        return next((g for g in mine if g.budget.permanent and (g.live or self.frames[g.number])), None)
 
     def tried(self, question: str, rows: str, related: Iterable[str], **told: Any) -> float:
         """Record that a question is about to be judged on rows; return the share of the error it may use.
@@ -334,7 +340,7 @@ class Register:
         """Only for who reads the journal: grants name their own verifier."""
 
 
-_LAST, _ROWS = "blindsight/last-release.1", "blindsight/row-prints.1"
+_LAST, _ROWS, _SYMBOLS = "blindsight/last-release.1", "blindsight/row-prints.1", "blindsight/permanent-symbols.1"
 
 
 class SiftStore:
@@ -345,6 +351,7 @@ class SiftStore:
         self._sifts: dict[str, Sift] = {}
         self._last: dict[int, NDArray[Any]] = {}
         self._prints: dict[str, RowPrints] = {}
+        self._symbols: dict[str, list[PermanentSymbol]] = {}
 
     def keep(self, sift: Sift) -> None:
         if self._folder is not None:
@@ -375,6 +382,20 @@ class SiftStore:
                 self._last[grant] = np.asarray(read_arrays(path, _LAST)[1]["release"])
         return self._last.get(grant)
 
+    def keep_symbol(self, one: PermanentSymbol) -> None:
+        """Keep a person's permanent symbol for ever."""
+        known = [*self.symbols(one.person), one]
+        if self._folder is not None:
+            document = {"symbols": [asdict(symbol) for symbol in known]}
+            write_arrays(self._symbols_path(self._folder, one.person), _SYMBOLS, document, {}, private=True)
+        self._symbols[one.person] = known
+
+    def symbols(self, person: str) -> list[PermanentSymbol]:
+        """Return all permanent symbols of a person, in the order in which they were drawn."""
+        if self._folder is None or not (path := self._symbols_path(self._folder, person)).exists():
+            return self._symbols.get(person, [])
+        return [PermanentSymbol(**one) for one in read_arrays(path, _SYMBOLS)[0]["symbols"]]
+
     def keep_prints(self, digest: str, prints: RowPrints) -> None:
         """Keep the hashes of the rows of a verification set for ever."""
         if self._folder is not None and not (path := self._folder / "rows" / f"{digest}.npz").exists():
@@ -400,3 +421,7 @@ class SiftStore:
     @staticmethod
     def _last_path(folder: Path, grant: int) -> Path:
         return folder / "last" / f"{grant}.npz"
+
+    @staticmethod
+    def _symbols_path(folder: Path, person: str) -> Path:
+        return folder / "permanent" / f"{hashlib.sha256(person.encode()).hexdigest()}.npz"

@@ -24,7 +24,7 @@ windows of one person stay on one side of the split here.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +43,7 @@ from blindsight.validation import check_shape
 FRAMES = 10
 """The paper's window."""
 
-Then = Literal["refuse", "repeat"]
+Then = Literal["refuse", "repeat", "permanent"]
 Reading = Literal["concatenated", "mean"]
 
 
@@ -178,7 +178,8 @@ def leak_over_frames(
 class ReleaseBudget:
     """At most `frames` different releases about one person to one app: the window that was verified.
 
-    Then the app is refused, or gets its last release again and again, which tells it nothing new.
+    Then the app is refused, or gets its last release again and again, which tells it nothing new. What is "permanent"
+    is one symbol, smoothed over so many frames, the same for ever.
     """
 
     frames: int = 1
@@ -187,8 +188,13 @@ class ReleaseBudget:
     def __post_init__(self) -> None:
         if isinstance(self.frames, bool) or not isinstance(self.frames, int) or self.frames < 1:
             raise InputError(f"a budget allows a whole number of frames, 1 or more; got {self.frames!r}.")
-        if self.then not in ("refuse", "repeat"):
-            raise UnknownNameError("way to go on after the last frame", str(self.then), ("refuse", "repeat"))
+        if self.then not in get_args(Then):
+            raise UnknownNameError("way to go on after the last frame", str(self.then), get_args(Then))
+
+    @property
+    def permanent(self) -> bool:
+        """Whether it is one symbol that stays."""
+        return self.then == "permanent"
 
     def fresh(self, used: int, asked: int) -> int:
         """Return how many of `asked` frames may be released when `used` were before; the rest repeats the last one.
@@ -214,7 +220,8 @@ def smoothed(sift: Sift, X: Features, rows: NDArray[np.int64]) -> NDArray[np.int
     return np.asarray(counts.argmax(axis=1), dtype=np.int64)
 
 
-def _certain(sift: Sift) -> Sift:
+def certain(sift: Sift) -> Sift:
+    """Return the sift before symbols are drawn at random: the same question must have the same answer."""
     return sift.certain if isinstance(sift, PersonalSift) else sift
 
 
@@ -239,19 +246,20 @@ def certify_permanent(
     labels = {}
     for name, column in private.items():
         known = check_labels(column, rows.shape[0], f"labels of {name!r}")[:, 0]
-        if _changes(known, np.asarray(persons)):
+        if changes(known, np.asarray(persons)):
             raise InputError(
                 f"{name} changes between pictures of one person: a symbol that stays cannot be certified for it. "
                 "Release windows instead."
             )
         labels[name] = cut.labels(known)[first]
-    symbols = np.stack([smoothed(_certain(sift), rows, cut.rows[first]) for sift in sifts], axis=1)
+    symbols = np.stack([smoothed(certain(sift), rows, cut.rows[first]) for sift in sifts], axis=1)
     sure = {"confidence": confidence, "share": share}
     found = [certify(symbols, column, attribute=name, **sure) for name, column in labels.items()]
     return (*found, certify_joint(symbols, labels, **sure)) if len(found) > 1 else tuple(found)
 
 
-def _changes(labels: Labels, persons: NDArray[Any]) -> bool:
+def changes(labels: Labels, persons: NDArray[Any]) -> bool:
+    """Tell whether some person has an attribute on one picture and lacks it on another."""
     known = labels >= 0
     numbers = np.unique(persons[known], return_inverse=True)[1]
     yes = np.bincount(numbers, labels[known])
@@ -270,23 +278,35 @@ class PermanentSymbol:
 
 
 class PermanentSymbols:
-    """Every person's symbols, each drawn once; `keep` stores one for ever, before anybody has it.
+    """Every person's symbols of `unchanging` attributes, each drawn once.
 
-    Where `keep` raises nothing goes out. Nothing is ever forgotten: revocation and re-enrolment change nothing here.
-    `known` are symbols that were kept before. Symbols are of `unchanging` attributes only.
+    `keep` stores one for ever, before anybody has it: where it raises nothing goes out. `known` returns all that were
+    ever kept of a person, in their order, also by other processes. Revocation and re-enrolment change nothing here.
+    Whoever stores them gives these two functions, and sees to it that one symbol is drawn at a time.
     """
 
     def __init__(
         self,
         unchanging: Iterable[str],
         keep: Callable[[PermanentSymbol], object],
-        known: Iterable[PermanentSymbol] = (),
+        known: Callable[[str], Iterable[PermanentSymbol]],
     ) -> None:
         self.unchanging = frozenset(unchanging)
-        self._keep = keep
-        self._symbols: dict[tuple[str, str], list[PermanentSymbol]] = {}
-        for one in known:
-            self._symbols.setdefault((one.person, one.attribute), []).append(one)
+        self._keep, self._known = keep, known
+
+    def check(self, attributes: Sequence[str], sift: Sift) -> None:
+        """Refuse a symbol of several attributes, of one that may change, or of a sift that lets out real numbers."""
+        if len(attributes) != 1:
+            raise InputError(f"a permanent symbol tells one attribute; got {' and '.join(attributes)}.")
+        if attributes[0] not in self.unchanging:
+            raise PrivacyError(
+                f"{attributes[0]} is not declared unchanging, so it has no permanent symbol. Release windows of "
+                "verified length instead."
+            )
+        if sift.alphabet is None:
+            raise InputError(
+                "a permanent symbol needs a sift of few symbols. Quantise real numbers to few levels first."
+            )
 
     def symbol(
         self, person: str, attribute: str, sift: Sift, frames: Callable[[], Features], *, another: bool = False
@@ -295,28 +315,18 @@ class PermanentSymbols:
 
         With `another` the symbol of this very sift is returned, a further charge where it was not drawn before.
         """
-        if attribute not in self.unchanging:
-            raise PrivacyError(
-                f"{attribute} is not declared unchanging, so it has no permanent symbol. Release windows of verified "
-                "length instead."
-            )
-        if sift.alphabet is None:
-            raise InputError(
-                "a permanent symbol needs a sift of few symbols. Quantise real numbers to few levels first."
-            )
-        drawn = self._symbols.setdefault((person, attribute), [])
-        for one in drawn:
-            if not another or one.sift == sift.digest:
+        self.check([attribute], sift)
+        for one in self.charges(person):
+            if one.attribute == attribute and (not another or one.sift == sift.digest):
                 return one
         rows = check_shape(frames(), sift.dimension)
-        found, epsilon = smoothed(_certain(sift), rows, np.arange(rows.shape[0])[None]), 0.0
+        found, epsilon = smoothed(certain(sift), rows, np.arange(rows.shape[0])[None]), 0.0
         if isinstance(sift, PersonalSift):
-            found, epsilon = respond(found, sift.alphabet, sift.epsilon), sift.epsilon
+            found, epsilon = respond(found, sift.alphabet or 0, sift.epsilon), sift.epsilon
         new = PermanentSymbol(person, attribute, sift.digest, int(found[0]), epsilon)
         self._keep(new)
-        drawn.append(new)
         return new
 
     def charges(self, person: str) -> tuple[PermanentSymbol, ...]:
         """Return every symbol that was ever drawn of a person: what must be certified together."""
-        return tuple(one for (name, _), drawn in self._symbols.items() if name == person for one in drawn)
+        return tuple(self._known(person))

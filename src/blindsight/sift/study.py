@@ -262,7 +262,7 @@ def sift_demo(
     data = VerificationSet(features[:, :_DIMENSIONS], labels, dataset.persons)
     progress("sifting", 0, 4)
     trial, light = (
-        Trial(data, verifier=Verifier(attackers, random_state=random_state, stop_early=False))
+        Trial(data, verifier=Verifier(attackers, random_state=random_state, stop_early=False, cross_fitted=0))
         for attackers in (QUICK, QUICK[:2])
     )
     makers = {"PPLS": trial.fit(PPLS(5, math.inf, scale=False), policy), "Symbols": _symbols(trial, policy)}

@@ -34,7 +34,7 @@ from blindsight.sift.certificate import ROWS_PER_SYMBOL, fewest_rows
 from blindsight.sift.labels import Labels
 from blindsight.sift.personal import PersonalSift, drawn
 from blindsight.sift.sift import LinearSift, Sift, natural_units
-from blindsight.sift.stream import Windows
+from blindsight.sift.stream import Windows, certain, changes, smoothed
 from blindsight.sift.verdict import Verdict, Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -42,10 +42,16 @@ from blindsight.sift.verify import Verifier
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A sift and how many frames of one person it may release."""
+    """A sift and how many frames of one person it may release, or smooths to one symbol that is `permanent`."""
 
     sift: Sift
     frames: int
+    permanent: bool = False
+
+    @property
+    def named(self) -> tuple[str, int | str]:
+        """What a question names of it."""
+        return self.sift.digest, f"{self.frames}, permanent" if self.permanent else self.frames
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def examine(
     """
     beside = list(others)
     steps = [[part], [*beside, part]] if beside else [[part]]
-    if part.frames > 1 and certifiable([part.sift.alphabet], data.private(private)):
+    if part.frames > 1 and not part.permanent and certifiable([part.sift.alphabet], data.private(private)):
         steps.insert(0, [replace(part, frames=1)])
     found: list[Verification] = []
     failed: Verification | Exception | None = None
@@ -123,37 +129,61 @@ def verify_together(
     Attackers may learn from `development` rows as well, as an app may from data of its own.
     """
     members = list(parts)
-    frames, sifts = sum(part.frames for part in members), {part.sift.digest: part.sift for part in members}.values()
+    stay = list({part.sift.digest: part for part in members if part.permanent}.values())
+    passing = [part for part in members if not part.permanent]
+    sifts = {part.sift.digest: part.sift for part in passing}.values()
+    block = max((part.frames for part in stay), default=0)
+    frames = sum(part.frames for part in passing) + block * len(stay)
     cut = _windows(data, frames, len(members))
-    released = np.hstack([cut.concatenated(_certain(sift).apply(data.through(sift.pipeline))) for sift in sifts])
-    labels, groups = cut.questions(data.private(private))
-    certified = certifiable((sift.alphabet for sift in sifts), labels, frames, groups)
-    opaque = [sift.kind for sift in sifts if not isinstance(_certain(sift), LinearSift)]
-    if opaque and not certified:
+    columns = [cut.concatenated(certain(sift).apply(data.through(sift.pipeline))) for sift in sifts]
+    columns += _smoothed(stay, block, cut, data)
+    hidden = data.private(private)
+    momentary = [name for name, column in hidden.items() if data.persons is not None and changes(column, data.persons)]
+    if stay and momentary:
+        raise InputError(
+            f"{momentary[0]} changes between pictures of one person: a symbol that stays cannot be certified for it. "
+            "Release windows instead."
+        )
+    labels, groups = cut.questions(hidden)
+    alphabets = [sift.alphabet for sift in sifts] * frames + [part.sift.alphabet for part in stay] * len(stay)
+    certified = certifiable(alphabets, labels, groups=groups)
+    opaque = [sift.kind for sift in sifts if not isinstance(certain(sift), LinearSift)]
+    if (opaque or stay) and not certified:
         raise PrivacyError(
-            f"a sift of kind {opaque[0]!r} is verified by certificate only, and {frames} frame(s) of all that would be "
-            "out have too many symbols for that. Ask for fewer frames, or release fewer symbols."
+            f"{f'a sift of kind {opaque[0]!r}' if opaque else 'a permanent symbol'} is verified by certificate only, "
+            f"and {frames} frame(s) of all that would be out have too many symbols for that. Ask for fewer frames, or "
+            "release fewer symbols."
         )
     found = verifier.verify(
-        released,
+        np.hstack(columns),
         labels,
         persons=None if data.persons is None else cut.first(data.persons),
         certified=certified,
         groups=groups,
-        learn=_further(sifts, cut, labels, data.private(private), development),
-        natural=block_diag(*(units for sift in sifts for units in [natural_units(_certain(sift))] * frames)),
+        learn=None if certified else _further(sifts, cut, labels, hidden, development),
+        natural=None if stay else block_diag(*(u for one in sifts for u in [natural_units(certain(one))] * frames)),
         progress=progress,
     )
-    personal = [(one.sift, one.frames) for one in members if isinstance(one.sift, PersonalSift)]
-    if len(personal) < len(members):
+    personal = [(one.sift, 1 if one.permanent else one.frames) for one in (*passing, *stay)]
+    drawn_at_random = [(sift, count) for sift, count in personal if isinstance(sift, PersonalSift)]
+    if len(drawn_at_random) < len(personal):
         return found  # drawing symbols tells no more than the symbols themselves
-    kept = personal[0][0].kept if frames == 1 else 1.0
-    return drawn(found, kept, sum(sift.epsilon * count for sift, count in personal))
+    kept = drawn_at_random[0][0].kept if sum(count for _, count in drawn_at_random) == 1 else 1.0
+    return drawn(found, kept, sum(sift.epsilon * count for sift, count in drawn_at_random))
 
 
-def _certain(sift: Sift) -> Sift:
-    """Return the sift before symbols are drawn at random: the same question must have the same answer."""
-    return sift.certain if isinstance(sift, PersonalSift) else sift
+def _smoothed(stay: Sequence[Part], block: int, cut: Windows, data: VerificationSet) -> list[NDArray[np.int64]]:
+    """Return the smoothed symbols of every permanent part, on as many blocks of frames as there are such parts.
+
+    Nobody knows whether two of them were drawn from the same frames.
+    """
+    return [
+        smoothed(certain(part.sift), data.through(part.sift.pipeline), cut.rows[:, start : start + part.frames])[
+            :, None
+        ]
+        for part in stay
+        for start in range(0, block * len(stay), block)
+    ]
 
 
 def _further(
@@ -170,7 +200,7 @@ def _further(
     try:
         own = development.windows(cut.frames)
         features = {sift.pipeline: development.through(sift.pipeline) for sift in sifts}
-        released = np.hstack([own.concatenated(_certain(sift).apply(features[sift.pipeline])) for sift in sifts])
+        released = np.hstack([own.concatenated(certain(sift).apply(features[sift.pipeline])) for sift in sifts])
     except (InputError, PrivacyError):
         return None
     asked, unknown = own.questions(development.private(names))[0], np.full(len(own), -1, dtype=np.int8)
