@@ -5,9 +5,11 @@ import hashlib
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import httpx
 import pytest
+from flwr.proto import fleet_pb2, message_pb2, node_pb2, runtime_pb2
 from starlette.middleware import Middleware
 
 from blindsight.errors import PrivacyError
@@ -56,8 +58,104 @@ def test_a_node_asks_often_in_a_run_seldom_after_it_and_wakes_its_executor_once(
     polling.wait(3)
     now[0] = 60.0
     polling.wait(3)
+    request = httpx.Request("POST", f"https://superlink{launcher._PULL}")
+    polling.intercept(
+        SimpleNamespace(request=request), lambda _: httpx.Response(200, headers={"preference-applied": "wait"})
+    )
+    polling.wait(3)
+    assert request.headers["prefer"] == launcher._PREFERENCE
     assert told == [b"!"]
-    assert slept == [launcher.REPLY_SECONDS] * 2 + [launcher.BUSY_SECONDS, launcher.IDLE_SECONDS]
+    assert slept == [launcher.REPLY_SECONDS] * 2 + [launcher.BUSY_SECONDS, launcher.IDLE_SECONDS, 0]
+
+
+PULL = fleet_pb2.PullMessagesRequest(node=node_pb2.Node(node_id=7)).SerializeToString()
+
+
+class Relay:
+    """A SuperLink of one route: messages for a node, handed out once."""
+
+    def __init__(self):
+        self.messages, self.asked = [], 0
+
+    async def __call__(self, scope, receive, send):
+        body = (await receive())["body"]
+        if scope["path"] == launcher._PULL:
+            self.asked += 1
+            answer, status = b"".join(self.messages), 200 if body == PULL else 401
+            self.messages = []
+        else:
+            answer, status = b"", 200
+            self.messages.append(b"message")
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": answer})
+
+
+def asked(scene):
+    """Play a scene with a relay behind `Holding`, and what sends a request to it: path, body, receive."""
+
+    async def play():
+        relay = Relay()
+        holding = launcher.Holding(relay)
+
+        async def ask(path, body, then=asyncio.Future):
+            parts, sent = [{"type": "http.request", "body": body}], []
+
+            async def receive():
+                return parts.pop() if parts else await then()
+
+            async def send(part):
+                sent.append(part)
+
+            headers = [(b"prefer", launcher._PREFERENCE.encode())]
+            await holding({"type": "http", "path": path, "headers": headers}, receive, send)
+            return (sent[0]["status"], sent[1]["body"]) if sent else None
+
+        await scene(relay, ask)
+        assert not holding._waiting
+
+    asyncio.run(play())
+
+
+def pushed(node):
+    message = message_pb2.Message(metadata=message_pb2.Metadata(dst_node_id=node))
+    return runtime_pb2.PushAppMessagesRequest(messages_list=[message]).SerializeToString()
+
+
+def test_a_node_that_waits_is_answered_when_there_is_a_message_for_it():
+    async def scene(relay, ask):
+        question = asyncio.ensure_future(ask(launcher._PULL, PULL))
+        while not relay.asked:
+            await asyncio.sleep(0)
+        await ask(launcher._PUSH, pushed(8))  # for somebody else
+        await asyncio.sleep(0)
+        assert (relay.asked, question.done()) == (1, False)
+        await ask(launcher._PUSH, pushed(7))
+        assert await question == (200, b"messagemessage")
+        assert await ask(launcher._PULL, b"garbage") == (401, b"")
+
+    asked(scene)
+
+
+def test_a_node_that_left_gets_no_message_and_one_that_waited_long_enough_an_empty_answer(monkeypatch):
+    async def scene(relay, ask):
+        gone = asyncio.Event()
+
+        async def leave():
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        question = asyncio.ensure_future(ask(launcher._PULL, PULL, leave))
+        while not relay.asked:
+            await asyncio.sleep(0)
+        gone.set()
+        assert await question is None
+        await ask(launcher._PUSH, pushed(7))
+        assert relay.messages == [b"message"]
+        relay.messages = []
+        monkeypatch.setattr(launcher, "HELD_SECONDS", 0)
+        assert await ask(launcher._PULL, PULL) == (200, b"")
+
+    asked(scene)
 
 
 def test_a_pinned_node_installs_no_other_app(monkeypatch):
@@ -79,12 +177,14 @@ def test_a_pinned_node_installs_no_other_app(monkeypatch):
 @pytest.fixture(scope="module")
 def superlink_app():
     """Flower's SuperLink with the launcher's middleware, node authentication and an executor's secret."""
-    from flwr.superlink import extensions
-    from flwr.superlink.main import create_app
+    from flwr.superlink import extensions, main
 
+    layers = main._get_middleware
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extensions, "get_middleware", lambda: (Middleware(launcher.OnlyFromHere),))
-        app = create_app()
+        patch.setattr(main, "_get_middleware", lambda: launcher.in_one_layer(layers()))
+        app = main.create_app()
+    assert len(app.user_middleware) == 2
     app.state.enable_supernode_auth, app.state.superexec_auth_secret = True, b"s" * 32
     return app
 

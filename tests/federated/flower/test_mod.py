@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 from blindsight.errors import DataError, InputError, MessageError, PrivacyError, StorageError
 from blindsight.federated.flower.mod import answer, encrypted_updates
@@ -144,13 +145,8 @@ def floats_on(wire):
 
 
 def bytes_on(wire):
-    """Return all that travelled in arrays as one string of bytes."""
-    return b"".join(
-        array.data
-        for content in records_on(wire)
-        for record in content.array_records.values()
-        for array in record.values()
-    )
+    """Return all that travelled as one string of bytes."""
+    return b"".join(part.deflate() for content in records_on(wire) for part in get_all_nested_objects(content).values())
 
 
 def residues(change, examples):

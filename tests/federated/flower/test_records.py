@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blindsight.errors import InputError, MessageError
+from blindsight.federated.flower import transport
 from blindsight.federated.flower.transport import (
     HEAD,
     MOST_PARTS,
@@ -32,9 +33,18 @@ def moved(content):
 
 
 @settings(deadline=None)
-@given(st.text(max_size=20), st.lists(st.binary(max_size=200), max_size=MOST_PARTS), st.text(max_size=50))
-def test_parts_survive_the_wire(kind, parts, error):
-    assert unpack(moved(pack(kind, parts, error=error))) == (printable(kind), tuple(parts), printable(error))
+@given(
+    st.text(max_size=20),
+    st.lists(st.binary(max_size=200), max_size=MOST_PARTS),
+    st.text(max_size=50),
+    st.sampled_from([0, transport._INLINE]),
+)
+def test_parts_survive_the_wire_in_one_record_or_as_arrays(kind, parts, error, inline):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "_INLINE", inline)
+        packed = pack(kind, parts, error=error)
+    assert unpack(moved(packed)) == (printable(kind), tuple(parts), printable(error))
+    assert (PARTS in packed) == (sum(map(len, parts)) > inline)
 
 
 def test_a_large_part_survives_in_pieces():
@@ -48,7 +58,9 @@ def test_our_messages_are_known_by_their_head():
 
 
 def damaged():
-    good = {name: pack("contribute", [b"ab", b"cd"]) for name in range(9)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "_INLINE", 0)
+        good = {name: pack("contribute", [b"ab", b"cd"]) for name in range(9)}
     good[0][HEAD]["parts"] = 3
     good[1][HEAD]["parts"] = MOST_PARTS + 1
     good[2][HEAD]["parts"] = "2"
@@ -62,6 +74,8 @@ def damaged():
         zip(("more parts", "too many", "no number", "no kind", "missing", "floats"), good.values(), strict=False)
     )
     named |= {"npy": good[6], "other length": good[7], "no arrays": good[8], "nothing": RecordDict()}
+    named |= {"texts": pack("contribute", [b"ab"]), "crowd": pack("contribute", [b"a"] * (MOST_PARTS + 1))}
+    named["texts"][HEAD]["parts"] = ["ab"]
     return named
 
 

@@ -6,7 +6,7 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from blindsight.errors import InputError, PrivacyError, UnknownNameError
-from blindsight.federated.flower.transport import pack
+from blindsight.federated.flower.transport import pack, unpack
 from blindsight.federated.runs import kept_runs
 from blindsight.federated.server import statement_of
 from blindsight.federated.task import mean_update, propose_update
@@ -255,9 +255,7 @@ def garbage(contributions):
         "half of it": lambda reply: pack("contribute", [contributions["dan"][: len(contributions["dan"]) // 2]]),
         "a bit flipped": lambda reply: pack("contribute", [flipped(contributions["dan"])]),
         "another's": lambda reply: pack("contribute", [contributions["ann"]]),
-        "wrong dtype": lambda reply: RecordDict(
-            {"blindsight": reply["blindsight"], "blindsight-parts": model(**{"00": np.zeros(99)})}
-        ),
+        "numbers": lambda reply: RecordDict({"blindsight": ConfigRecord({**reply["blindsight"], "parts": [1.0]})}),
         "nothing": lambda reply: RecordDict(),
     }
 
@@ -279,7 +277,7 @@ def test_garbage_from_a_member_changes_nothing_for_the_others(tmp_path, scheme):
         def tamper(message, reply):
             if "arrays" not in message.content or message.metadata.message_type != "train":
                 return reply
-            contributions[name] = reply.content["blindsight-parts"]["00"].data
+            (contributions[name],) = unpack(reply.content)[1]
             kind = kinds[len(strategy.reports)]
             return Message(garbage(contributions)[kind](reply.content), reply_to=message) if name == "dan" else reply
 

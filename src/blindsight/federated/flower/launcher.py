@@ -7,10 +7,11 @@
 Flower starts a program for every message to a ClientApp, which costs two CPU seconds before any work, and a SuperNode
 asks for messages every three seconds. Here the executor (Flower: SuperExec) is a process that has imported Flower,
 Blindsight and whatever packages the app imported before, and `ForkingExecutor` forks it for each message: an app still
-finds a process of its own, with nothing of the app in it. The SuperNode wakes its executor when there is work, asks for
-messages every quarter of a second in a run and every second between runs (a ServerApp asks for replies as often), and
-lets nobody but this executor fetch them: it shows a secret that is never on a disk (`--isolation process`). All else is
-Flower's own.
+finds a process of its own, with nothing of the app in it. The SuperNode wakes its executor when there is work, and lets
+nobody but this executor fetch it: it shows a secret that is never on a disk (`--isolation process`). A node that asks
+this SuperLink for messages is answered when there is one (`Holding`), so it asks every few seconds; of Flower's own
+SuperLink it asks every quarter of a second in a run and every second between runs, as a ServerApp asks for replies. All
+else is Flower's own.
 
 Whoever reaches Flower's control interface may register nodes and submit runs, whose code is executed beside the
 aggregator's keys. The SuperLink of this launcher answers there to programs on its own machine alone (`OnlyFromHere`).
@@ -18,11 +19,12 @@ aggregator's keys. The SuperLink of this launcher answers there to programs on i
 With `BLINDSIGHT_APP`, the SHA-256 of an app's bundle, in the environment, no other app is installed or run,
 whatever the SuperLink sends.
 
-The seams in Flower are its `Executor` protocol, the SuperLink's hooks and three module attributes. `_seam`
-refuses a version that lacks one: a SuperLink whose control interface would be open does not start.
+The seams in Flower are its `Executor` protocol, the SuperLink's hooks and some module attributes. `_seam` refuses a
+version that lacks one: a SuperLink whose control interface would be open does not start.
 """
 
 import argparse
+import asyncio
 import atexit
 import gc
 import hashlib
@@ -32,13 +34,16 @@ import os
 import select
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from flwr.proto import fleet_pb2, runtime_pb2
 from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult
 from flwr.supercore.superexec.executor.subprocess_executor import SubprocessExecutor
@@ -51,7 +56,13 @@ from blindsight.rng import system_bytes
 BUSY_SECONDS, IDLE_SECONDS, REPLY_SECONDS = 0.25, 1.0, 0.02
 """How often a SuperNode asks for messages in a run and between runs, and its own app for its reply."""
 
+HELD_SECONDS = 5
+"""How long a SuperLink may hold the question of a node for messages."""
+
+_PREFERENCE = f"wait={HELD_SECONDS}"  # RFC 7240
+_PULL, _PUSH = "/v1/fleet/pull-messages", "/v1/runtime/push-messages"
 _STAYS_BUSY = 20.0  # seconds after a message
+_FIRST_RETRY = 0.05  # seconds after which what is still being uploaded is asked for again; Flower: 1
 _PROGRAMS = {
     "flwr-clientapp": ("flwr.supernode.cli.flwr_clientapp", "flwr_clientapp"),
     "flwr-serverapp": ("flwr.superlink.cli.flwr_serverapp", "flwr_serverapp"),
@@ -133,8 +144,10 @@ def superexec(arguments: Sequence[str], wake: int | None = None) -> None:
     _seam("flwr.superlink.grid.http_grid", "time").time = _Clock(  # type: ignore[attr-defined]
         lambda seconds: time.sleep(min(seconds, BUSY_SECONDS))
     )
-    if wake is not None:
-        _seam(module.__name__, "time").time = _Clock(lambda _: _awaited(wake))  # type: ignore[attr-defined]
+    _retry_soon()
+    _seam(module.__name__, "time").time = _Clock(  # type: ignore[attr-defined]
+        lambda _: time.sleep(IDLE_SECONDS) if wake is None else _awaited(wake)
+    )
     _run("flwr.supercore.cli.flower_superexec", "flower_superexec", arguments)
 
 
@@ -157,16 +170,45 @@ def supernode(arguments: Sequence[str]) -> None:
         ]  # loopback: it is its own node
         superexec([*place, *proof, "--parent-pid", str(parent)], wake)
         raise SystemExit(0)
-    _seam("flwr.supernode.start_client_internal", "time").time = _Clock(_Polling(awaken).wait)  # type: ignore[attr-defined]
+    polling = _Polling(awaken)
+    _seam("flwr.supernode.start_client_internal", "time").time = _Clock(polling.wait)  # type: ignore[attr-defined]
+    connection = _seam("flwr.supernode.fleet_http_connection", "FleetHttpClient")
+    client = connection.FleetHttpClient
+
+    class PatientClient(client):  # type: ignore[misc, valid-type]
+        def __init__(self, *arguments: Any, interceptors: Sequence[Any], **named: Any) -> None:
+            super().__init__(*arguments, interceptors=[*interceptors, polling], **named)
+
+    connection.FleetHttpClient = PatientClient  # type: ignore[attr-defined]
+    _retry_soon()
     chosen = ["--host", address.host, "--port", str(address.port), "--isolation", "process"]
     _run("flwr.supernode.cli.flower_supernode", "flower_supernode", [*arguments, *chosen, *proof])
 
 
+def _retry_soon() -> None:
+    """Ask for an object that is still being uploaded again soon."""
+    module = _seam("flwr.supercore.inflatable.inflatable_utils", "pull_objects")
+    for function in (module.pull_objects, module.pull_and_inflate_object_from_tree):
+        function.__kwdefaults__["initial_backoff"] = _FIRST_RETRY
+
+
 class _Polling:
-    """How a SuperNode waits: Flower says 3 seconds between messages, and half a second for a reply of its app."""
+    """How a SuperNode waits: Flower says 3 seconds between messages, and half a second for a reply of its app.
+
+    As an interceptor of its requests it asks the SuperLink to wait for a message (RFC 7240: Prefer), and knows whether
+    it did.
+    """
 
     def __init__(self, awaken: int) -> None:
-        self._awaken, self._told, self._last = awaken, False, time.monotonic()
+        self._awaken, self._told, self._held, self._last = awaken, False, False, time.monotonic()
+
+    def intercept(self, context: Any, call_next: Callable[[Any], Any]) -> Any:
+        if context.request.url.path != _PULL:
+            return call_next(context)
+        context.request.headers["Prefer"] = _PREFERENCE
+        response = call_next(context)
+        self._held = "Preference-Applied" in response.headers
+        return response
 
     def wait(self, seconds: float) -> None:
         if seconds < 1:
@@ -177,7 +219,127 @@ class _Polling:
         else:
             self._told = False
             busy = time.monotonic() - self._last < _STAYS_BUSY
-            time.sleep(BUSY_SECONDS if busy else IDLE_SECONDS)
+            time.sleep(0 if self._held else BUSY_SECONDS if busy else IDLE_SECONDS)
+
+
+class Holding:
+    """ASGI middleware: a node that asks for messages and prefers to wait is answered when there is one for it.
+
+    One that has left is not answered: Flower would take the message for delivered.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app, self._waiting = app, defaultdict[int, set[asyncio.Event]](set)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path, preference = scope.get("path"), dict(scope.get("headers", ())).get(b"prefer")
+        if path == _PUSH:
+            await self._pushed(scope, receive, send)
+        elif path == _PULL and preference == _PREFERENCE.encode():
+            await self._pulled(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _pushed(self, scope: Any, receive: Any, send: Any) -> None:
+        body, answer = await _whole(receive), list[Any]()
+
+        async def noted(part: Any) -> None:
+            answer.append(part.get("status"))
+            await send(part)
+
+        await self._app(scope, _again(body, receive), noted)
+        if answer[:1] == [200]:
+            for message in runtime_pb2.PushAppMessagesRequest.FromString(body).messages_list:
+                for event in self._waiting.get(message.metadata.dst_node_id, ()):
+                    event.set()
+
+    async def _pulled(self, scope: Any, receive: Any, send: Any) -> None:
+        body, until, answer = await _whole(receive), time.monotonic() + HELD_SECONDS, list[Any]()
+        left, news = asyncio.ensure_future(receive()), asyncio.Event()
+        node = _node_in(body)
+        self._waiting[node].add(news)
+
+        async def noted(part: Any) -> None:
+            answer.append(part)
+
+        async def leaving() -> Any:
+            return await asyncio.shield(left)
+
+        try:
+            while not left.done():
+                news.clear()
+                answer.clear()
+                await self._app({**scope, "state": {**scope.get("state", {})}}, _again(body, leaving), noted)
+                empty = answer[0]["status"] == 200 and not any(part.get("body") for part in answer)
+                if not empty or (seconds := until - time.monotonic()) <= 0:
+                    answer[0]["headers"] = [*answer[0]["headers"], (b"preference-applied", b"wait")]
+                    for part in answer:
+                        await send(part)
+                    return
+                waited = asyncio.ensure_future(news.wait())
+                await asyncio.wait({left, waited}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                waited.cancel()
+        finally:
+            left.cancel()
+            self._waiting[node].discard(news)
+            if not self._waiting[node]:
+                del self._waiting[node]
+
+
+async def _whole(receive: Any) -> bytes:
+    """Return the body of a request."""
+    body, more = b"", True
+    while more:
+        part = await receive()
+        body, more = body + part.get("body", b""), part.get("more_body", False)
+    return body
+
+
+def _again(body: bytes, receive: Any) -> Any:
+    """Return what hands out a body that was read already, and then whatever else comes."""
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Any:
+        return parts.pop() if parts else await receive()
+
+    return again
+
+
+def _node_in(body: bytes) -> int:
+    """Return which node asks for messages; 0 if that cannot be read."""
+    request = fleet_pb2.PullMessagesRequest()
+    with suppress(Exception):  # protobuf's own errors
+        request.ParseFromString(body)
+    return int(request.node.node_id)
+
+
+def in_one_layer(layers: Sequence[Any]) -> list[Any]:
+    """Return middleware that does the same in the same order, with functions that follow one another made one layer.
+
+    Each of Flower's nine layers is a task group with streams of its own: together they took most of a request's time.
+    """
+    from starlette.middleware import Middleware
+    from starlette.middleware.base import BaseHTTPMiddleware
+
+    made: list[Any] = []
+    for simple, group in groupby(layers, lambda layer: issubclass(layer.cls, BaseHTTPMiddleware)):
+        found = list(group)
+        if simple:
+            functions = [layer.cls(None, *layer.args, **layer.kwargs).dispatch_func for layer in found]
+            found = [Middleware(BaseHTTPMiddleware, dispatch=_chain(functions))]
+        made += found
+    return made
+
+
+def _chain(functions: Sequence[Any]) -> Any:
+    if len(functions) == 1:
+        return functions[0]
+    first, rest = functions[0], _chain(functions[1:])
+
+    async def dispatch(request: Any, call_next: Any) -> Any:
+        return await first(request, lambda inner: rest(inner, call_next))
+
+    return dispatch
 
 
 class OnlyFromHere:
@@ -233,7 +395,10 @@ def superlink(arguments: Sequence[str]) -> None:
 
     hooks = _seam("flwr.superlink.extensions", "get_middleware")
     others = hooks.get_middleware
-    hooks.get_middleware = lambda: (Middleware(OnlyFromHere), *others())  # type: ignore[attr-defined]
+    hooks.get_middleware = lambda: (Middleware(OnlyFromHere), Middleware(Holding), *others())  # type: ignore[attr-defined]
+    main = _seam("flwr.superlink.main", "_get_middleware")
+    layers = main._get_middleware
+    main._get_middleware = lambda: in_one_layer(layers())  # type: ignore[attr-defined]
     if folder := os.environ.get(FEDERATION_VARIABLE, ""):
         configure = _seam(hooks.__name__, "configure_app").configure_app
 

@@ -8,10 +8,11 @@ a time, so that the server holds few contributions at once. `GridTransport.traff
 All messages are of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
 its type, and every app that learns has one to train. What they are stands in a record of ours.
 
-*Messages.* Parts of bytes travel as arrays of uint8, what they are as a small record. Flower moves arrays in pieces;
-bytes in a ConfigRecord it encodes and hashes as one block, which takes ten times as long for 100 MB. The arrays are of
-a serialisation type of their own, plain bytes: nothing is copied to pack them, and nothing that came from elsewhere is
-parsed to unpack them. Text that came from elsewhere ends up in logs: of it, 500 printable characters are kept.
+*Messages.* Flower carries every record, every array and every 20 MB of one in requests of their own, each of which
+costs the SuperLink some ten CPU milliseconds. So a message is one ConfigRecord with all its parts, up to 2 MB of them.
+Larger ones, which Flower would encode and hash as one block (ten times as long for 100 MB), travel as arrays of uint8,
+of a serialisation type of their own, plain bytes: nothing is copied to pack them, and nothing that came from elsewhere
+is parsed to unpack them. Text that came from elsewhere ends up in logs: of it, 500 printable characters are kept.
 
 *Models.* As a vector, a model is all of its numbers. What comes back of integers (a counter of batches, say) is
 floating point, as Flower's own strategies make them.
@@ -39,6 +40,7 @@ Floats = NDArray[np.float64]
 HEAD, PARTS = "blindsight", "blindsight-parts"
 MOST_PARTS, MOST_CHARACTERS = 64, 500
 _BYTES = "blindsight.bytes"
+_INLINE = 1 << 21  # bytes of all parts together that travel in one record
 _POLL_SECONDS = 0.25
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # seconds before a node that was refused is asked again
 _AT_ONCE = 4  # replies in memory
@@ -50,6 +52,8 @@ _GONE = frozenset({3, 4, 5, 8})  # codes of Flower's errors: message, reply or n
 
 def pack(kind: str, parts: Sequence[bytes], *, error: str = "") -> RecordDict:
     """Return Flower's records for a message of this kind."""
+    if sum(map(len, parts)) <= _INLINE:
+        return RecordDict({HEAD: ConfigRecord({"kind": kind, "parts": list(parts), "error": error})})
     arrays = {_key(number): Array("uint8", (len(part),), _BYTES, part) for number, part in enumerate(parts)}
     head = ConfigRecord({"kind": kind, "parts": len(parts), "error": error})
     return RecordDict({HEAD: head, PARTS: ArrayRecord(arrays)})
@@ -62,15 +66,19 @@ def is_ours(content: RecordDict) -> bool:
 
 def unpack(content: RecordDict) -> tuple[str, tuple[bytes, ...], str]:
     """Return kind, parts and error of a message; `MessageError` on anything that `pack` did not make."""
-    head, arrays = content.get(HEAD), content.get(PARTS)
+    head, arrays = content.get(HEAD), content.get(PARTS, ArrayRecord())
     if not isinstance(head, ConfigRecord) or not isinstance(arrays, ArrayRecord):
         raise MessageError("this is not one of Blindsight's messages.")
-    kind, count, error = head.get("kind"), head.get("parts"), head.get("error")
-    if not isinstance(kind, str) or not isinstance(count, int) or not isinstance(error, str):
+    kind, parts, error = head.get("kind"), head.get("parts"), head.get("error")
+    if not isinstance(kind, str) or not isinstance(parts, int | list) or not isinstance(error, str):
         raise MessageError("the head of a message is damaged.")
-    if not 0 <= count <= MOST_PARTS or len(arrays) != count:
-        raise MessageError(f"a message announces {count} parts and has {len(arrays)}.")
-    return printable(kind), tuple(_part(arrays, number) for number in range(count)), printable(error)
+    count, held = (parts, len(arrays)) if isinstance(parts, int) else (len(parts), len(parts))
+    if not 0 <= count == held <= MOST_PARTS:
+        raise MessageError(f"a message announces {count} parts and has {held}.")
+    found = [_part(arrays, number) for number in range(count)] if isinstance(parts, int) else parts
+    if wrong := [part for part in found if not isinstance(part, bytes)]:
+        raise MessageError(f"the parts of a message are bytes; got {type(wrong[0]).__name__}.")
+    return printable(kind), tuple(part for part in found if isinstance(part, bytes)), printable(error)
 
 
 def content_digest(content: RecordDict) -> bytes:
