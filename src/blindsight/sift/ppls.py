@@ -123,6 +123,13 @@ class CrossProducts:
         """Tell which attributes were never yes or never no so far."""
         return np.asarray((self.positives == 0) | (self.positives + self.missing == self.samples))
 
+    def refuse_one_sided(self) -> None:
+        """Refuse attributes of which only one answer was seen."""
+        for index in np.flatnonzero(self.one_sided()):
+            hidden = index - self.public
+            role, number = ("private", hidden) if hidden >= 0 else ("public", index)
+            raise InputError(f"{role} attribute {number} is the same, or unknown, for every sample: nothing shows it.")
+
     @property
     def mean(self) -> Array:
         assert self.shift is not None
@@ -371,7 +378,7 @@ class LinearSiftLearner(SiftEstimator):
         """Scale the cross-products, find directions, and freeze them."""
         if products.samples <= self.n_components:
             raise InputError(f"{self.n_components} components need more samples than that; got {products.samples}.")
-        _refuse_one_sided(products)
+        products.refuse_one_sided()
         scale, inverse = _scales(products.deviation, each=self.scale)
         covariances = products.covariances * inverse[:, None]
         view = Covariances(
@@ -381,15 +388,7 @@ class LinearSiftLearner(SiftEstimator):
             lambda: inverse[:, None] * products.covariance * inverse,
         )
         weights = self._directions(view)
-        self._report_missing_components(weights.shape[1])
-        parts = (products.mean, scale, without_negligible(weights))
-        mean, divisor, matrix = (part.astype(np.float32) for part in parts)
-        self.sift_ = LinearSift(mean, divisor, matrix, pipeline=self.pipeline)
-        self.weights_, self.n_features_in_ = weights, len(scale)
-        self.public_covariance_, self.private_covariance_ = weights.T @ view.public, weights.T @ view.private
-        return self
-
-    def _report_missing_components(self, found: int) -> None:
+        found = weights.shape[1]
         if not found:
             raise InputError(
                 "no direction of the features tells of the public attributes and not of the private ones: the features "
@@ -400,17 +399,14 @@ class LinearSiftLearner(SiftEstimator):
                 f"only {found} of {self.n_components} components exist: the public covariance is used up. Whitened "
                 "features have no more than there are attributes; scale them before PCA, or by one common factor.",
                 FewerComponentsWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
-
-
-def _refuse_one_sided(products: CrossProducts) -> None:
-    for index in np.flatnonzero(products.one_sided()):
-        hidden = index - products.public
-        role, number = ("private", hidden) if hidden >= 0 else ("public", index)
-        raise InputError(
-            f"{role} attribute {number} is the same, or unknown, for every sample: there is nothing to learn about it."
-        )
+        parts = (products.mean, scale, without_negligible(weights))
+        mean, divisor, matrix = (part.astype(np.float32) for part in parts)
+        self.sift_ = LinearSift(mean, divisor, matrix, pipeline=self.pipeline)
+        self.weights_, self.n_features_in_ = weights, len(scale)
+        self.public_covariance_, self.private_covariance_ = weights.T @ view.public, weights.T @ view.private
+        return self
 
 
 def _scales(deviation: Array, *, each: bool) -> tuple[Array, Array]:

@@ -208,7 +208,7 @@ class Trial:
             if name not in self._raw:
                 (train, learned), (test, truth) = self._halves(name)
                 rows, seed = self.judged.features, self.verifier.random_state
-                with _converged_or_not():
+                with _ignoring(ConvergenceWarning):
                     found = best_raw_accuracy(rows[train], learned, rows[test], truth, random_state=seed)
                 self._raw[name] = found.accuracy
         return {name: self._raw[name] for name in asked}
@@ -246,7 +246,7 @@ class Trial:
         """Make a sift and measure it; a method that cannot be used keeps its sentence."""
         begun = time.process_time()
         try:
-            with _fewer_numbers():
+            with _ignoring(FewerComponentsWarning):  # `Sifted.numbers` tells
                 sift = method(self, policy)
             seconds = time.process_time() - begun
             return replace(self.measure(name, sift, policy), cpu_seconds=seconds)
@@ -258,7 +258,7 @@ class Trial:
         (train, learned), (test, truth) = self._halves(name)
         who = None if self.judged.persons is None else self.judged.persons[train]
         seed = self.verifier.random_state
-        with _converged_or_not():
+        with _ignoring(ConvergenceWarning):
             return max(
                 balanced_accuracy(truth, peer.attack(released[train], learned, released[test], persons=who, seed=seed))
                 for peer in chosen_attackers(self.verifier.attackers)
@@ -273,18 +273,9 @@ class Trial:
 
 
 @contextmanager
-def _converged_or_not() -> Iterator[None]:
-    """Take classifiers as they are after their last step."""
+def _ignoring(warning: type[Warning]) -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
-
-
-@contextmanager
-def _fewer_numbers() -> Iterator[None]:
-    """Take sifts with as many numbers as there are: `Sifted.numbers` tells."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FewerComponentsWarning)
+        warnings.simplefilter("ignore", warning)
         yield
 
 
@@ -334,7 +325,7 @@ def trade_off(
         progress("trade-off", done, len(privacies))
         learner = PPLS(**settings | {"n_components": max(components), "privacy": privacy})
         try:
-            with _fewer_numbers():
+            with _ignoring(FewerComponentsWarning):
                 sift = trial.fit(learner, policy)
         except InputError as error:
             problems[privacy] = str(error)
