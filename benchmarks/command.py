@@ -81,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data-dir", type=Path, help="folder with data that are not shipped")
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--runs", type=int, help="how many seeds, one after another (default: the benchmark's own)")
-    parser.add_argument("--only", metavar="METHOD", help="measure this method alone")
+    parser.add_argument(
+        "--only", metavar="METHOD", help="measure this method alone, or those whose names match: '*-warm'"
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a small version, kept apart from real results")
     size.add_argument("--full", action="store_true", help="a large version where there is one, kept apart as well")

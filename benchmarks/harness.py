@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,9 @@ class Benchmark:
 
 
 def choose(methods: Iterable[Method], only: str | None) -> tuple[Method, ...]:
-    """Return the methods called `only`, or all of them."""
+    """Return the methods whose names match `only`, a name or a pattern of the shell's; or all of them."""
     known = tuple(methods)
-    chosen = tuple(method for method in known if only in (None, method.name))
+    chosen = tuple(method for method in known if fnmatchcase(method.name, only or "*"))
     if not chosen:
         raise UnknownNameError("method", str(only), {method.name for method in known})
     return chosen

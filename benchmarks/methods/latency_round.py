@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from apps.federated.deployment.federation import LocalFederation
 from apps.federated.deployment.loopback import ConfigValue, Loopback
-from benchmarks.methods.process_watch import sample
+from benchmarks.methods.process_watch import cpu_seconds, sample
 from blindsight.errors import ServiceError
 from blindsight.sums.terms import AGGREGATOR
 
@@ -31,11 +31,15 @@ class Rounds:
 
 
 class LatencyAnswer(TypedDict):
-    """The mean weight after each round, when each ended after the app began, and CPU seconds of all processes."""
+    """The mean weight after each round, when each ended after the app began, and CPU seconds by party.
+
+    `others` is how many cores everything else on the machine used meanwhile.
+    """
 
     means: list[float]
     ends: list[float]
-    cpu: float
+    cpu: dict[str, float]
+    others: float
     submitted: float
 
 
@@ -58,10 +62,13 @@ def run(given: Rounds, *, seed: int, kind: str, launcher: str) -> LatencyAnswer:
         }
         nodes += [federation.generator_node()] if encrypted else []
         with Loopback(app, nodes, folder / "flower", warm=launcher == "warm") as network:
-            before, begun = sample().ours, time.monotonic()
+            parties, before, begun = cpu_seconds(network.processes), sample(), time.monotonic()
             number = network.run(settings)
             if (status := network.wait(number, given.most_seconds)) != "finished:completed":
                 raise ServiceError(f"the run ended as {status}: {network.log(number)[-2000:]}")
-            submitted, cpu = time.monotonic() - begun, sample().ours - before
+            submitted, after = time.monotonic() - begun, sample()
+            cpu = {name: seconds - parties[name] for name, seconds in cpu_seconds(network.processes).items()}
         ends = json.loads((folder / "ends.json").read_text())
-    return LatencyAnswer(means=[mean for _, mean in ends], ends=[end for end, _ in ends], cpu=cpu, submitted=submitted)
+    others = (after.all - before.all - (after.ours - before.ours)) / submitted
+    means, ended = [mean for _, mean in ends], [end for end, _ in ends]
+    return LatencyAnswer(means=means, ends=ended, cpu=cpu, others=others, submitted=submitted)

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,32 @@ class Sample:
 
 def sample() -> Sample:
     """Look around once; what ended is counted with its parent. Memory that processes share counts for each of them."""
+    children, ticks, pages = _processes()
+    found, ended = _below(os.getpid(), children), os.times()
+    ours = sum(ticks[pid] for pid in found) / _TICKS + ended.children_user + ended.children_system
+    busy = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    idle, guests = int(busy[3]) + int(busy[4]), sum(map(int, busy[8:10]))  # guests count as user time already
+    return Sample(ours, (sum(map(int, busy)) - idle - guests) / _TICKS, sum(pages[pid] for pid in found) * _PAGE)
+
+
+def cpu_seconds(processes: Mapping[str, int]) -> dict[str, float]:
+    """Return the CPU seconds so far of each of these processes by name, with all that descends from it."""
+    children, ticks, _ = _processes()
+    return {
+        name: sum(ticks.get(each, 0) for each in [pid, *_below(pid, children)]) / _TICKS
+        for name, pid in processes.items()
+    }
+
+
+def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
+    found = list(children.get(pid, ()))
+    for each in found:
+        found.extend(children.get(each, ()))
+    return found
+
+
+def _processes() -> tuple[dict[int, list[int]], dict[int, int], dict[int, int]]:
+    """Return by process: its children, its ticks with those of children that ended, and its pages."""
     children: dict[int, list[int]] = {}
     ticks, pages = {}, {}
     for folder in Path("/proc").iterdir():
@@ -34,14 +60,7 @@ def sample() -> Sample:
             pid = int(folder.name)
             children.setdefault(int(fields[1]), []).append(pid)
             ticks[pid], pages[pid] = sum(map(int, fields[11:15])), int(fields[21])
-    found = list(children.get(os.getpid(), ()))
-    for pid in found:
-        found.extend(children.get(pid, ()))
-    ended = os.times()
-    ours = sum(ticks[pid] for pid in found) / _TICKS + ended.children_user + ended.children_system
-    busy = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    idle, guests = int(busy[3]) + int(busy[4]), sum(map(int, busy[8:10]))  # guests count as user time already
-    return Sample(ours, (sum(map(int, busy)) - idle - guests) / _TICKS, sum(pages[pid] for pid in found) * _PAGE)
+    return children, ticks, pages
 
 
 class Watch:

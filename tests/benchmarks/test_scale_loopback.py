@@ -75,13 +75,15 @@ def test_processes_below_this_one_are_counted_while_they_run_and_after():
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        during = process_watch.sample()
+        during, alone = process_watch.sample(), process_watch.cpu_seconds({"child": child.pid, "nobody": -1})
         child.communicate("\n")
     after = process_watch.sample()
     assert during.bytes - before.bytes > 40_000_000
     # Two clock ticks of rounding, of the child and of its parent's sum.
     assert min(during.ours, after.ours) - before.ours >= 0.3 - 2 / os.sysconf("SC_CLK_TCK")
     assert during.all - before.all >= 0.2
+    assert alone["child"] >= 0.3 - 1 / os.sysconf("SC_CLK_TCK")
+    assert alone["nobody"] == 0
 
 
 def test_a_watch_marks_every_lap(monkeypatch):

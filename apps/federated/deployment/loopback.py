@@ -128,6 +128,11 @@ class Loopback:
         """Stop a run that has not finished."""
         self._operator().stop_run(run_id)
 
+    @property
+    def processes(self) -> dict[str, int]:
+        """The process below which each party runs: "superlink", "aggregator", and "node NAME" of each node."""
+        return {name: service.pid for name, service in self._services.items()}
+
     # ---- faults
 
     def kill(self, name: str) -> None:

@@ -43,6 +43,11 @@ class Service:
         """Whether the command has been started and has not ended."""
         return self._guardian is not None and self._guardian.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The process below which everything of this service runs; -1 before the first start."""
+        return -1 if self._guardian is None else self._guardian.pid
+
     def start(self) -> None:
         """Start the command; does not wait until it is ready."""
         if self.running:

@@ -23,7 +23,8 @@ BENCHMARK = Benchmark(
     sections=sections,
     notes=(
         "Latency: `stock` is Flower as it is (a program for every message, polls every 3 seconds), `warm` the launcher "
-        "`blindsight.federated.flower.launcher`. Masks and SecAgg+ take four waves of messages a round, FedAvg one.",
+        "`blindsight.federated.flower.launcher`, which has the SuperLink in both. Masks and SecAgg+ take four waves of "
+        "messages a round, FedAvg one. `--only '*-[sw]*' --force` measures this table alone.",
         "Real processes on one machine: a SuperLink, the server's side, a key generator and the owners, each with a "
         "SuperNode; TLS, authenticated nodes, a database on disk. All of them share the cores of the machine.",
         "Every model is checked: it is the one that the same owners learn in one process, number for number.",

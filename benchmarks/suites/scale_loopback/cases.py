@@ -82,13 +82,18 @@ def latency_score(given: Rounds, answer: LatencyAnswer) -> dict[str, float]:
     expected = np.arange(given.rounds + 1)
     if not np.allclose(answer["means"], expected, atol=1e-2 * expected[-1]):
         raise InputError(f"the mean weights are {answer['means']}, not those of FedAvg.")
-    later = np.diff(answer["ends"][1:])
+    later, cpu = np.diff(answer["ends"][1:]), answer["cpu"]
+    owners = [seconds for name, seconds in cpu.items() if name.startswith("node owner-")]
     return {
         "first": answer["ends"][1],
         "later": float(later.mean()),
         "slowest": float(later.max()),
         "whole": answer["submitted"],
-        "cpu": answer["cpu"],
+        "cpu": sum(cpu.values()),
+        "SuperLink": cpu["superlink"],
+        "server": cpu["aggregator"],
+        "owner": sum(owners) / len(owners),
+        "others": answer["others"],
     }
 
 

@@ -1,5 +1,6 @@
 """The tables: how long a round takes over loopback, what the processes use, and what the cost model says of both."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,12 +62,13 @@ def sections(results: Sequence[Result]) -> list[Grid]:
 
 def _latency(results: Sequence[Result]) -> Grid:
     """Show seconds of rounds, and how often the time of plain FedAvg as Flower starts it that is."""
-    plain = [result.score["later"] for result in results if result.method == "fedavg-stock"]
+    plain = {result.method: result.score["later"] for result in results}
+    names = ("first", "later", "slowest", "whole", "cpu", "SuperLink", "server", "owner", "others")
     rows = [
         (
             result.method,
-            *_figures(*(result.score[name] for name in ("first", "later", "slowest", "whole", "cpu"))),
-            *_figures(result.score["later"] / plain[0] if plain else float("nan")),
+            *_figures(*(result.score.get(name, math.nan) for name in names)),
+            *_figures(*(result.score["later"] / plain.get(f"fedavg-{way}", math.nan) for way in ("stock", "warm"))),
         )
         for result in results
     ]
@@ -77,7 +79,12 @@ def _latency(results: Sequence[Result]) -> Grid:
         "slowest, s",
         "the whole run, s",
         "CPU, s",
+        "of it the SuperLink",
+        "the server",
+        "an owner's node",
+        "other work on the machine, cores",
         "later round / plain FedAvg, stock",
+        "later round / plain FedAvg, warm",
     )
     return Grid("Latency", columns, tuple(rows))
 

@@ -6,7 +6,8 @@ the beginning, when nobody else is known; it is asked again later, after ever lo
 a time, so that the server holds few contributions at once. `GridTransport.traffic` counts what each kind took.
 
 All messages are of Flower's type "train": Flower hands a message to an app's mods only if the app has a function for
-its type, and every app that learns has one to train. What they are stands in a record of ours.
+its type (for "train.blindsight", one of that name), and every app that learns has one to train. What they are stands in
+a record of ours.
 
 *Messages.* Flower carries every record, every array and every 20 MB of one in requests of their own, each of which
 costs the SuperLink some ten CPU milliseconds. So a message is one ConfigRecord with all its parts, up to 2 MB of them.
