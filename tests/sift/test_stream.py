@@ -13,7 +13,7 @@ from blindsight.sift.attackers import Attacker
 from blindsight.sift.certificate import certify
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.sift import LinearSift, Quantiser
-from blindsight.sift.stream import PermanentSymbols, ReleaseBudget, certify_permanent, leak_over_frames, windows
+from blindsight.sift.stream import PermanentSymbols, ReleaseBudget, leak_over_frames, windows
 from blindsight.sift.union import Part, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -159,17 +159,21 @@ def of(kept):
 def test_a_permanent_symbol_is_certified_on_what_frames_tell_together():
     X, hidden, who = noisy_people(np.random.default_rng(1))
     single = certify(bit(0).symbols(X[::8]), hidden[::8], confidence=0.95)
-    (telling,) = certify_permanent([bit(0)], X, {"male": hidden}, who, frames=8, confidence=0.95)
+
+    def certified(*bits, frames=8, **labels):
+        rows = VerificationSet(X, labels, who)
+        return verify_together([Part(one, frames, permanent=True) for one in bits], labels, rows, LIGHT).certificates[0]
+
+    telling, blind = (certified(bit(feature), male=hidden) for feature in (0, 1))
     assert telling.n1 + telling.n0 == 1200  # persons
     assert telling.estimate > single.bound > single.estimate  # noise averages out
-    (blind,) = certify_permanent([bit(1)], X, {"male": hidden}, who, frames=8, confidence=0.95)
     assert blind.bound < 0.06
-    both = certify_permanent([bit(0), bit(1)], X, {"male": hidden}, who, frames=8, confidence=0.95)[0]
-    assert (both.symbols, both.bound > telling.estimate) == (4, True)  # all that is out, together
-    momentary = hidden.copy()
-    momentary[0] ^= 1
+    both = certified(bit(0), bit(1), frames=4, male=hidden)
+    assert (both.symbols, both.bound > single.estimate) == (16, True)  # all that is out, on the same frames and others
     with pytest.raises(InputError, match="changes"):
-        certify_permanent([bit(1)], X, {"smiling": momentary}, who, frames=8, confidence=0.95)
+        certified(bit(1), smiling=np.where(np.arange(len(who)), hidden, 1 - hidden[0]))
+    with pytest.raises(PrivacyError, match="certificate"):
+        certified(bit(0), bit(1), bit(2), frames=2, male=hidden)  # 512 symbols
 
 
 def test_a_permanent_symbol_is_drawn_once_whoever_asks():

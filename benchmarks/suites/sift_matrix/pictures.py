@@ -79,21 +79,6 @@ def drawn_faces(count: int, seed: int) -> People:
 
 
 @cache
-def utkface_pixels(path: Path, count: int, seed: int) -> People:
-    """Return so many photographs as principal components of their pixels, learned from the developer's pictures."""
-    from blindsight.data import load
-    from blindsight.data.pixels import PixelFeatures
-
-    photographs = load("utkface", path=path, count=count, random_state=seed)
-    assert photographs.images is not None
-    order = science(seed).permutation(len(photographs))
-    developers = round(DEVELOPER * len(order))
-    pixels = PixelFeatures(max_components=COMPONENTS).fit(photographs.images[order[:developers]])
-    labels = {name: photographs.attribute(name)[order] for name in UTKFACE_ATTRIBUTES}
-    return People(pixels.transform(photographs.images[order]), labels, developers, scale=False)
-
-
-@cache
 def utkface(path: Path, count: int, seed: int) -> People:
     """Return so many photographs, drawn by the seed, as EfficientNet-lite0 sees them."""
     features, labels = _photographs(path)

@@ -12,7 +12,7 @@ frames of a video, taken away from the boundaries of smiles: a window counts onl
 
 *Permanent symbols* let a stream go on for ever. Of an attribute that never changes, such as a birth year, a person has
 one symbol, the one most frames of the first window give, and every app, now and later, gets that one. What is certified
-is this smoothed symbol, a person a row (`certify_permanent`): noise that averages out over frames is in it.
+is this smoothed symbol, a person a row (`union.verify_together`): noise that averages out over frames is in it.
 `PermanentSymbols` draws it once for a person and an attribute, whichever app asks, whichever version of the sift is
 installed, whether grants were revoked or the person came back; a symbol of another sift is a further charge. With a
 `PersonalSift` the smoothed symbol is drawn by randomised response, once (the permanent response of Erlingsson, Pihur &
@@ -32,7 +32,6 @@ from numpy.typing import ArrayLike, NDArray
 from blindsight.data.dataset import UNKNOWN
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
 from blindsight.progress import Progress, silent
-from blindsight.sift.certificate import Certificate, certify, certify_joint
 from blindsight.sift.labels import Labels, check_labels, check_released, enough
 from blindsight.sift.personal import PersonalSift, respond
 from blindsight.sift.sift import Features, Sift
@@ -223,39 +222,6 @@ def smoothed(sift: Sift, X: Features, rows: NDArray[np.int64]) -> NDArray[np.int
 def certain(sift: Sift) -> Sift:
     """Return the sift before symbols are drawn at random: the same question must have the same answer."""
     return sift.certain if isinstance(sift, PersonalSift) else sift
-
-
-def certify_permanent(
-    sifts: Sequence[Sift],
-    X: Features,
-    private: Mapping[str, ArrayLike],
-    persons: ArrayLike,
-    *,
-    frames: int,
-    confidence: float,
-    share: float = 1.0,
-) -> tuple[Certificate, ...]:
-    """Bound what the smoothed symbols of all these sifts tell together about a person, whatever is asked how often.
-
-    Of every verification person with so many pictures the first ones give the symbol. A private attribute must be the
-    same on all pictures of a person, since the symbol will be; persons of whom it is unknown are left out.
-    """
-    rows = check_shape(X)
-    cut = windows(persons, frames)
-    first = np.unique(cut.first(np.asarray(persons)), return_index=True)[1]  # one window of each person
-    labels = {}
-    for name, column in private.items():
-        known = check_labels(column, rows.shape[0], f"labels of {name!r}")[:, 0]
-        if changes(known, np.asarray(persons)):
-            raise InputError(
-                f"{name} changes between pictures of one person: a symbol that stays cannot be certified for it. "
-                "Release windows instead."
-            )
-        labels[name] = cut.labels(known)[first]
-    symbols = np.stack([smoothed(certain(sift), rows, cut.rows[first]) for sift in sifts], axis=1)
-    sure = {"confidence": confidence, "share": share}
-    found = [certify(symbols, column, attribute=name, **sure) for name, column in labels.items()]
-    return (*found, certify_joint(symbols, labels, **sure)) if len(found) > 1 else tuple(found)
 
 
 def changes(labels: Labels, persons: NDArray[Any]) -> bool:
