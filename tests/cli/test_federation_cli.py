@@ -8,6 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key, load_ssh_public_key
 
 from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
+from blindsight.federated.invite import Federation, Invitation
 from tests.federated.parties import Parties
 
 
@@ -141,3 +142,16 @@ def test_runs_of_a_home_that_is_none(tmp_path, federation):
     for words in (["runs"], ["forget", "--run", "r1"]):
         assert "blindsight federation identity" in federation(*words, "--home", tmp_path / "none", code=1).err
     assert not (tmp_path / "none").exists()
+
+
+def test_the_operator_sees_who_is_awaited_and_who_is_online(tmp_path, federation):
+    home, file = tmp_path / "operator", tmp_path / "ann.invitation"
+    Federation.begin(home, "localhost:1", "0" * 64)
+    federation("invite", "ann", "--home", home, "--out", file)
+    status = federation("status", "--home", home, "--json").document
+    assert (status["awaited"], status["online"]) == (["ann"], [])  # no node is registered: nobody is asked
+    with Federation.editing(home) as known:
+        known.admit(Invitation.read(file).request(tmp_path / "ann"))
+        known.registered("ann", 7)
+    status = federation("status", "--home", home, "--json").document
+    assert (status["awaited"], status["online"]) == ([], None)  # the SuperLink does not answer

@@ -160,18 +160,18 @@ def test_no_descendant_outlives_an_owner_that_was_killed(tmp_path):
     path = os.pathsep.join([str(ROOT), *sys.path])
     owner = subprocess.Popen([sys.executable, "-c", code, FAMILY, str(log)], env=os.environ | {"PYTHONPATH": path})
     try:
-        eventually(lambda: log.exists() and len(pids(log.read_text())) == 3)
+        assert eventually(lambda: log.exists() and len(pids(log.read_text())) == 3)
     finally:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-    eventually(lambda: not any(alive(pid) for pid in pids(log.read_text())))
+    assert eventually(lambda: not any(alive(pid) for pid in pids(log.read_text())))
 
 
 def eventually(condition):
     deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
+    while not (happened := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
+    return happened
 
 
 def test_a_service_is_asked_to_stop_before_it_is_killed(tmp_path):

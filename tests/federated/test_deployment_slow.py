@@ -113,6 +113,7 @@ def test_every_node_answers(federation):
     run = federation.run({"greeting": "good day"})
     assert federation.wait(run, 240) == "finished:completed"
     assert answers(federation, run) == {"good day from ada", "good day from ben"}
+    assert federation._operator().online() == set(federation.node_ids.values())
 
 
 def test_a_node_with_a_key_nobody_registered_is_refused(federation, tmp_path):

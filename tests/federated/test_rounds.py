@@ -425,6 +425,7 @@ def test_a_call_gets_the_same_bytes_again_and_one_that_is_late_or_out_of_order_n
     for parts in late:
         with refused_without_a_trace(parties, server):
             parties.contribute("bob", parts)
+    assert parties.proposals["bob", 2] == 1
 
 
 @pytest.mark.parametrize("scheme", [*KEYED, "masks"])
@@ -437,6 +438,7 @@ def test_an_answer_of_another_round_run_or_author_settles_nothing(frugal, scheme
         parts = resigned(server, calls[-1], round=4, attempt=0, note=encode(Note(0, (wrong,))))
         with refused_without_a_trace(frugal, server):
             frugal.contribute("bob", parts)
+    assert remembered(frugal, server, "bob").pending[0] == 3  # it still awaits the answer of its last round
 
 
 def test_a_member_whose_contribution_did_not_enter_sends_it_in_the_next_round(frugal):

@@ -17,7 +17,9 @@ running when the `with` block ends, however it ends.
 
 import re
 import ssl
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -31,8 +33,8 @@ from blindsight.errors import InputError, ServiceError, StorageError, UnknownNam
 from blindsight.extras import require
 from blindsight.federated import commands
 from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
+from blindsight.federated.commands import CONNECTION, Operator
 from blindsight.federated.commands import ConfigValue as ConfigValue  # part of NodeSpec, offered with it
-from blindsight.federated.commands import Operator
 from blindsight.files import atomic_writer, check_writable
 from blindsight.rng import system_bytes
 
@@ -110,23 +112,31 @@ class Loopback:
 
     def run(self, run_config: Mapping[str, ConfigValue] | None = None) -> int:
         """Submit the app and return the run's number; the run goes on by itself."""
-        return self._operator().run(self.app, run_config)
+        options = ["--run-config", commands.configuration(run_config)] if run_config else []
+        return int(self._operator().asked("run", str(self.app), CONNECTION, *options)["run-id"])
 
     def status(self, run_id: int) -> str:
         """Return where a run stands: pending, starting, running, or finished:completed, :failed, :stopped."""
-        return self._operator().status(run_id)
+        return str(self._operator().asked("list", CONNECTION, "--run-id", str(run_id))["runs"][0]["status"])
 
     def wait(self, run_id: int, timeout: float) -> str:
         """Wait until a run has finished and return how; a SuperLink that is away for a while is waited for, too."""
-        return self._operator().wait(run_id, timeout)
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            with suppress(ServiceError):
+                self._operator().flwr("log", str(run_id), CONNECTION, "--stream", timeout=left)  # ends with the run
+                if (status := self.status(run_id)).startswith("finished"):
+                    return status
+            time.sleep(min(1.0, left))
+        raise ServiceError(f"run {run_id} has not finished within {timeout:g} s.")
 
     def log(self, run_id: int) -> str:
         """Return what the run's server side wrote so far."""
-        return self._operator().log(run_id)
+        return self._operator().flwr("log", str(run_id), CONNECTION, "--show")
 
     def stop_run(self, run_id: int) -> None:
         """Stop a run that has not finished."""
-        self._operator().stop_run(run_id)
+        self._operator().flwr("stop", str(run_id), CONNECTION)
 
     @property
     def processes(self) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typer import Argument, Option, confirm
 
 from blindsight.cli import options
 from blindsight.cli.options import Commands, Settings, show, table
-from blindsight.errors import InputError, PrivacyError
+from blindsight.errors import InputError, PrivacyError, ServiceError
 from blindsight.files import atomic_writer, check_writable
 
 if TYPE_CHECKING:
@@ -139,18 +139,26 @@ def make_data(
 
 @app.command("status")
 def federation_status(home: OperatorOption) -> None:
-    """Show who was invited, who has joined, and the code that everybody must see."""
+    """Show who was invited, who has joined, whose node is online, and the code that everybody must see."""
+    from blindsight.federated.commands import operator_of
     from blindsight.federated.invite import Federation
 
     federation = Federation.load(home)
     members, joined = federation.members.fingerprints, federation.joined
+    nodes = {name: one["node"] for name, one in joined.items() if "node" in one}
+    try:
+        there = operator_of(federation).online() if nodes else set[int]()
+        online = sorted(name for name, node in nodes.items() if node in there)
+        stands = {name: "online" if name in online else "offline" for name in nodes}
+    except ServiceError:
+        online, stands = None, dict.fromkeys(nodes, "has joined; the SuperLink does not answer")
     rows = [
-        (name, "has joined" if name in joined else "is awaited", str(joined.get(name, {}).get("node", "")),
+        (name, stands.get(name, "has joined" if name in joined else "is awaited"), str(nodes.get(name, "")),
          members.get(name, ""))
         for name in sorted({*federation.codes, *joined})
     ]  # fmt: skip
     document = {"address": federation.address, "app": federation.app, "code": federation.code,
-                "members": dict(members), "awaited": list(federation.awaited)}  # fmt: skip
+                "members": dict(members), "awaited": list(federation.awaited), "online": online}  # fmt: skip
     columns = ("party", "stands", "node", "fingerprint")
     show(document, table(f"Federation at {escape(federation.address)}", columns, rows), f"Code: {federation.code}")
 

@@ -56,7 +56,6 @@ class Certificates:
         return self.folder / "server.key"
 
     def check(self) -> None:
-        """Refuse to go on when one of the files a server needs is missing."""
         for path in (self.authority, self.server, self.server_key):
             if not path.is_file():
                 raise StorageError(

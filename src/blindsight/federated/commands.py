@@ -36,7 +36,7 @@ QUIET = {
 
 ConfigValue = str | int | float | bool
 FEDERATION_VARIABLE, APP_VARIABLE = "BLINDSIGHT_FEDERATION", "BLINDSIGHT_APP"
-_CONNECTION, _FINISHED = "federation", "finished"
+CONNECTION = "federation"
 
 
 def superlink(host: str, port: int, *, certificates: Certificates, database: Path, secret: Path) -> list[str]:
@@ -125,56 +125,32 @@ class Operator:
         self._home = home
         home.mkdir(parents=True, exist_ok=True)
         (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "{_CONNECTION}"\n\n[superlink.{_CONNECTION}]\n'
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
             f'address = "{address}"\nroot-certificates = {json.dumps(str(authority))}\n'
         )
 
     def register(self, name: str, public_key: Path) -> int:
         """Tell the SuperLink a node's public key and return the id it gives the node."""
-        return int(self._json("supernode", "register", str(public_key), _CONNECTION, "--name", name)["node-id"])
+        return int(self.asked("supernode", "register", str(public_key), CONNECTION, "--name", name)["node-id"])
 
     def unregister(self, node: int) -> None:
-        """Let the SuperLink forget a node."""
-        self._flwr("supernode", "unregister", str(node), _CONNECTION)
+        self.flwr("supernode", "unregister", str(node), CONNECTION)
 
-    def run(self, app: Path, run_config: Mapping[str, ConfigValue] | None = None) -> int:
-        """Submit the app and return the run's number; the run goes on by itself."""
-        options = ["--run-config", configuration(run_config)] if run_config else []
-        return int(self._json("run", str(app), _CONNECTION, *options)["run-id"])
+    def online(self) -> set[int]:
+        """Return the ids of the nodes that the SuperLink believes to be online."""
+        listed = self.asked("supernode", "list", CONNECTION, timeout=15.0)["nodes"]
+        return {int(node["node-id"]) for node in listed if node["status"] == "online"}
 
-    def status(self, run_id: int) -> str:
-        """Return where a run stands: pending, starting, running, or finished:completed, :failed, :stopped."""
-        return str(self._json("list", _CONNECTION, "--run-id", str(run_id))["runs"][0]["status"])
-
-    def wait(self, run_id: int, timeout: float) -> str:
-        """Wait until a run has finished and return how; a SuperLink that is away for a while is waited for, too."""
-        deadline = time.monotonic() + timeout
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                self._flwr("log", str(run_id), _CONNECTION, "--stream", timeout=left)  # ends with the run
-                if (status := self.status(run_id)).startswith(_FINISHED):
-                    return status
-            except ServiceError:
-                pass
-            time.sleep(min(1.0, left))
-        raise ServiceError(f"run {run_id} has not finished within {timeout:g} s.")
-
-    def log(self, run_id: int) -> str:
-        """Return what the run's server side wrote so far."""
-        return self._flwr("log", str(run_id), _CONNECTION, "--show")
-
-    def stop_run(self, run_id: int) -> None:
-        """Stop a run that has not finished."""
-        self._flwr("stop", str(run_id), _CONNECTION)
-
-    def _json(self, *arguments: str) -> Any:
-        output = self._flwr(*arguments, "--format", "json")
+    def asked(self, *arguments: str, timeout: float = 60.0) -> Any:
+        """Return what `flwr` answers as JSON."""
+        output = self.flwr(*arguments, "--format", "json", timeout=timeout)
         answer = json.loads(output[output.index("{") :])
         if not answer.get("success"):
             raise ServiceError(f"flwr {arguments[0]} failed: {answer.get('error-message', output)}")
         return answer
 
-    def _flwr(self, *arguments: str, timeout: float = 60.0) -> str:
+    def flwr(self, *arguments: str, timeout: float = 60.0) -> str:
+        """Return what `flwr` prints; `ServiceError` if it fails."""
         try:
             done = subprocess.run(  # noqa: S603
                 [program("flwr"), *arguments],
@@ -206,7 +182,6 @@ def app_digest(folder: Path) -> str:
 
 @contextmanager
 def _running(command: list[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command, and end it when the block ends."""
     process = subprocess.Popen(command, env=environment)  # noqa: S603
     try:
         yield process

@@ -134,7 +134,6 @@ class Identity(Secret):
 
     @classmethod
     def load(cls, path: AnyPath) -> "Identity":
-        """Read the keys from a file that nobody else can read."""
         path = as_path(path)
         if not path.exists():
             remedy = f"Make one with: blindsight federation identity --home {path.parent} --name NAME"
@@ -147,7 +146,6 @@ class Identity(Secret):
 
     @property
     def name(self) -> str:
-        """The name this party goes by."""
         return self.public.name
 
     def sign(self, body: bytes, *, purpose: str, recipient: str = "", run: str = "") -> bytes:
@@ -201,7 +199,6 @@ class KeyStore:
 
     @cached_property
     def identity(self) -> Identity:
-        """The party's keys."""
         return Identity.load(self.path / IDENTITY_FILE)
 
     def folder(self, run: str) -> Path:
@@ -237,7 +234,6 @@ class Members:
 
     @classmethod
     def read(cls, path: AnyPath) -> "Members":
-        """Read a members file."""
         path = as_path(path)
         with storage_errors("read", path):
             blob = path.read_bytes()
@@ -263,18 +259,15 @@ class Members:
             )
 
     def to_toml(self) -> str:
-        """Return the text of a members file."""
         return "[members]\n" + "".join(f"{quoted(name)} = {quoted(of)}\n" for name, of in self.fingerprints.items())
 
 
 def check_fingerprint(fingerprint: str) -> None:
-    """Refuse what is no fingerprint, before it is compared with one."""
     if not _FINGERPRINT.fullmatch(fingerprint):
         raise InputError(f"a fingerprint is 'SHA256:' and 43 characters of base64; got {fingerprint!r}.")
 
 
 def _table(document: dict[str, Any]) -> dict[str, str]:
-    """Return the one table of a members file."""
     members = document.get("members")
     if set(document) != {"members"} or not isinstance(members, dict):
         raise InputError("it has one table, [members], and nothing else.")
@@ -319,7 +312,6 @@ class Handshake(Message, name="federated/handshake.1"):
 
 
 def hello(node: int, source: ByteSource = system_bytes) -> bytes:
-    """Return a hello to a node, with a fresh challenge."""
     return encode(Hello(PROTOCOL, version("blindsight-vision"), source(32), node))
 
 

@@ -74,7 +74,6 @@ class Invitation:
     members: Mapping[str, str] = field(default_factory=dict)
 
     def to_toml(self) -> str:
-        """Return the text of the file."""
         fields = ("name", "address", "app", "code", "authority")
         lines = [f"{key} = {json.dumps(getattr(self, key), ensure_ascii=False)}" for key in fields]
         known = [f"{quoted(name)} = {quoted(fingerprint)}" for name, fingerprint in self.members.items()]
@@ -146,7 +145,6 @@ class Admission:
                 stream.write(text.encode())
 
     def node_config(self, home: Path, data: Path | None) -> dict[str, str]:
-        """Return the settings of the party's node."""
         config = {"role": "member", "home": str(home)}
         if KeyStore(home).identity.name == KEY_GENERATOR:
             return config | {"role": "key-generator", "members": str(home / "members.toml")}
@@ -190,7 +188,6 @@ class Federation:
 
     @classmethod
     def load(cls, home: AnyPath) -> "Federation":
-        """Read the folder."""
         home = as_path(home)
         path = home / "federation.json"
         if not path.exists():
@@ -211,23 +208,19 @@ class Federation:
 
     @property
     def certificates(self) -> Certificates:
-        """The authority's and the SuperLink's."""
         return Certificates(self.home / "certificates")
 
     @property
     def members(self) -> Members:
-        """Who has joined."""
         known = {name: PublicIdentity.from_bytes(bytes.fromhex(one["identity"])) for name, one in self.joined.items()}
         return Members({name: identity.fingerprint for name, identity in known.items()})
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """Who was invited and has not joined."""
         return tuple(sorted(set(self.codes) - set(self.joined)))
 
     @property
     def code(self) -> str:
-        """What everybody compares, now."""
         return short_code(self.members, self.certificates.authority.read_text(), self.app)
 
     def invite(self, name: str, source: ByteSource = system_bytes) -> Invitation:
@@ -250,7 +243,6 @@ class Federation:
         return node
 
     def registered(self, name: str, node: int) -> None:
-        """Note the number that the SuperLink has given a party's node."""
         self.joined[name]["node"] = node
         self._save()
 

@@ -72,7 +72,6 @@ _MEMORY = "blindsight/member-memory.1"
 
 
 def config_digest(config: bytes) -> bytes:
-    """Return what the terms of a run hold of its config."""
     return hashlib.sha256(config).digest()
 
 
@@ -131,7 +130,6 @@ class MemberHandler:
 
     @property
     def name(self) -> str:
-        """Who this is."""
         return self.store.identity.name
 
     def handle(self, kind: str, parts: tuple[bytes, ...]) -> list[bytes]:
@@ -169,11 +167,9 @@ class MemberHandler:
         return Member.load(self._path(run))
 
     def memory(self, terms: Terms) -> "MemberMemory":
-        """Return what it remembers of a run."""
         return MemberMemory(self.store.folder(terms.run) / "memory.npz", terms)
 
     def config(self, run: str) -> bytes:
-        """Return what the server said the run is about."""
         path = self.store.folder(run) / "config"
         if not path.exists():
             raise MessageError(f"{self.name!r} is not set up yet for the run {run!r}.")
@@ -226,7 +222,6 @@ class MemberHandler:
         return self.store.identity.seal(member.enrolment(), to=to, purpose=ENROLMENT, run=terms.run)
 
     def _set_up(self, run: str, note: Note) -> None:
-        """Accept the set-up in a note, if there is one."""
         joined = self._joined(run)
         if not note.setup:
             return
@@ -244,7 +239,6 @@ class MemberHandler:
             stream.write(note.config)
 
     def _check(self, terms: Terms) -> None:
-        """Refuse terms that protect less than this member asks for."""
         if self.name not in terms.members:
             raise PrivacyError(f"{self.name!r} is not among the members of this run.")
         if terms.scheme not in self.schemes:
@@ -304,7 +298,6 @@ class MemberMemory(Secret):
     pending: tuple[int, Proposal] | None
 
     def awaits(self, round: int) -> bool:
-        """Tell whether the answer of a round tells what became of the pending proposal."""
         return self.pending is not None and self.pending[0] == round
 
     def proposal(self, round: int, propose: Callable[[Memory], Proposal]) -> Proposal:
@@ -332,7 +325,7 @@ class MemberMemory(Secret):
 
     def clipped(self, proposal: Proposal, round: int) -> NDArray[np.float64]:
         """Return what of a proposal can be sent in a round at the fixed point of the run."""
-        limit = float(self._terms.values(np.array(self._terms.max_integer)))
+        limit = self._terms.limit
         return np.clip(self._terms.support(round).gather(proposal.sent), -limit, limit)
 
     def _save(self) -> None:
@@ -425,7 +418,6 @@ class GeneratorHandler:
         return Setups(tuple(seal(setups[name], to=to, purpose=SETUP, run=terms.run) for name, to in parties.items()))
 
     def _check(self, registration: Registration, terms: Terms) -> None:
-        """Refuse a run on terms that protect too little, or in which somebody is missing."""
         if terms.scheme == "plain":
             raise MessageError("a run of plain sums needs no key generator.")
         _check_terms(terms, self.minimum, self.insecure)
@@ -452,7 +444,6 @@ class GeneratorHandler:
 
 
 def joined_terms(folder: Path) -> Terms:
-    """Return the terms of the run that a member keeps in this folder."""
     return Terms.from_bytes(read_state(folder / "joined", _Joined).terms)
 
 

@@ -37,7 +37,6 @@ class KeptRun:
 
 
 def kept_runs(store: KeyStore) -> list[KeptRun]:
-    """Return the runs in a key store, by name."""
     folder = store.path / "runs"
     if not folder.exists():
         return []

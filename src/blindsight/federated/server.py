@@ -70,13 +70,9 @@ _POLL_SECONDS = 0.5
 class Reception(Transport, Protocol):
     """A transport that knows who its parties are (`flower.transport`)."""
 
-    def identities(self) -> Mapping[str, PublicIdentity]:
-        """Return the members that can be reached now, by name, with the keys they have shown."""
-        ...
+    def identities(self) -> Mapping[str, PublicIdentity]: ...
 
-    def complaints(self) -> str:
-        """Say who was not let in, and why."""
-        ...
+    def complaints(self) -> str: ...
 
 
 # What the server keeps of a run
@@ -123,7 +119,6 @@ class RunStore:
 
     @classmethod
     def load(cls, store: KeyStore, folder: Path) -> "RunStore":
-        """Go on with the run in this folder."""
         state = read_state(folder / "run", _RunState)
         terms = Terms.from_bytes(state.terms)
         setups = dict(zip(terms.members, state.setups, strict=True))
@@ -137,7 +132,6 @@ class RunStore:
 
     @property
     def folder(self) -> Path:
-        """Where it is kept."""
         return self.store.folder(self.terms.run)
 
     def keep(self) -> None:
@@ -147,7 +141,6 @@ class RunStore:
         write_state(self.folder / "run", _RunState(self.terms.to_bytes(), generator, self.registration, setups))
 
     def keep_progress(self) -> None:
-        """Write where the run stands through to the disk."""
         names, numbers = tuple(self.counted), tuple(map(str, self.counted.values()))
         write_state(self.folder / "progress", _Progress(self.round, self.number, self.open, names, numbers))
 
@@ -164,17 +157,14 @@ class RunStore:
                 path.unlink()
 
     def has_sum(self, round: int) -> bool:
-        """Tell whether a learning round is the present one and has a sum."""
         return self.round == round and self._answer_path(self.number).exists()
 
     def answer(self, number: int) -> bytes:
-        """Return a kept answer."""
         path = self._answer_path(number)
         with storage_errors("read", path):
             return path.read_bytes()
 
     def label(self, label: str, *, seed: int) -> None:
-        """Let the run be found again by this label (`find_run`)."""
         write_state(self.folder / "label", _Label(label, seed))
 
     def _answer_path(self, number: int) -> Path:
@@ -273,7 +263,6 @@ def _owners(names: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _role(store: KeyStore, terms: Terms) -> Path:
-    """Return where the aggregator of a run keeps its journal."""
     return store.run(terms.run) / "aggregator"
 
 
@@ -395,7 +384,6 @@ class SumServer(Engine):
         self._briefs: dict[int, bytes] = {}
 
     def begin(self, round: int, payload: Sequence[bytes] = ()) -> dict[str, Parts]:
-        """Begin a learning round, or go on with it."""
         self._told = set()
         return super().begin(self._number(round, payload), payload)
 
@@ -449,7 +437,6 @@ class SumServer(Engine):
             raise PrivacyError(f"{error}{_reasons(self.refused)}") from None
 
     def result(self, total: Total) -> RoundResult:
-        """Return the sum of the present learning round, as one of whole vectors."""
         support = self.terms.support(total.round)
         integers, values = support.scatter(total.integers), support.scatter(total.values)
         nowhere = np.empty(0, dtype=np.int64)  # only members know which blocks were withheld

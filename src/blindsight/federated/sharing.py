@@ -129,7 +129,6 @@ class SharingTask:
     epochs: int = 1
 
     def trainer(self) -> SoftmaxTrainer:
-        """Return the training without noise."""
         return SoftmaxTrainer(
             standardiser=self.standardiser,
             classes=self.classes,
@@ -175,7 +174,6 @@ class OwnTerms:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse half a promise."""
         check_whole("least-batch", self.least_batch)
         if self.least_batch < 1:
             raise InputError(f"least-batch must be at least 1; got {self.least_batch}.")
@@ -194,7 +192,6 @@ class OwnTerms:
         return cls(**{name.replace("-", "_"): config[name] for name in names if name in config})
 
     def sharing(self, epochs: int) -> Sharing:
-        """Return how it shares what it learned in so many passes over a batch."""
         noise = None
         if self.epsilon is not None and self.delta is not None and self.clip is not None:
             noise = calibrate_record(epsilon=self.epsilon, delta=self.delta, steps=epochs, clip=self.clip)
@@ -277,7 +274,6 @@ class SharingHandler:
         return Participant(name, task.terms, trainer, sharing, ledger=ledger, scope=self.scope, path=path)
 
     def _check_batch(self, task: SharingTask) -> None:
-        """Refuse uploads that are about a few photos; the owner may have asked for more since it joined."""
         if task.terms.batch < self.own.least_batch:
             raise PrivacyError(
                 f"this member shares what it learned from {self.own.least_batch} photos or more; got a batch of "
@@ -331,7 +327,6 @@ def _take(participant: Participant, message: Instruction) -> bool:
 
 
 def _train(participant: Participant, new_photos: NewPhotos) -> None:
-    """Train if there are photos and budget enough; the upload is under way then."""
     if participant.waiting < participant.terms.batch and not participant.spent:
         photos = new_photos()
         if photos is not None:
@@ -380,11 +375,9 @@ class SharingServer:
 
     @property
     def version(self) -> int:
-        """How many uploads the parameters hold."""
         return self._server.version
 
     def knows(self, name: str) -> bool:
-        """Whether this participant's request is known, so that an instruction answers it."""
         return name in self._requests
 
     def instruction(self, name: str) -> bytes:
@@ -535,7 +528,6 @@ def _rests_until(outcome: Taken | str, server: SharingServer) -> float:
 def _enough(
     server: SharingServer, transport: Transport, minimum: int, deadline: float, pause: Callable[[float], None]
 ) -> list[str]:
-    """Return who is present, once they are enough."""
     waited = 0.0
     while True:
         reachable = transport.present()
@@ -558,7 +550,6 @@ class _Exchanges:
         self._open: dict[str, tuple[str, float]] = {}  # the oldest first
 
     def waited_for(self, deadline: float) -> set[str]:
-        """Return whose instructions are not older than the deadline."""
         now = self._clock()
         return {name for name, since in self._open.values() if now - since < deadline}
 

@@ -76,11 +76,9 @@ class Task:
 
     @property
     def kind(self) -> Kind:
-        """What is learned."""
         return "classifier" if isinstance(self.training, LinearTraining) else "k-means"
 
     def learner(self, owner: str, load: Load, validation: Any = None) -> LinearLearner | ClusterLearner:
-        """Return how one owner learns from its own data."""
         if isinstance(self.training, ClusterTraining):
             return ClusterLearner(
                 {owner: load}, self.clusters, self.standardiser, self.training, self.public, validation
@@ -92,17 +90,14 @@ class Task:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of the shared model."""
         features = len(self.standardiser.mean)
         return (self.clusters, features) if self.labels is None else (self.labels.rows, features + 1)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that it says."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Return the task as a message."""
         arrays = {"mean": self.standardiser.mean, "scale": self.standardiser.scale, "public": self.public}
         document: dict[str, Any] = {"kind": self.kind, "training": asdict(self.training), "clusters": self.clusters}
         if isinstance(self.labels, Classes):
@@ -135,7 +130,6 @@ class Task:
 
 
 def _checked_public(arrays: Mapping[str, NDArray[Any]]) -> tuple[Standardiser, Floats]:
-    """Return the standardiser and the public features, which must fit each other."""
     mean, scale = (check_features(arrays[name][None], precision="wide")[0] for name in ("mean", "scale"))
     public = check_features(arrays["public"], precision="wide")
     if not len(mean) == len(scale) == public.shape[1] or not (scale > 0).all():
@@ -185,7 +179,6 @@ class SumOptions:
         return SlotPacking.for_key(self.key_bits, slot_bits=slot_bits).slots - counting
 
     def terms(self, run: str, members: tuple[str, ...], *, config: bytes, **others: Any) -> Terms:
-        """Return the terms of a run with this config; `others` say what is added up (`sums.session.usual_terms`)."""
         return usual_terms(
             self.scheme,
             run=run,
@@ -227,7 +220,6 @@ class ServedTask:
     largest: float
 
     def terms(self, run: str, members: tuple[str, ...]) -> Terms:
-        """Return the terms of a run that adds up what these members learn."""
         block = self.options.block_size()
         sent = (1 - self.options.dropped) * -(-self.dimension // block)
         blocks = max(1, math.ceil(sent - 1e-9) if block == 1 else math.floor(sent + 1e-9))
@@ -431,11 +423,9 @@ class UpdateConfig(Message, name="federated/update-config.3"):
 
     @cached_property
     def noise(self) -> NoisePlan | None:
-        """The noise that owners add, if any."""
         return NoisePlan.from_dict(json.loads(self.plan)) if self.plan else None
 
     def noised(self, plan: NoisePlan, delta: float) -> "UpdateConfig":
-        """Return the same config with noise."""
         return replace(self, plan=json.dumps(plan.to_dict(), sort_keys=True), delta=delta)
 
     @property

@@ -175,6 +175,11 @@ class Terms(Message, name="sums/terms.1"):
         """The largest absolute value of an encoded weight: that of every member together still fits a slot."""
         return SlotPacking(self.slot_bits, 1).max_value(len(self.members))
 
+    @property
+    def limit(self) -> float:
+        """The largest weight that a member can send."""
+        return float(self.max_integer / 2**self.fraction_bits)
+
     def integers(self, update: ArrayLike) -> Integers:
         """Encode an update of real weights in fixed point, exactly as every scheme does."""
         try:
@@ -192,7 +197,7 @@ class Terms(Message, name="sums/terms.1"):
         if beyond(integers, self.max_integer):
             outside = np.flatnonzero((integers > self.max_integer) | (integers < -self.max_integer))
             raise InputError(
-                f"weight {outside[0]} is beyond +-{self.max_integer / 2**self.fraction_bits:g}, the most that "
+                f"weight {outside[0]} is beyond +-{self.limit:g}, the most that "
                 f"{len(self.members)} members may add in {self.slot_bits}-bit slots at {self.fraction_bits} fraction "
                 "bits. Clip it, use fewer fraction bits or wider slots."
             )

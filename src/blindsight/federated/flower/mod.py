@@ -195,7 +195,6 @@ def _model(content: RecordDict, who: str) -> ArrayRecord:
 
 
 def _metric(content: RecordDict, key: str) -> float:
-    """Return a number that the app reports."""
     reported = [metrics[key] for metrics in content.metric_records.values() if key in metrics]
     if len(reported) != 1 or not isinstance(number := reported[0], int | float):
         raise MessageError(f"the ClientApp must report {key!r}, a number, in its metrics once: the run asks for it.")

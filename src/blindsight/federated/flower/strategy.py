@@ -56,28 +56,18 @@ from blindsight.learn.owners import LEAST_OWNERS
 from blindsight.learn.private import Privacy
 from blindsight.learn.rounds import SLOT_BITS
 from blindsight.statement import PrivacyStatement
-from blindsight.sums import Patience, Terms
+from blindsight.sums import Patience, Terms, statement
 from blindsight.sums.noise import noised
-from blindsight.sums.statements import consistency
 from blindsight.sums.terms import KEYED_SCHEMES
 
 _LOG = logging.getLogger("flwr")
 _WIDE_BITS, _WIDE_KEYED_BITS = 64, 56
 _FINEST, _WIDE_FINEST = 24, 50  # fraction bits: for an owner with one of 2^24 examples, 2^-50 is 2^-26 of a weight
 _SINGLE = (  # strategies that compare or weigh single updates, by the names that Flower exports
-    "Bulyan",
-    "DifferentialPrivacyClientSideAdaptiveClipping",
-    "DifferentialPrivacyClientSideFixedClipping",
-    "DifferentialPrivacyServerSideAdaptiveClipping",
-    "DifferentialPrivacyServerSideFixedClipping",
-    "FedMedian",
-    "FedTrimmedAvg",
-    "FedXgbBagging",
-    "FedXgbCyclic",
-    "Krum",
-    "MultiKrum",
-    "QFedAvg",
-)
+    "Bulyan", "FedMedian", "FedTrimmedAvg", "FedXgbBagging", "FedXgbCyclic", "Krum", "MultiKrum", "QFedAvg",
+    *(f"DifferentialPrivacy{of}SideAdaptiveClipping" for of in ("Client", "Server")),
+    *(f"DifferentialPrivacy{of}SideFixedClipping" for of in ("Client", "Server")),
+)  # fmt: skip
 _OLD = {  # arguments of Flower's older strategies, and what they are now
     "evaluate_fn": "evaluate_fn of start",
     "evaluate_metrics_aggregation_fn": "evaluate_metrics_aggr_fn",
@@ -89,13 +79,7 @@ _OLD = {  # arguments of Flower's older strategies, and what they are now
     "min_fit_clients": "min_train_nodes",
     "on_fit_config_fn": "train_config of start",
 }
-_WHY = {
-    "masks": "no key opens an update, and every number that is opened is a sum over all contributors",
-    "bfv": "a member answers once in a round; a key generator opens the sum",
-    "dphe": "the paper's protocol: members send the weights that changed most; a key generator opens their sum",
-    "block-dphe": "the paper's protocol in blocks of weights; a key generator opens their sum",
-    "plain": "nothing is hidden: the server reads every update",
-}
+_HOOKS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 
 
 @dataclass(frozen=True)
@@ -245,12 +229,10 @@ class Encrypted(Strategy):
                 delattr(self.strategy, name)
 
     def summary(self) -> None:
-        """Log what is protected and how."""
-        _LOG.info("\t├──> Sums under %s: %s", self.options.scheme, _WHY[self.options.scheme])
-        _LOG.info("\t├──> of at least %d members; %d are waited for", self.options.minimum, self.users)
-        if self.options.scheme == "masks":
-            names = tuple(f"member {number}" for number in range(self.users))
-            _LOG.info("\t├──> Masks: %s", consistency(self._terms("summary", names, 2 + self.config.extra)))
+        names = tuple(f"member {number}" for number in range(self.users))
+        terms = self._terms("summary", names, 2 + self.config.extra)
+        _LOG.info("\t├──> Sums under %s: %s", terms.scheme, statement(terms).mechanism)
+        _LOG.info("\t├──> of at least %d members; %d are waited for", terms.needed, self.users)
         if type(self.strategy).aggregate_train.__module__.partition(".")[0] != "flwr":
             _LOG.warning("\t├──> %s gets one reply: the weighted mean of all.", type(self.strategy).__name__)
         self._inner["summary"]()
@@ -375,10 +357,8 @@ class Encrypted(Strategy):
         messages = self._inner["configure_evaluate"](server_round, arrays, config, _Stage([*nodes, *away]))
         return [message for message in messages if message.metadata.dst_node_id in nodes]
 
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Let the strategy aggregate what members report."""
-        found: MetricRecord | None = self._inner["aggregate_evaluate"](server_round, replies)
-        return found
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
+        return self._inner["aggregate_evaluate"](server_round, replies)
 
     def _run(self) -> tuple[SumServer, GridTransport]:
         if self._begun is None:
@@ -399,16 +379,12 @@ class Encrypted(Strategy):
             return
         _LOG.info("aggregate_train: the sum of %s", ", ".join(report.contributors))
         if report.clipped:
+            limit = self._run()[0].terms.limit
             _LOG.warning("\t> %d values of all owners together were out of range and were clipped: the mean is not "
-                         "FedAvg's. Give a `largest` above %g.", report.clipped, self._reach())  # fmt: skip
+                         "FedAvg's. Give a `largest` above %g.", report.clipped, limit)  # fmt: skip
         if report.cut:
             _LOG.warning("\t> %d owners have more than %d examples, and count as that many. Give another "
                          "`most_examples`.", report.cut, self.config.most_examples)  # fmt: skip
-
-    def _reach(self) -> float:
-        """Return the largest value that a member of the present run can send."""
-        terms = self._run()[0].terms
-        return float(terms.values(np.array(terms.max_integer)))
 
     # How a run begins
 
@@ -463,7 +439,6 @@ class Encrypted(Strategy):
         return lambda run, members: self._terms(run, members, size + self.config.extra * (self.privacy is None))
 
     def _config(self, members: int, dimension: int) -> UpdateConfig:
-        """Return what so many members of a run are told."""
         if self.privacy is None or self.rounds is None:
             return self.config
         scheme = self.options.scheme
@@ -496,9 +471,6 @@ class Encrypted(Strategy):
             minimum=minimum if noise is None else max(minimum, len(members) - noise.drop_outs),
             sample=self._sample(len(members)),
         )
-
-
-_HOOKS = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")
 
 
 class EncryptedFedAvg(Encrypted):
@@ -555,7 +527,6 @@ def _reasons(report: SumReport) -> str:
 
 
 def _privacy(epsilon: float | None, rounds: int | None, **others: Any) -> Privacy | None:
-    """Return the privacy of an owner that was asked for; None without epsilon."""
     if (epsilon is None) != (rounds is None):
         raise InputError("epsilon and rounds go together, and have no default. Name both, or neither.")
     return Privacy.of(SimpleNamespace(epsilon=epsilon, unit=None if epsilon is None else "owner", **others))

@@ -61,7 +61,6 @@ def pack(kind: str, parts: Sequence[bytes], *, error: str = "") -> RecordDict:
 
 
 def is_ours(content: RecordDict) -> bool:
-    """Tell whether a message of Flower carries one of Blindsight's."""
     return HEAD in content
 
 
@@ -123,7 +122,6 @@ def printable(text: str) -> str:
 
 
 def response_in(content: RecordDict) -> Response:
-    """Return what a node replied."""
     try:
         _, parts, error = unpack(content)
     except MessageError as problem:
@@ -256,7 +254,6 @@ class GridTransport:
         return dict(self.directory.nodes)
 
     def identities(self) -> Mapping[str, PublicIdentity]:
-        """Return the members that can be reached now, with the keys they have shown."""
         return {name: self.directory.identities[name] for name in self.present()}
 
     def send(self, name: str, kind: str, parts: Sequence[bytes]) -> str:
@@ -285,11 +282,9 @@ class GridTransport:
                 self.traffic[kind].seconds += time.monotonic() - begun
 
     def complaints(self) -> str:
-        """Say which nodes were not let in, and why."""
         return "".join(f" Node {node}: {sentence}" for node, sentence in self.directory.refused.items())
 
     def _ask(self, node: int, one: _Stranger) -> None:
-        """Ask a node who it is."""
         one.message, one.due = hello(node), time.monotonic() + self._hello_seconds
         one.ticket = self._push(node, "hello", [one.message])
         if not one.ticket:
@@ -312,7 +307,6 @@ class GridTransport:
                 self._refuse(node, one, "it did not say who it is in time.")
 
     def _meet(self, node: int, one: _Stranger, reply: Response) -> None:
-        """Let a node in by what it answered, or refuse it."""
         one.ticket = ""
         self.directory.refused.pop(node, None)
         if not reply.error:
