@@ -6,7 +6,7 @@ import pytest
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, UnknownNameError
 from blindsight.federated.identity import IDENTITY_FILE, Identity, Members
-from blindsight.federated.invite import Federation, Invitation, admitted, short_code
+from blindsight.federated.invite import Federation, Invitation, admitted, follow, short_code
 from blindsight.sums.terms import KEY_GENERATOR
 
 APP = "0" * 64
@@ -117,6 +117,44 @@ def test_a_lost_key_is_replaced_by_removing_and_inviting_again(federation, tmp_p
     for name in ("aggregator", "nobody"):
         with pytest.raises(UnknownNameError):
             federation.remove(name)
+
+
+def test_another_authority_is_followed_once_from_the_present_one_and_by_the_aggregators_word_alone(
+    federation, tmp_path
+):
+    names = (KEY_GENERATOR, *OWNERS)
+    invitations = {name: invited(federation, name, tmp_path) for name in names}
+    for name in (*names, *names):
+        admission = join(federation, invitations[name], tmp_path / name)
+    admission.accept(tmp_path / "cem", invitations["cem"])
+    home, before = tmp_path / "cem", federation.certificates.authority.read_text()
+    first, second = federation.rotate(), federation.rotate()
+    assert (federation.home / "certificates.1" / "authority.crt").read_text() == before
+    forged = json.loads(first)
+    mallory = Identity.create(tmp_path / "mallory" / IDENTITY_FILE, "aggregator")
+    envelope = bytes.fromhex(forged["signed"])
+    for spoilt, error in [
+        (second, PrivacyError),  # the first comes first
+        (json.dumps(forged | {"identity": mallory.public.to_bytes().hex()}).encode(), PrivacyError),
+        (json.dumps(forged | {"signed": (envelope[:-1] + b"x").hex()}).encode(), MessageError),
+        (
+            json.dumps(forged | {"signed": mallory.sign(b"{}", purpose="authority hand-over").hex()}).encode(),
+            MessageError,
+        ),
+        (b"{}", MessageError),
+        (b"\xff", MessageError),
+    ]:
+        with pytest.raises(error):
+            follow(home, spoilt)
+        assert (home / "authority.crt").read_text() == before
+    follow(home, first)
+    follow(home, second)
+    with pytest.raises(PrivacyError, match="used before"):
+        follow(home, first)
+    renewed = invitations["cem"].renewed(home)
+    assert renewed.authority == federation.certificates.authority.read_text() != before
+    assert join(federation, renewed, home).code == federation.code != admission.code
+    federation.certificates.check()
 
 
 @pytest.mark.parametrize("text", ["", "name = 7", "nonsense", 'name = "ann"\nextra = 1'])

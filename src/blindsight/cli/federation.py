@@ -76,7 +76,8 @@ def join(
     from blindsight.federated.commands import joined, start_node
     from blindsight.federated.invite import Invitation
 
-    invitation, home = Invitation.read(file), home.expanduser().resolve()
+    home = home.expanduser().resolve()
+    invitation = Invitation.read(file).renewed(home)
     admission = joined(invitation, home, seconds=wait, tell=lambda words: sys.stderr.write(f"{words}\n"))
     names = ", ".join(admission.members.fingerprints)
     show(
@@ -177,6 +178,33 @@ def remove_party(
         operator_of(federation).unregister(node)
     show({"removed": name, "code": federation.code}, f"{escape(name)} is removed. New code: {federation.code}",
          "The key generator must join again with its invitation, to take the new list.")  # fmt: skip
+
+
+@app.command("rotate")
+def rotate(home: OperatorOption, out: Annotated[Path, Option(help="The hand-over to write, for every party.")]) -> None:
+    """Make another authority and certificates; parties follow with the hand-over, without new invitations."""
+    from blindsight.federated.invite import Federation
+
+    with Federation.editing(home) as federation:
+        hand_over = federation.rotate()
+    with atomic_writer(out) as stream:
+        stream.write(hand_over)
+    show(
+        {"hand_over": str(out), "code": federation.code},
+        f"New code: {federation.code}",
+        f"Start the SuperLink again. Each party: blindsight federation follow {escape(out.name)} --home ...",
+    )
+
+
+@app.command("follow")
+def follow_authority(
+    file: Annotated[Path, Argument(help="The hand-over that the operator wrote.")], home: options.HomeOption
+) -> None:
+    """Believe the federation's new authority, if the aggregator has signed that it follows the one of this home."""
+    from blindsight.federated.invite import follow
+
+    follow(home.expanduser(), file.read_bytes())
+    show({"authority": str(home / "authority.crt")}, "The new authority is believed. Start this party's node again.")
 
 
 @app.command("identity")

@@ -11,6 +11,9 @@ a call or a meeting, once for all instead of a fingerprint for each. It has 100 
 evaluation of scrypt (Percival 2009; N = 2^14, r = 8): two lists with one code take 2^50 of them. The invitation's own
 code keeps strangers out; whoever steals the file and comes first joins in its owner's name, and the code shows it.
 
+*Another authority* (its key was lost, or its certificates expire) needs no new invitations: the aggregator, whose keys
+everybody compared, signs the hand-over from the old one to the new, and a party follows it from the one it has.
+
 *Three owners at least.* Of two, each would subtract its own update from the sum and hold the other's.
 """
 
@@ -20,14 +23,24 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from blindsight.errors import CorruptFileError, InputError, MessageError, PrivacyError, StorageError, UnknownNameError
-from blindsight.federated.certificates import Certificates, make_certificates, make_node_key
-from blindsight.federated.identity import IDENTITY_FILE, Identity, KeyStore, Members, PublicIdentity, check_name, quoted
-from blindsight.files import AnyPath, as_path, atomic_writer, exclusive_lock, storage_errors
+from blindsight.federated.certificates import LOOPBACK, Certificates, make_certificates, make_node_key
+from blindsight.federated.identity import (
+    IDENTITY_FILE,
+    Identity,
+    KeyStore,
+    Members,
+    PublicIdentity,
+    check_name,
+    quoted,
+    verify_signed,
+)
+from blindsight.files import AnyPath, as_path, atomic_writer, exclusive_lock, sha256_of, storage_errors
 from blindsight.learn.owners import LEAST_OWNERS
 from blindsight.rng import ByteSource, system_bytes
 from blindsight.sums.terms import AGGREGATOR, KEY_GENERATOR
@@ -36,6 +49,7 @@ DOOR = "/blindsight/join"
 """Where a party that has an invitation joins: a path of the SuperLink."""
 
 LARGEST_REQUEST = 1 << 14
+_HAND_OVER = "authority hand-over"
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32: no letter looks like another
 _LETTERS, _GROUP = 20, 4
 
@@ -94,6 +108,11 @@ class Invitation:
             return found
         except (TypeError, ValueError) as error:
             raise CorruptFileError(f"{path} is no invitation: {error}") from None
+
+    def renewed(self, home: Path) -> "Invitation":
+        """Return it with the authority that the party in this home believes by now (`follow`)."""
+        path = home / "authority.crt"
+        return replace(self, authority=path.read_text()) if path.exists() else self
 
     def request(self, home: Path) -> bytes:
         """Make the party's keys in its key store, unless it has some, and return what joins with them."""
@@ -169,7 +188,7 @@ class Federation:
     def begin(cls, home: AnyPath, address: str, app: str) -> "Federation":
         """Make the folder of a new federation whose SuperLink is reached at `address` (host:port)."""
         home = as_path(home)
-        host, colon, port = address.rpartition(":")
+        _, colon, port = address.rpartition(":")
         if not colon or not port.isdigit():
             raise InputError(f"an address is HOST:PORT; got {address!r}.")
         if (home / "federation.json").exists():
@@ -179,7 +198,7 @@ class Federation:
         store = KeyStore(home)
         if store.identity.name != AGGREGATOR:
             raise InputError(f"{home} is the home of {store.identity.name!r}; the operator's is {AGGREGATOR!r}'s.")
-        make_certificates(home / "certificates", sorted({host.strip("[]"), "localhost", "127.0.0.1"}))
+        make_certificates(home / "certificates", _hosts(address))
         with atomic_writer(home / "secret", private=True) as stream:
             stream.write(system_bytes(32))
         made = cls(home, address, app, {}, {AGGREGATOR: {"identity": store.identity.public.to_bytes().hex()}})
@@ -242,6 +261,21 @@ class Federation:
         self._save()
         return node
 
+    def rotate(self) -> bytes:
+        """Make another authority and SuperLink's certificate, and return the hand-over to it, for all parties.
+
+        The SuperLink has to be started again. The old certificates stay in a folder beside the new ones.
+        """
+        old = self.certificates
+        aside = next(path for number in count(1) if not (path := self.home / f"certificates.{number}").exists())
+        new = make_certificates(self.home / "certificates.new", _hosts(self.address))
+        body = json.dumps({"before": sha256_of(old.authority), "authority": new.authority.read_text()})
+        old.folder.rename(aside)
+        new.folder.rename(old.folder)
+        identity = KeyStore(self.home).identity
+        signed = identity.sign(body.encode(), purpose=_HAND_OVER)
+        return json.dumps({"identity": identity.public.to_bytes().hex(), "signed": signed.hex()}).encode()
+
     def registered(self, name: str, node: int) -> None:
         self.joined[name]["node"] = node
         self._save()
@@ -271,6 +305,28 @@ class Federation:
             stream.write(json.dumps(document, indent=1).encode())
         with atomic_writer(self.home / "members.toml") as stream:
             stream.write(self.members.to_toml().encode())
+
+
+def _hosts(address: str) -> list[str]:
+    return sorted({address.rpartition(":")[0].strip("[]"), *LOOPBACK})
+
+
+def follow(home: Path, hand_over: bytes) -> None:
+    """Believe another authority, if the aggregator among the party's members has signed that it follows the present."""
+    try:
+        document = json.loads(hand_over)
+        identity = PublicIdentity.from_bytes(bytes.fromhex(document["identity"]))
+        envelope = bytes.fromhex(document["signed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise MessageError(f"this is no hand-over: {type(error).__name__}") from None
+    Members.read(home / "members.toml").check(identity)
+    if identity.name != AGGREGATOR:
+        raise PrivacyError(f"the aggregator signs a hand-over; this one is of {identity.name!r}.")
+    news = json.loads(verify_signed(envelope, identity, purpose=_HAND_OVER))
+    if news["before"] != sha256_of(home / "authority.crt"):
+        raise PrivacyError("the hand-over is from another authority than the one of this home, or was used before.")
+    with atomic_writer(home / "authority.crt") as stream:
+        stream.write(news["authority"].encode())
 
 
 def admitted(home: Path, request: bytes) -> tuple[int, bytes]:

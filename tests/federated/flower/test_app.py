@@ -56,7 +56,7 @@ def app(tmp_path):
     return App(tmp_path)
 
 
-@pytest.mark.parametrize("scheme", ["block-dphe", "bfv", "masks"])
+@pytest.mark.parametrize("scheme", ["block-dphe", "masks"])
 def test_a_classifier_is_learned_and_kept(app, scheme):
     report = app.run(scheme=scheme, rounds=2, sparsity=0.5)
     assert [row["contributors"] for row in report["rounds"]] == [list(MEMBERS)] * 2
