@@ -169,18 +169,7 @@ class Encrypted(Strategy):
                 f"minimum must be in 3 ... {self.users}, the number of members; got {self.options.minimum}."
             )
         self.privacy = _privacy(epsilon, rounds, delta=delta, clip=clip, drop_outs=drop_outs, colluders=colluders)
-        wide = most_examples is None and self.privacy is None
-        keyed = self.options.scheme in KEYED_SCHEMES
-        self.slot_bits = SLOT_BITS if not wide else _WIDE_KEYED_BITS if keyed else _WIDE_BITS
-        self.finest, self.largest = (_WIDE_FINEST if wide else _FINEST), largest or (1.0 if wide else 8.0)
-        self.config = UpdateConfig(
-            self.options.dropped,
-            self.options.block_size(self.slot_bits),
-            MOST_EXAMPLES if wide else (most_examples or 0) * (self.privacy is None),
-            getattr(strategy, "weighted_by_key", "num-examples"),
-            tuple(metrics),
-            scheduled=self.options.share < 1,
-        )
+        self.config = self._make_config(tuple(metrics), largest, most_examples)
         if self.privacy is not None and (self.config.sparsity or self.config.scheduled or metrics):
             raise InputError(
                 "noise protects whole updates. Use masks, bfv or plain, sparsity=0, share=1 and no metrics."
@@ -198,6 +187,21 @@ class Encrypted(Strategy):
         self._arrays, self._asked = ArrayRecord(), dict[int, str]()
         self._failure: str | None = None  # why the round could not begin; None: nothing is trained in it
         self._declined: set[str] = set()
+
+    def _make_config(self, metrics: tuple[str, ...], largest: float | None, most: int | None) -> UpdateConfig:
+        """Choose the width and the fixed point of numbers; return how members make their vectors."""
+        wide = most is None and self.privacy is None
+        keyed = self.options.scheme in KEYED_SCHEMES
+        self.slot_bits = SLOT_BITS if not wide else _WIDE_KEYED_BITS if keyed else _WIDE_BITS
+        self.finest, self.largest = (_WIDE_FINEST if wide else _FINEST), largest or (1.0 if wide else 8.0)
+        return UpdateConfig(
+            self.options.dropped,
+            self.options.block_size(self.slot_bits),
+            MOST_EXAMPLES if wide else (most or 0) * (self.privacy is None),
+            getattr(self.strategy, "weighted_by_key", "num-examples"),
+            metrics,
+            scheduled=self.options.share < 1,
+        )
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse what would be one strategy in name and another in what it does."""
