@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from blindsight.learn import FederatedClassifier, FederatedKMeans
     from blindsight.search import HammingIndex, PrivateHasher
     from blindsight.search.gallery import Gallery
+    from blindsight.selective import SelectiveClassifier
     from blindsight.sift import PPLS, SymbolLearner, Verifier
 
 __version__ = version("blindsight-vision")
@@ -30,6 +31,7 @@ __all__ = [
     "Ledger",
     "PrivacyStatement",
     "PrivateHasher",
+    "SelectiveClassifier",
     "SymbolLearner",
     "Verifier",
     "audit",
@@ -46,6 +48,7 @@ _HOMES = {
     "Ledger": "dp",
     "PPLS": "sift",
     "PrivateHasher": "search",
+    "SelectiveClassifier": "selective",
     "SymbolLearner": "sift",
     "Verifier": "sift",
     "census": "dp",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the learners bring scikit-learn, which other commands shoul
     from blindsight.data.partition import Sharing
     from blindsight.learn.classifier import FederatedClassifier
     from blindsight.learn.comparison import Choice
-    from blindsight.learn.pictures import Pictures
+    from blindsight.learn.pictures import PictureModel, Pictures
     from blindsight.learn.rounds import OnRound, RoundReport
     from blindsight.learn.study import Sites, Study
     from blindsight.selective.study import SharingResult
@@ -45,16 +45,9 @@ def learn_encrypted(
     data: options.DataOption = "digits",
     path: options.PathOption = None,
     count: options.CountOption = None,
-    owner: Annotated[
-        list[str] | None,
-        Option(help="An owner's own pictures, NAME=PATH (a folder per class, or a table); once for each."),
-    ] = None,
-    public: Annotated[
-        Path | None, Option(help="With --owner: public pictures, which say what the classes are.")
-    ] = None,
-    test: Annotated[
-        Path | None, Option(help="With --owner: pictures for the score; default: a part of the public ones.")
-    ] = None,
+    owner: options.SiteOption = None,
+    public: options.SitePublicOption = None,
+    test: options.SiteTestOption = None,
     features: options.FeaturesOption = "pixels",
     components: options.ComponentsOption = 200,
     attributes: options.AttributesOption = "",
@@ -181,9 +174,96 @@ def learn_encrypted(
     )
 
 
+@app.command("network")
+def learn_network(
+    model: Annotated[str, Option(help="Your torch module, as in net.py:Net; called with the number of classes.")],
+    data: options.DataOption = "digits",
+    path: options.PathOption = None,
+    count: options.CountOption = None,
+    owner: options.SiteOption = None,
+    public: options.SitePublicOption = None,
+    test: options.SiteTestOption = None,
+    owners: options.OwnersOption = 5,
+    side: Annotated[int, Option(help="With --owner: size at which pictures are read.", min=8)] = 32,
+    epsilon: Annotated[float | None, Option(help="Prove this much of the run; needs --delta and --unit.")] = None,
+    delta: Annotated[float | None, Option(help="Of epsilon; below one over the number of pictures.")] = None,
+    unit: Annotated[Literal["record", "participant"] | None, Option(help="What epsilon protects.")] = None,
+    share: Annotated[float, Option(help="Fraction of the parameters in an upload.")] = 0.1,
+    clip: Annotated[float | None, Option(help="Longest gradient or upload; default: by the public pictures.")] = None,
+    batch_size: Annotated[int | None, Option(help="Pictures of an upload; default: from epsilon.", min=1)] = None,
+    local_steps: Annotated[int | None, Option(help="Passes over them; default: 10.", min=1)] = None,
+    learning_rate: Annotated[float | None, Option(help="Default: by the optimiser and epsilon.")] = None,
+    decay: Annotated[float | None, Option(help="In the t-th upload the rate is divided by 1 + decay t.")] = None,
+    optimiser: Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")] = "sgd",
+    passes: Annotated[int, Option(help="How often all pictures are gone through.", min=1)] = 1,
+    scheme: Annotated[str | None, Option(help="Add uploads up unseen: block-dphe, dphe, bfv or masks.")] = None,
+    out: options.ModelOutOption = Path("out/network"),
+    seed: options.SeedOption = 0,
+) -> None:
+    """Train your own torch module from several owners' pictures, with (epsilon, delta); write model and statement.
+
+    blindsight learn network --model net.py:Net --owner north=DIR --owner east=DIR --owner west=DIR --public DIR
+    """
+    from dataclasses import replace
+
+    from blindsight.learn.study import divide
+    from blindsight.selective.estimator import SelectiveClassifier
+    from blindsight.selective.networks import module_from
+
+    sites = _sites(owner, public, test)
+    check_writable(out)
+    with terminal_progress() as progress:
+        if sites is None:
+            from blindsight.data import load
+
+            dataset = load(data, path=path, count=count, random_state=seed, progress=progress)
+            division = divide(dataset, owners=owners, random_state=seed)
+        else:
+            dataset, division = sites.read((), side=side, random_state=seed, progress=progress)
+    if dataset.images is None or dataset.labels is None:
+        raise InputError(f"a network learns the classes of pictures; {dataset.name} has none.")
+    names = division.names or tuple(f"owner {number}" for number in range(1, len(division.owners) + 1))
+    learner = SelectiveClassifier(
+        module_from(model, len(dataset.label_names)),
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        share=share,
+        clip=clip,
+        batch_size=batch_size,
+        local_steps=local_steps,
+        learning_rate=learning_rate,
+        decay=decay,
+        optimiser=optimiser,
+        passes=passes,
+        scheme=scheme,
+        classes=dataset.label_names,
+        random_state=seed,
+    ).fit(
+        {name: dataset[rows] for name, rows in zip(names, division.owners, strict=True)},
+        public=dataset[division.public],
+        test=dataset[division.held_out],
+    )
+    place, _, made = model.rpartition(":")
+    height, width = dataset.images.shape[1:3]
+    kept = replace(
+        learner.model_, side=height if height == width else None, source=f"{as_path(place).absolute()}:{made}"
+    )
+    kept.save(out / "network.npz")
+    write_json(out / "statement.json", learner.statement_.to_dict())
+    document = {"model": str(out / "network.npz"), "public_score": learner.public_score_, "score": learner.score_}
+    show(
+        document | {"plan": asdict(learner.plan_), "statement": learner.statement_.to_dict()},
+        f"From {learner.public_score_:.1%} (public pictures) to {learner.score_:.1%} in {learner.uploads_} uploads, "
+        f"{learner.plan_.batch_size} pictures and {learner.plan_.local_steps} local steps each.",
+        learner.statement_.headline(),
+        f"Model and statement are in {out}.\nApply it to pictures: blindsight learn predict {out} FOLDER",
+    )
+
+
 @app.command("predict")
 def learn_predict(
-    run: Annotated[Path, Argument(help="Folder that `learn encrypted` wrote.")],
+    run: Annotated[Path, Argument(help="Folder that `learn encrypted` or `learn network` wrote.")],
     pictures: Annotated[Path, Argument(help="Folder of pictures, at any depth; their folders' names are not used.")],
     out: Annotated[Path | None, Option(help="Write the answers as a table (.csv) as well.")] = None,
 ) -> None:
@@ -193,13 +273,19 @@ def learn_predict(
 
     if out is not None:
         check_writable(out.parent)
-    model = load_model(run)
+    if (run / "network.npz").is_file():
+        from blindsight.selective.estimator import NetworkModel
+
+        model: NetworkModel | PictureModel = NetworkModel.load(run / "network.npz")
+    else:
+        model = load_model(run)
+    several = model.answers if model.multilabel else ()
     with terminal_progress() as progress:
-        found = load("folder", path=pictures, size=model.pictures.side, keep_copies=True, progress=progress)
+        found = load("folder", path=pictures, size=model.side, keep_copies=True, progress=progress)
         answers = model.predict(found)
-    columns = ("picture", *(model.answers if model.multilabel else ("class",)))
+    columns = ("picture", *(several or ("class",)))
     rows = [
-        (name, *(map(str, answer) if model.multilabel else (str(answer),)))
+        (name, *(map(str, answer) if several else (str(answer),)))
         for name, answer in zip(found.names, answers.tolist(), strict=True)
     ]
     if out is not None:
@@ -207,7 +293,7 @@ def learn_predict(
         csv.writer(text).writerows([columns, *rows])
         with atomic_writer(out) as stream:
             stream.write(text.getvalue().encode())
-    named = {name: row if model.multilabel else row[0] for name, *row in rows}
+    named = {name: row if several else row[0] for name, *row in rows}
     document = {"answers": named, "skipped": list(found.skipped)}
     skipped = [f"{len(found.skipped)} files could not be read."] if found.skipped else []
     show(document, table(f"{len(rows)} pictures", columns, rows), *skipped)

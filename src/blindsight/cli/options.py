@@ -36,6 +36,16 @@ AttributesOption = Annotated[str, Option(help="Learn these attributes instead of
 OnlyMethodsOption = Annotated[str, Option("--methods", help="Only these, separated by semicolons.")]
 
 # Learning together
+SiteOption = Annotated[
+    list[str] | None,
+    Option("--owner", help="An owner's own pictures, NAME=PATH (a folder per class, or a table); once for each."),
+]
+SitePublicOption = Annotated[
+    Path | None, Option("--public", help="With --owner: public pictures, which say what the classes are.")
+]
+SiteTestOption = Annotated[
+    Path | None, Option("--test", help="With --owner: pictures for the score; default: a part of the public ones.")
+]
 OwnersOption = Annotated[int, Option(help="How many owners share the data out.", min=1)]
 RoundsOption = Annotated[int, Option(help="How many rounds.", min=1)]
 SchemeOption = Annotated[str, Option(help="masks, bfv, dphe, block-dphe or plain.")]

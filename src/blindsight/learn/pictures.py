@@ -98,6 +98,11 @@ class PictureModel:
         return self.pictures.answers
 
     @property
+    def side(self) -> int | None:
+        """The size at which files are read."""
+        return self.pictures.side
+
+    @property
     def multilabel(self) -> bool:
         """Whether it tells attributes and not classes."""
         return isinstance(self.model.labels, Attributes)

@@ -1,8 +1,9 @@
 """Selective sharing: participants keep their photos and upload a small, chosen part of what their networks learned.
 
 R. Shokri, V. Shmatikov, "Privacy-Preserving Deep Learning", CCS 2015; M. Bu, "Privacy Preserving Deep Learning for
-Image Classification", 2019. `Participant` and `ParameterServer` exchange bytes (`messages`); `Sharing` says what a
-participant uploads, under which noise; `simulate` and `EncryptedTurns` let many learn together::
+Image Classification", 2019. `SelectiveClassifier` is all of it as one estimator. `Participant` and `ParameterServer`
+exchange bytes (`terms`); `Sharing` says what a participant uploads, under which noise; `simulate` and `EncryptedTurns`
+let many learn together::
 
     terms = SelectiveTerms.of(trainer.layout, run="photos", participants=("ann", "bob"))
     server = ParameterServer(terms, trainer.initial(), folder=Path("server"))
@@ -17,6 +18,9 @@ participant uploads, under which noise; `simulate` and `EncryptedTurns` let many
     w_global, stat                 `ParameterServer.parameters`, `ParameterServer.counters`
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from blindsight.selective.codec import ParameterLayout
 from blindsight.selective.participant import Participant
 from blindsight.selective.protection import Sharing
@@ -25,12 +29,17 @@ from blindsight.selective.simulation import EncryptedTurns, Exchange, asynchrono
 from blindsight.selective.terms import SelectiveTerms
 from blindsight.selective.trainers import Trainer
 
+if TYPE_CHECKING:  # scikit-learn, which a participant does not need
+    from blindsight.selective.estimator import NetworkModel, SelectiveClassifier
+
 __all__ = [
     "EncryptedTurns",
     "Exchange",
+    "NetworkModel",
     "ParameterLayout",
     "ParameterServer",
     "Participant",
+    "SelectiveClassifier",
     "SelectiveTerms",
     "Sharing",
     "Trainer",
@@ -39,3 +48,9 @@ __all__ = [
     "round_robin",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("NetworkModel", "SelectiveClassifier"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.estimator"), name)

@@ -30,6 +30,8 @@ less the mean of ImageNet's colours and divided by their deviation. It is read w
 import pickle
 from collections import OrderedDict
 from functools import cache, cached_property
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -42,7 +44,7 @@ from blindsight.data.embedding import resized
 from blindsight.data.features import Standardiser
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.extras import Module, Tensor, load_torch, seeded, to_batch
-from blindsight.files import sha256_of, storage_errors
+from blindsight.files import as_path, sha256_of, storage_errors
 from blindsight.rng import science
 from blindsight.selective.codec import ParameterLayout, Vector
 
@@ -94,6 +96,28 @@ def head(
         if hidden is not None:
             layers += [nn.Linear(features, hidden), nn.ReLU()]
         return nn.Sequential(*layers, nn.Linear(hidden or features, classes))
+
+
+def module_from(place: str, classes: int) -> Module:
+    """Return the module that "file.py:Name" makes: a class or function that is called with the number of classes.
+
+    It is called without, if it takes no argument.
+    """
+    path, colon, name = place.rpartition(":")
+    file = as_path(path)
+    if not colon or not file.is_file():
+        raise InputError(f"a module of your own is named as in net.py:Net; got {place!r}, and there is no such file.")
+    described = spec_from_file_location(file.stem, file)
+    assert described is not None
+    assert described.loader is not None
+    code = module_from_spec(described)
+    described.loader.exec_module(code)
+    make = getattr(code, name, None)
+    if not callable(make):
+        raise UnknownNameError(f"class or function in {file}", name, [one for one in vars(code) if one[0] != "_"])
+    made = make(classes) if signature(make).parameters else make()
+    trainable(made)
+    return made
 
 
 def trainable(module: Module) -> dict[str, Tensor]:

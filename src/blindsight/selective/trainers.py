@@ -93,8 +93,10 @@ class Trainer(Protocol):
         """Return a score for each photo and class, (n, classes)."""
 
 
-def check_passes(epochs: int, batch: int) -> None:
-    """Refuse a training that would see no photo."""
+def check_passes(epochs: int, batch: int, decay: float = 0.0) -> None:
+    """Refuse a training that would see no photo, or whose rate would grow."""
+    if not 0 <= decay < np.inf:
+        raise InputError(f"decay must be at least 0 and finite; got {decay}.")
     for name, number in (("epochs", epochs), ("batch", batch)):
         check_whole(name, number)
         if number < 1:
@@ -132,11 +134,12 @@ _NAMES = ("weight", "bias")
 _CLIP_MARGIN = 1 - 1e-9  # more than rounding in double precision can lengthen a clipped gradient, or its part of a sum
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class SoftmaxTrainer:
     """Trains a head of `classes` on features that `standardiser` (fitted on public data) scales.
 
-    One call of `train` makes `epochs` passes over the photos in batches of `batch`. With `record_noise` each record's
+    One call of `train` makes `epochs` passes over the photos in batches of `batch`; in the t-th call (from 0) the
+    learning rate is divided by 1 + `decay` t. With `record_noise` each record's
     gradient is clipped and the sum of a batch gets Gaussian noise from `source`. A record whose gradient is not finite,
     or whose class the head does not have, then counts as zero: weights and classes come from a server that may want to
     see training fail. What else can diverge is made of noisy sums alone.
@@ -148,7 +151,9 @@ class SoftmaxTrainer:
     epochs: int = 1
     batch: int = 32
     record_noise: RecordGaussian | None = None
+    decay: float = 0.0
     source: ByteSource = field(default=system_bytes, repr=False)
+    _calls: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a head that cannot learn."""
@@ -156,7 +161,7 @@ class SoftmaxTrainer:
             raise InputError(f"a classifier tells at least two classes apart; got {self.classes}.")
         if not 0 < self.learning_rate < np.inf:
             raise InputError(f"learning_rate must be positive; got {self.learning_rate}.")
-        check_passes(self.epochs, self.batch)
+        check_passes(self.epochs, self.batch, self.decay)
 
     @property
     def layout(self) -> ParameterLayout:
@@ -173,12 +178,15 @@ class SoftmaxTrainer:
         known = check_labels(labels, len(rows), self.classes if self.record_noise is None else None)
         truth = np.equal.outer(known, np.arange(self.classes)).astype(np.float32)
         weights = self._matrix(parameters).copy()
+        slowed = self.learning_rate / (1 + self.decay * self._calls)
+        self._calls += 1
         with np.errstate(over="ignore", invalid="ignore"):
+            rate = np.float32(slowed)
             for _ in range(self.epochs):
                 order = rng.permutation(len(rows))
                 for start in range(0, len(rows), self.batch):
                     picked = order[start : start + self.batch]
-                    weights -= np.float32(self.learning_rate) * self._gradient(weights, rows[picked], truth[picked])
+                    weights -= rate * self._gradient(weights, rows[picked], truth[picked])
         return self._finite(np.concatenate([weights[:, :-1].ravel(), weights[:, -1]]))
 
     def scores(self, parameters: Vector, inputs: NDArray[Any]) -> NDArray[Any]:
@@ -324,6 +332,7 @@ class NetworkTrainer:
 
     `optimiser` is "sgd", "rmsprop" or "adam"; `learning_rate` None stands for 0.05, 0.001 and 0.001. A call of `train`
     makes `epochs` passes in batches of at most `batch` photos: in the given order if they fit into one, else shuffled.
+    In the t-th call (from 0) the learning rate is divided by 1 + `decay` t.
     """
 
     def __init__(
@@ -335,10 +344,11 @@ class NetworkTrainer:
         epochs: int = 1,
         batch: int = 32,
         record_noise: RecordGaussian | None = None,
+        decay: float = 0.0,
         device: str = "cpu",
         source: ByteSource = system_bytes,
     ) -> None:
-        check_passes(epochs, batch)
+        check_passes(epochs, batch, decay)
         _check_device(device)
         self.layout = layout_of(module)
         self.epochs = epochs
@@ -349,6 +359,7 @@ class NetworkTrainer:
         self._parameters = FlatParameters(self._module)
         self._initial = self._parameters.read()
         self._optimiser = new_optimiser(optimiser, self._module, learning_rate)
+        self._rate, self._decay, self._calls = self._optimiser.param_groups[0]["lr"], decay, 0
         self._private = None if record_noise is None else RecordGradients(self._module, record_noise, source)
         self._fixed = [layer for layer in self._module.modules() if getattr(layer, "track_running_stats", False)]
         self._buffers = [
@@ -374,6 +385,8 @@ class NetworkTrainer:
         generator = science(seed)
         self._load(parameters)
         self._to_training()
+        self._optimiser.param_groups[0]["lr"] = self._rate / (1 + self._decay * self._calls)
+        self._calls += 1
         with seeded(generator, self.device):
             for picked in self._batches(len(rows), generator):
                 self._step(to_batch(rows[picked], self.device), load_torch().tensor(truth[picked], device=self.device))
