@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blindsight.errors import InputError
-from blindsight.sift.ppls import FewerComponentsWarning
-from blindsight.sift.trial import SiftLearner
+from blindsight.sift.ppls import FewerComponentsWarning, SiftLearner
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int8]

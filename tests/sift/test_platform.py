@@ -27,9 +27,9 @@ from blindsight.errors import (
 from blindsight.metrics import balanced_accuracy
 from blindsight.sift.attackers import Attacker
 from blindsight.sift.consent import Reading, consent_sentence
-from blindsight.sift.harden import with_few_levels
+from blindsight.sift.harden import included_sift, with_few_levels
 from blindsight.sift.personal import PersonalSift, respond
-from blindsight.sift.platform import Platform, Released, Wanted, included_sift
+from blindsight.sift.platform import Platform, Released, Wanted
 from blindsight.sift.policy import Policy
 from blindsight.sift.ppls import PPLS
 from blindsight.sift.publicclassifier import train_public_classifier

@@ -23,9 +23,9 @@ from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import Tries
 from blindsight.sift.attackers import PAPER
 from blindsight.sift.cheats import Cheat, Segments, answers_followed, collinear_pair, low_digits, xor_hash
-from blindsight.sift.ppls import PPLS
+from blindsight.sift.ppls import PPLS, SiftLearner
 from blindsight.sift.sift import LinearSift, Quantiser
-from blindsight.sift.trial import QUICK, SiftLearner
+from blindsight.sift.trial import QUICK
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier

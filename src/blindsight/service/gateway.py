@@ -43,10 +43,9 @@ from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import Database, check_guards, open_database
 from blindsight.sift.attackers import chosen_attackers
 from blindsight.sift.platform import Platform
-from blindsight.sift.ppls import PPLS
+from blindsight.sift.ppls import PPLS, SiftLearner
 from blindsight.sift.register import Grant
 from blindsight.sift.stream import Then
-from blindsight.sift.trial import SiftLearner
 from blindsight.sift.verify import Verifier
 
 MOST_WAITING = 5

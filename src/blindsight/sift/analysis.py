@@ -46,9 +46,9 @@ from blindsight.errors import InputError
 from blindsight.progress import Progress, silent
 from blindsight.sift.labels import Labelled, Labels, label_columns
 from blindsight.sift.policy import Policy
-from blindsight.sift.ppls import PPLS, CrossProducts
+from blindsight.sift.ppls import PPLS, CrossProducts, SiftLearner
 from blindsight.sift.sift import Features, LinearSift
-from blindsight.sift.trial import Sifted, SiftLearner, Trial, by_learner
+from blindsight.sift.trial import Sifted, Trial, by_learner
 
 Array = NDArray[np.float64]
 

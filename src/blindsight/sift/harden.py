@@ -15,20 +15,25 @@ chooses the basis itself, from reference data of its own:
 What an honest sift tells survives all four. What remains possible is what fits into the levels themselves: only a small
 alphabet, with a certificate, bounds that (Enev et al., "SensorSift", ACSAC 2012, has neither).
 
-`prepare` makes what may be verified of any app's sift, or refuses it; `coarser` and `with_few_levels` make versions
-that tell less. K numbers of L levels are one of L^K symbols, with edges at quantiles of reference rows, so that each
-number visits its levels equally often there; those must not be the rows that a certificate is counted on.
+`prepare` makes what may be verified of any app's sift, or refuses it; `included_sift` is the platform's own, for apps
+that bring none; `coarser` and `with_few_levels` make versions that tell less. K numbers of L levels are one of L^K
+symbols, with edges at quantiles of reference rows, so that each number visits its levels equally often there; those
+must not be the rows that a certificate is counted on.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.errors import InputError, PrivacyError
-from blindsight.sift.labels import Labels
+from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.sift.labels import Labels, label_columns
 from blindsight.sift.personal import PersonalSift
+from blindsight.sift.policy import Policy
+from blindsight.sift.ppls import SiftLearner
+from blindsight.sift.publicclassifier import train_public_classifier
 from blindsight.sift.sift import (
     Features,
     LayeredSift,
@@ -163,3 +168,30 @@ def _refuse_unseen(sift: Sift, data: VerificationSet) -> None:
     constant = data.features.min(axis=0) == data.features.max(axis=0)
     if np.any(weights[constant] != 0):
         raise PrivacyError("this sift reads features that never vary on the verification rows. Give them weight zero.")
+
+
+def included_sift(learner: SiftLearner, policy: Policy, development: VerificationSet) -> Sift:
+    """Return a sift that lets out 1 or 0 for each public attribute of the policy: the platform's sift and classifier.
+
+    Both are linear, so together they are one `LinearSift` whose numbers have two levels. `development` must be other
+    rows than those the sift will be verified on. A learner whose sift has few levels already is taken as it is.
+    """
+    for name in policy.public:
+        if name not in development.labels:
+            raise UnknownNameError("public attribute", name, development.labels)
+    sides = (label_columns(development.labels, side) for side in (policy.public, policy.private))
+    sift: Sift = copy.deepcopy(learner).fit(development.features, *sides).sift_
+    if not isinstance(sift, LinearSift) or sift.levels is not None:
+        return sift
+    released = sift.project(development.features)
+    classifiers = [train_public_classifier(released, development.labels[name]) for name in policy.public]
+    weights = np.stack([classifier.weights for classifier in classifiers], axis=1)
+    edges = [classifier.threshold + classifier.mean @ classifier.weights for classifier in classifiers]
+    return LinearSift(
+        sift.mean,
+        sift.scale,
+        without_negligible(sift.matrix.astype(np.float64) @ weights).astype(np.float32),
+        Quantiser(np.array(edges, dtype=np.float32)[:, None]),
+        development.pipeline,
+        name=str(policy),
+    )

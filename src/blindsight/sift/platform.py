@@ -26,7 +26,6 @@ sees the frames that those before it take. One that is refused, or whose frames 
 anything. All that succeed are one write to the disk, and where that fails nothing goes out.
 """
 
-import copy
 import math
 import time
 from collections import Counter
@@ -39,22 +38,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from blindsight.errors import BudgetExceededError, InputError, PrivacyError, UnknownNameError
+from blindsight.errors import BudgetExceededError, InputError, PrivacyError
 from blindsight.files import AnyPath, as_path
 from blindsight.progress import Progress, silent
 from blindsight.sift.adaptive import RowPrints, question
 from blindsight.sift.attackers import Attacker, chosen_attackers
 from blindsight.sift.consent import Odometer, Proposal, Situation, blind, readings
-from blindsight.sift.harden import check_fits, coarser, prepare
-from blindsight.sift.labels import enough_of_either, label_columns
+from blindsight.sift.harden import check_fits, coarser, included_sift, prepare
+from blindsight.sift.labels import enough_of_either
 from blindsight.sift.personal import PersonalSift
 from blindsight.sift.policy import Policy
-from blindsight.sift.ppls import PPLS
-from blindsight.sift.publicclassifier import train_public_classifier
+from blindsight.sift.ppls import PPLS, SiftLearner
 from blindsight.sift.register import Grant, JournalRecords, Mode, Records, Register, SiftStore, Terms, verifier_name
-from blindsight.sift.sift import Features, LinearSift, Quantiser, Sift, without_negligible
+from blindsight.sift.sift import Features, Sift
 from blindsight.sift.stream import PermanentSymbol, PermanentSymbols, ReleaseBudget, Then, changes
-from blindsight.sift.trial import SiftLearner
 from blindsight.sift.union import Examination, Part, examine, verify_together
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier
@@ -607,33 +604,6 @@ class Platform:
         except (InputError, PrivacyError) as error:
             return None, str(error), False
         return found, found.sentence, found.verdict == "reject"
-
-
-def included_sift(learner: SiftLearner, policy: Policy, development: VerificationSet) -> Sift:
-    """Return a sift that lets out 1 or 0 for each public attribute of the policy: the platform's sift and classifier.
-
-    Both are linear, so together they are one `LinearSift` whose numbers have two levels. `development` must be other
-    rows than those the sift will be verified on. A learner whose sift has few levels already is taken as it is.
-    """
-    for name in policy.public:
-        if name not in development.labels:
-            raise UnknownNameError("public attribute", name, development.labels)
-    sides = (label_columns(development.labels, side) for side in (policy.public, policy.private))
-    sift: Sift = copy.deepcopy(learner).fit(development.features, *sides).sift_
-    if not isinstance(sift, LinearSift) or sift.levels is not None:
-        return sift
-    released = sift.project(development.features)
-    classifiers = [train_public_classifier(released, development.labels[name]) for name in policy.public]
-    weights = np.stack([classifier.weights for classifier in classifiers], axis=1)
-    edges = [classifier.threshold + classifier.mean @ classifier.weights for classifier in classifiers]
-    return LinearSift(
-        sift.mean,
-        sift.scale,
-        without_negligible(sift.matrix.astype(np.float64) @ weights).astype(np.float32),
-        Quantiser(np.array(edges, dtype=np.float32)[:, None]),
-        development.pipeline,
-        name=str(policy),
-    )
 
 
 def _names(given: Iterable[str], what: str) -> tuple[str, ...]:

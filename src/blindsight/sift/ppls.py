@@ -43,7 +43,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -284,6 +284,17 @@ class Covariances:
     """The covariance matrix of the features times a direction."""
     matrix: Callable[[], Array]
     """The covariance matrix itself, where it was kept."""
+
+
+class SiftLearner(Protocol):
+    """What makes a sift from features and labels: `PPLS`, `LeacePLS` and their peers."""
+
+    sift_: Any
+    """The fitted `Sift`."""
+
+    def fit(self, X: Any, public: ArrayLike, private: ArrayLike) -> Any:
+        """Learn from features (n, d) and labels (n, attributes)."""
+        ...
 
 
 class SiftEstimator(BaseEstimator):  # type: ignore[misc]

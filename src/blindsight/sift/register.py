@@ -15,12 +15,10 @@ its log. They hold decisions and the size of releases; never a frame, a released
 | verifier | other attackers judge from now on |
 | together | several of these, in their order, that are on disk together or not at all |
 
-A grant: one app may get one sift's release about one person, on the terms it was verified under and no others.
-
-A grant holds only while the person still hides nothing more than it was verified against, on the same verification
-rows, by the same verifier. Change any of these and it is suspended at once, without anybody having to act; only a new
-verification brings it back, or revokes it. So a platform that is killed between a change of preferences and the
-verification that must follow lets nothing out.
+A grant (one app may get one sift's release about one person) holds only while the person still hides nothing more than
+it was verified against, on the same verification rows, by the same verifier. Change any of these and it is suspended at
+once, without anybody having to act; only a new verification brings it back, or revokes it. So a platform that is killed
+between a change of preferences and the verification that must follow lets nothing out.
 """
 
 import hashlib
@@ -57,6 +55,9 @@ class Terms:
     verification_set: str
     verifier: str
     """From `verifier_name`: attackers by their names, threshold, confidence, seed; no attackers where certified."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "private", tuple(self.private))  # a list, where it was read
 
     def covers(self, private: tuple[str, ...], verification_set: str, verifiers: tuple[str, ...]) -> bool:
         """Tell whether what was verified is still all that matters."""
@@ -113,14 +114,10 @@ class Grant:
             | {
                 "public": tuple(values["public"]),
                 "budget": ReleaseBudget(**values["budget"]),
-                "terms": terms_from_dict(values["terms"]),
+                "terms": Terms(**values["terms"]),
                 "revoked": None if revoked is None else Revocation(**revoked),
             }
         )
-
-
-def terms_from_dict(data: Mapping[str, Any]) -> Terms:
-    return Terms(tuple(data["private"]), data["verification_set"], data["verifier"])
 
 
 def verifier_name(verifier: Verifier, *, certified: bool) -> str:
@@ -326,7 +323,7 @@ class Register:
         self.grants[data["number"]] = Grant.from_dict(data | {"time": time})
 
     def _take_confirm(self, grant: int, terms: dict[str, Any], report: Any, together: Any, **_: Any) -> None:
-        confirmed = {"terms": terms_from_dict(terms), "report": report, "together": together}
+        confirmed = {"terms": Terms(**terms), "report": report, "together": together}
         self.grants[grant] = replace(self.grants[grant], **confirmed)
 
     def _take_revoke(self, time: str, grant: int, reason: str, leaks: bool, **_: Any) -> None:

@@ -26,10 +26,10 @@ from blindsight.sift.labels import label_columns
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.personal import PersonalSift, drawn
 from blindsight.sift.policy import Policy, PolicyReport
-from blindsight.sift.ppls import PPLS
+from blindsight.sift.ppls import PPLS, SiftLearner
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbols import SymbolLearner, fit_posteriors
-from blindsight.sift.trial import QUICK, Sifted, SiftLearner, TradeOff, Trial, divide_rows, trade_off
+from blindsight.sift.trial import QUICK, Sifted, TradeOff, Trial, divide_rows, trade_off
 from blindsight.sift.verdict import Verification
 from blindsight.sift.verificationset import VerificationSet
 from blindsight.sift.verify import Verifier, rows_in_words

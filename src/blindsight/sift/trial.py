@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +41,7 @@ from blindsight.sift.harden import harden
 from blindsight.sift.labels import Labels, label_columns, verification_halves
 from blindsight.sift.leace import LeacePLS
 from blindsight.sift.policy import Policy
-from blindsight.sift.ppls import PPLS, FewerComponentsWarning
+from blindsight.sift.ppls import PPLS, FewerComponentsWarning, SiftLearner
 from blindsight.sift.publicclassifier import RAW_CLASSIFIERS, best_raw_accuracy
 from blindsight.sift.sift import LinearSift, Sift
 from blindsight.sift.symbols import Posteriors, SymbolLearner, fit_posteriors
@@ -62,17 +62,6 @@ QUICK: tuple[Attacker, ...] = tuple({one.name: one for one in MODERN}[name] for 
 
 QUICK_VERIFIER = Verifier(QUICK, stop_early=False, cross_fitted=0)
 """Lets every quick attacker have its turn, so that PrivLoss is that of the best."""
-
-
-class SiftLearner(Protocol):
-    """What makes a sift from features and labels: `PPLS`, `LeacePLS` and their peers."""
-
-    sift_: Any
-    """The fitted `Sift`."""
-
-    def fit(self, X: Any, public: ArrayLike, private: ArrayLike) -> Any:
-        """Learn from features (n, d) and labels (n, attributes)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
