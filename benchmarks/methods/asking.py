@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.methods.engines import Meter, Questions, alone
-from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan
+from blindsight.search.codes import unpack
+from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan, most_of
 from blindsight.search.gallery import Gallery
 from blindsight.search.index import SymbolIndex
 from blindsight.search.localmode import LocalHasher
@@ -24,9 +25,9 @@ class Album:
     dimensions: int
 
 
-def encrypted(given: Questions, *, seed: int) -> Any:
-    """Ask every query under encryption."""
-    return alone(_encrypted, given)
+def encrypted(given: Questions, *, seed: int, number_bits: int = 0) -> Any:
+    """Ask every query under encryption: of codes, or of numbers, 2 and -2 in place of bits, which rank the same."""
+    return alone(_encrypted, given, number_bits=number_bits)
 
 
 def plain(given: Questions, *, seed: int) -> Any:
@@ -39,20 +40,24 @@ def pull(given: Album, *, seed: int, epsilon: float) -> Any:
     return alone(_pull, given, seed=seed, epsilon=epsilon)  # type: ignore[arg-type]
 
 
-def _encrypted(given: Questions) -> Any:
-    meter = Meter()
+def _encrypted(given: Questions, *, number_bits: int) -> Any:
+    meter, most = Meter(), most_of(number_bits) if number_bits else 0
+    records, asked = (
+        np.where(unpack(codes, given.bits), 2, -2) if most else codes for codes in (given.codes, given.queries)
+    )
     with meter("build"):
-        scan = EncryptedScan(given.codes, given.bits)
+        scan = EncryptedScan(records, given.bits, most=most)
     memory = meter.growth
     positions, sent, answered = [], [], []
     seconds = dict.fromkeys(("encrypt", "answer", "decrypt"), 0.0)
-    for code in given.queries:
+    for one in asked:
         begun = time.process_time()
-        query = EncryptedQuery.of_code(code, given.bits)
+        query = EncryptedQuery.of_embedding(one, most) if most else EncryptedQuery.of_code(one, given.bits)
         made = time.process_time()
         answer = scan.answer(scan.read(query.message))
         done = time.process_time()
-        positions.append(np.argsort(query.distances(answer), kind="stable")[: given.k])
+        distances = -query.products(answer) if most else query.distances(answer)
+        positions.append(np.argsort(distances, kind="stable")[: given.k])
         for step, spent in (
             ("encrypt", made - begun),
             ("answer", done - made),

@@ -1,6 +1,7 @@
 """The audit of an index: planted leaks are found, sound ones are not refuted, and what cannot be tried is said."""
 
 import itertools
+import math
 import shutil
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from blindsight.data import extract
 from blindsight.rng import seeded_bytes
 from blindsight.search import gallery as gallery_module
 from blindsight.search.building import Wish, build_gallery, read_origin
-from blindsight.search.encrypted_query import QueryBudget, told_bits
+from blindsight.search.encrypted_query import QueryBudget, short_embeddings, told_bits
 from blindsight.search.gallery import Gallery, Source, feature_pipeline
 from blindsight.search.index import SymbolIndex
 from blindsight.search.releases import Book, Releases
@@ -162,11 +163,18 @@ def test_open_index_gives_pictures_away(indexes):
     assert any("100 non-members" in note and "got 20" in note for note in audit.notes)
 
 
-def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path):
+@pytest.mark.parametrize("numbers", [None, 4])
+def test_encrypted_queries_read_as_many_bits_as_stated(indexes, tmp_path, numbers):
     pytest.importorskip("tenseal")
     folder = shutil.copytree(indexes / "open", tmp_path / "index")
-    bits = Gallery.load(folder).hasher.bits
-    for queries, share in ((1, int(told_bits(bits)) / bits), (20, 1.0)):
+    gallery = Gallery.load(folder)
+    bits, each = gallery.hasher.bits, int(told_bits(gallery.hasher.bits))
+    if numbers is not None:  # of 15 values each, two to a product
+        scores = np.random.default_rng(0).standard_normal((len(gallery), bits))
+        settings = gallery.settings | {"numbers": numbers}
+        replace(gallery, short=short_embeddings(scores, 7), settings=settings).save(folder)
+        each = int(told_bits(bits, 7) / math.log2(15))
+    for queries, share in ((1, each / bits), (20, 1.0)):
         QueryBudget(folder).allow(queries)
         (check,) = (one for one in plan_index(folder, random_state=0).checks if one.name == "encrypted queries")
         (finding,) = check.run(1.0).findings

@@ -28,6 +28,8 @@ from blindsight.search.building import (
     name_answers,
     read_origin,
 )
+from blindsight.search.encrypted_query import most_of, short_embeddings
+from blindsight.search.evaluation import evaluate_distances
 from blindsight.search.function import load_function, save_function
 from blindsight.search.gallery import Found, Gallery, Origin, Source, choose_features, feature_pipeline
 from blindsight.search.index import SymbolIndex
@@ -360,6 +362,26 @@ def test_without_the_owners_table_pictures_are_numbers(tmp_path):
     assert not draw_answers(given, tmp_path, query, found, sheet)
     with pytest.raises(DataError, match="owner"):
         evaluate_gallery(given, tmp_path)
+
+
+def test_numbers_are_kept_for_encrypted_queries_and_find_more_than_codes(tmp_path):
+    wish = Wish("open", None, 1e-6, 16, "thumbnail", hold_out=100, numbers=4)
+    gallery = build_gallery(DIGITS, wish, tmp_path)
+    short, dataset, origin = Gallery.load(tmp_path).short, DIGITS.load(), read_origin(tmp_path)
+    queries = dataset.take(origin.rows(dataset, "held out")[1])
+    rows = feature_pipeline("thumbnail").transform(queries.images)
+    asked = short_embeddings(gallery.hasher.scores(rows), most_of(4)).astype(int)
+    labels = dataset.labels[origin.rows(dataset, "indexed")[1]]
+    found = evaluate_distances(lambda span: -asked[span] @ short.T.astype(int), queries.labels, labels)
+    codes = evaluate_gallery(gallery, tmp_path)
+    assert found.mean_average_precision > codes.mean_average_precision + 0.03
+    gone = str(origin.names_of(gallery.index.ids[3:4])[0])
+    erase(tmp_path, [gone])
+    np.testing.assert_array_equal(Gallery.load(tmp_path).short, np.delete(short, 3, axis=0))
+    assert build_gallery(DIGITS, replace(wish, numbers=None), tmp_path).short is None
+    for wrong in (replace(LOCAL, numbers=4), replace(CENTRAL, numbers=7)):
+        with pytest.raises(InputError, match="number"):
+            build_gallery(DIGITS, wrong, tmp_path / "wrong")
 
 
 def test_few_pictures_make_short_codes(tmp_path):

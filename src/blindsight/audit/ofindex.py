@@ -12,6 +12,7 @@ the owner of a central or open index allows encrypted queries, they are spent on
 Whatever looks at pictures needs the owner's table and the pictures themselves, and says so where they are not there.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +50,15 @@ from blindsight.progress import Progress, silent
 from blindsight.search.building import Wish, build_gallery, read_origin
 from blindsight.search.central import CentralHasher
 from blindsight.search.codes import unpack
-from blindsight.search.encrypted_query import EncryptedQuery, EncryptedScan, QueryBudget, told_bits
+from blindsight.search.encrypted_query import (
+    EncryptedQuery,
+    EncryptedScan,
+    QueryBudget,
+    QueryServer,
+    held_bits,
+    plain_modulus,
+    told_bits,
+)
 from blindsight.search.function import Floats, HashFunction, HashLearner, LinearHash
 from blindsight.search.gallery import Gallery, Origin, Part, feature_pipeline
 from blindsight.search.hashers import ITQ
@@ -248,31 +257,38 @@ class IndexAudit:
         return Evidence(tuple(rows))
 
     def queries(self, effort: float) -> Evidence:
-        """Spend the allowed encrypted queries on reading codes, with weights whose sums spell their bits."""
-        codes, bits = _held(self.gallery)[:_SCANNED], self.gallery.hasher.bits
-        allowed, each = QueryBudget(self.folder).most, int(told_bits(bits))
-        scan, truth = EncryptedScan(codes, bits), unpack(codes, bits)
+        """Spend the allowed encrypted queries on reading records, with weights whose sums spell bits or numbers."""
+        server = QueryServer(self.gallery, self.folder)
+        bits, largest, allowed = server.bits, server.most, server.budget.most
+        codes, base = _held(self.gallery)[:_SCANNED], max(2, 2 * largest + 1)
+        truth = unpack(codes, bits).astype(np.int64)
+        if self.gallery.short is not None:
+            codes = self.gallery.short[:_SCANNED]
+            truth = codes.astype(np.int64) + largest
+        modulus, told = plain_modulus(bits, largest), told_bits(bits, largest)
+        each, scan = int(math.log(modulus) / math.log(base)), EncryptedScan(codes, bits, most=largest)
         read = np.zeros_like(truth)
         places = range(0, min(bits, allowed * each), each)
         for number, begin in enumerate(places):
             self.progress("encrypted queries", number, len(places))
             weights = np.zeros(bits, dtype=np.int64)
-            weights[begin : begin + each] = 1 << np.arange(len(weights[begin : begin + each]))
-            query = EncryptedQuery(weights)
+            weights[begin : begin + each] = base ** np.arange(len(weights[begin : begin + each]))
+            query = EncryptedQuery(weights, most=largest)
             sums = query.distances(scan.answer(scan.read(query.message)))
+            sums = (sums + largest * weights.sum()) % modulus
             for place in range(begin, min(bits, begin + each)):
-                read[:, place] = sums >> (place - begin) & 1
-        tried = min(bits, allowed * each)
-        right, most = int((read == truth)[:, :tried].sum()), min(1.0, allowed * told_bits(bits) / bits)
+                read[:, place] = sums // base ** (place - begin) % base
+        tried, held = min(bits, allowed * each), held_bits(bits, largest)
+        right, most = int((read == truth)[:, :tried].sum()), min(1.0, allowed * told / held)
         share = rate(right, truth.size)
         finding = Finding(
-            claim=f"{allowed} encrypted queries tell at most {100 * most:.3g}% of the bits of codes",
+            claim=f"{allowed} encrypted queries tell at most {100 * most:.3g}% of the bits of records",
             source="the statement of encrypted queries",
-            proven=f"{told_bits(bits):.2f} bits of each of {bits} a query, whatever is sent; averaged over pictures",
-            measure="share of the bits of codes that were read, without guessing",
+            proven=f"{told:.2f} bits of each of {held:.0f} a query, whatever is sent; averaged over pictures",
+            measure="share of the bits of records that were read, without guessing",
             measured=share,
             verdict="refuted" if share.low > most else "as stated",
-            attack="queries with powers of two as weights, so that a sum spells bits",
+            attack=f"queries with powers of {base} as weights, so that a sum spells {'numbers' if largest else 'bits'}",
             details={"queries": len(places), "pictures": len(codes)},
         )
         return Evidence((finding,))

@@ -50,6 +50,14 @@ def build(
     per_person: Annotated[
         int | None, Option(help="Protect persons who have at most so many pictures, instead of single pictures.", min=1)
     ] = None,
+    numbers: Annotated[
+        int | None,
+        Option(
+            help="Central, open: keep numbers of so many bits, to be asked encrypted; finds, and tells, more.",
+            min=2,
+            max=6,
+        ),
+    ] = None,
     count: options.CountOption = None,
     budget: Annotated[float | None, Option(help="Most that a record may ever lose.")] = None,
     ledger: Annotated[Path | None, Option(help="What counts; one for all indexes of the same pictures.")] = None,
@@ -79,6 +87,7 @@ def build(
         public_labels=public_labels,
         codebook=codebook,
         per_person=per_person,
+        numbers=numbers,
     )
     wish.check(public is not None)
     with storage_errors("write into", out):
@@ -172,7 +181,7 @@ def allow(
 
     server = QueryServer(Gallery.load(index), index)
     server.budget.allow(queries)
-    said = statement(server.bits, queries)
+    said = statement(server.bits, queries, server.most)
     left = server.budget.left
     show(
         {"index": str(index), "queries": queries, "left": left, "statement": said.to_dict()},
@@ -200,10 +209,10 @@ def ask(
         query = setup.encrypt(decode(image, size=setup.side))
         answer = client.ask_encrypted(name, query.message)
     found = setup.nearest(query, answer, k)
-    placed = list(zip(places_of(found), found, strict=True))
+    placed, kind = list(zip(places_of(found), found, strict=True)), "product" if setup.most else "distance"
     document = {
         "answers": [
-            {"rank": rank, "place": place, "number": hit.number, "distance": hit.nearness}
+            {"rank": rank, "place": place, "number": hit.number, kind: hit.nearness}
             for rank, (place, hit) in enumerate(placed, 1)
         ],
         "bytes": {"query": len(query.message), "answer": len(answer)},
@@ -212,7 +221,7 @@ def ask(
     rows = [(str(place), str(hit.number), f"{hit.nearness:g}") for place, hit in placed]
     show(
         document,
-        table(f"Nearest to {image.name}", ("place", "picture", "distance"), rows, numbers=("place", "distance")),
+        table(f"Nearest to {image.name}", ("place", "picture", kind), rows, numbers=("place", kind)),
         f"The query took {len(query.message) / 1e6:.1f} MB and the answer {len(answer) / 1e6:.1f} MB.",
         setup.statement.headline(),
     )

@@ -37,6 +37,7 @@ from blindsight.rng import ByteSource, science, system_bytes
 from blindsight.search.central import CentralHasher
 from blindsight.search.codebook import shipped_codebook
 from blindsight.search.compare import sought
+from blindsight.search.encrypted_query import most_of, short_embeddings
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.gallery import (
@@ -72,7 +73,8 @@ class Wish:
 
     A codebook tells `kinds` of pictures apart (None: as many as public ones show), or, with `public_labels`, classes of
     the public pictures; or it is the one that comes with the package. With `per_person` epsilon is that of a person
-    with at most so many pictures.
+    with at most so many pictures. With `numbers`, central and open galleries keep short embeddings too, of numbers of
+    so many bits, to be asked under encryption (`encrypted_query`).
     """
 
     mode: Mode
@@ -90,6 +92,7 @@ class Wish:
     public_labels: bool = False
     codebook: Literal["auto", "public", "shipped"] = "auto"
     per_person: int | None = None
+    numbers: int | None = None
 
     def check(self, has_public: bool) -> None:
         """Refuse what cannot be done before a picture is read."""
@@ -104,6 +107,10 @@ class Wish:
             check_positive("the budget", budget)
         if self.per_person is not None and (self.mode == "open" or self.per_person < 1):
             raise InputError(f"--per-person is at least 1, and not for an open index; got {self.per_person}.")
+        if self.numbers is not None:
+            most_of(self.numbers)
+            if self.mode == "local":
+                raise InputError("a local index is taken home and needs no encrypted queries. Leave --numbers out.")
         if self.mode == "central" and not 0 < self.delta < 1:
             raise InputError(f"delta must be in (0, 1); got {self.delta}.")
         if self.mode == "open" and (has_public or self.public_share is not None):
@@ -128,7 +135,8 @@ class Wish:
     def settings(self) -> dict[str, Any]:
         """What must be the same for a gallery to be built on."""
         delta, bits = self.delta if self.mode == "central" else None, None if self.mode == "local" else self.bits
-        return {"epsilon": self.epsilon, "delta": delta, "bits": bits, "per_person": self.per_person}
+        settings = {"epsilon": self.epsilon, "delta": delta, "bits": bits, "per_person": self.per_person}
+        return settings if self.numbers is None else settings | {"numbers": self.numbers}
 
     @property
     def unit(self) -> Unit:
@@ -271,7 +279,8 @@ class _Build:
         """Learn a private hash function from the pictures, and index their exact codes for the owner alone."""
         if self.before is not None:
             assert isinstance(self.before.hasher, HashFunction)
-            held = {name: value for name, value in self.before.settings.items() if name not in self.wish.settings}
+            kept = {*self.wish.settings, "numbers"}
+            held = {name: value for name, value in self.before.settings.items() if name not in kept}
             return self._gallery(self.before.statement, self.before.hasher, self._codes(self.before.hasher), held)
         public = public if public is not None and len(public) else None
         clip = _CLIPS.get(self.wish.features, 1.0)
@@ -307,7 +316,10 @@ class _Build:
     ) -> Gallery:
         wish, notes = self.wish, tuple(self.notes)
         settings = wish.settings | dict(made or {})
-        return Gallery(wish.mode, wish.features, self.side, statement, hasher, index, settings, notes)
+        short = None
+        if wish.numbers is not None:
+            short = short_embeddings(cast(HashFunction, hasher).scores(self.features), most_of(wish.numbers))
+        return Gallery(wish.mode, wish.features, self.side, statement, hasher, index, settings, notes, short)
 
     def _hasher(self, **more: Any) -> tuple[PrivateHasher, Ledger]:
         wish = self.wish
@@ -479,6 +491,8 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
         for path in sorted((folder / PRIVATE).glob(f"{_RELEASES}-*.npz")):
             erase_releases(path, numbers)
         sheets = _erase_sheets(folder / PRIVATE, numbers)
+        if gallery.short is not None:
+            gallery = replace(gallery, short=gallery.short[~np.isin(gallery.index.ids, numbers)])
         gallery.index.remove(numbers)
         gallery.save(folder)
         replace(origin, names=origin.names[~gone], numbers=origin.numbers[~gone], parts=origin.parts[~gone]).save(

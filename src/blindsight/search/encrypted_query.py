@@ -1,8 +1,12 @@
-"""Encrypted queries: the Hamming distances of all codes to a query that whoever runs the search cannot read (BFV).
+"""Encrypted queries: how near all records are to a query that whoever runs the search cannot read (BFV).
 
-The query's bit j is the encrypted constant w_j = 1 - 2 q_j; the bits j of 4,095 records are the coefficients of one
-plaintext polynomial p_j, encoded once. The answer sum_j w_j p_j + |q| holds a distance in every coefficient. Every
-record is touched by every query, so nothing leaks by access pattern; every query has a key of its own.
+*Codes.* The query's bit j is the encrypted constant w_j = 1 - 2 q_j; the bits j of 4,095 records are the coefficients
+of one plaintext polynomial p_j, encoded once. The answer sum_j w_j p_j + |q| holds a distance in every coefficient.
+Every record is touched by every query, so nothing leaks by access pattern; every query has a key of its own.
+
+*Short embeddings* find more: whole numbers x_j in [-a, a] in place of bits, and the answer holds inner products. The
+scores u that a hash function takes the signs of, scaled to norm 1, become x_j = round(a sqrt(d) u_j / 3), cut off at a,
+so |x| <= sqrt(d) (a / 3 + 1/2) and no two have a product beyond b = d (a / 3 + 1/2)^2: the plain modulus t is 2 b + 1.
 
 *What the search learns of the query*: nothing but that it came, under ring-LWE (degree n = 4096, modulus q of 60 bits:
 more than the 128 bits of security of the homomorphic encryption standard, which allows 109).
@@ -11,30 +15,32 @@ more than the 128 bits of security of the homomorphic encryption standard, which
 than that is in ciphertexts unless they are made so: without a mask a "query" with c1 = 2^j reads 60 bits of every code
 at once, and the noise of an honest one tells which codes made it. So an answer gets a mask and a flood of noise:
 
-    answer = sum_j w_j p_j + sum_{k < 8} u_k z_k + (r, 0)
+    answer = sum_j w_j p_j + sum_{k < 12} u_k z_k + (r, 0)
 
 with z_k = (b_k, a_k) encryptions of zero that come with the query, fresh secret u_k with coefficients uniform in
-[0, s), s about 2^27, and r uniform in an interval of length W, a little less than q / t, with the plain modulus
-t = d + 1.
+[0, s), s = 2^16 + 1, and r uniform in an interval of length W, a little less than q / t, with the plain modulus
+t = d + 1 for codes of d bits.
 
     Claim. Whatever is sent, with probability 1 - 2^-60 per 4,095 records an answer tells at most log2(q / W) bits of
-    each of them on average (maximal leakage), which is log2(d + 1) and a few hundredths: what a distance may tell.
+    each of them on average (maximal leakage), which is log2(t) and a few hundredths: what a distance or product tells.
     Proof. Ciphertexts are taken in SEAL's seeded form only, the seeds distinct, so the a_k are expanded by a hash:
-    uniform and independent. Then sum a_k u_k is eps-close to uniform, eps = 1/2 sqrt((1 + q / s^8)^n - 1) < 2^-60
+    uniform and independent. Then sum a_k u_k is eps-close to uniform, eps = 1/2 sqrt((1 + q / s^12)^n - 1) < 2^-60
     (after Micciancio, "Generalized compact knapsacks, cyclic lattices, and efficient one-way functions", 2007): two
     draws of the u_k collide if sum a_k (u_k - u'_k) = 0, a uniform member of the ideal of g = gcd(u_k - u'_k, X^n + 1),
     so with probability q^(deg g - n); that a divisor g divides one difference fixes deg g of its coefficients given the
     others, hence has probability at most s^-deg g; X^n + 1 has n different linear factors, and the sum over all g of
-    q^(deg g - n) s^(-8 deg g) is q^-n (1 + q / s^8)^n; eps follows from the probability of a collision.
+    q^(deg g - n) s^(-12 deg g) is q^-n (1 + q / s^12)^n; eps follows from the probability of a collision.
     Given the records, c1 is so too, and c0 has density at most W^-n given c1 and the u_k. Hence but for mass eps the
     pair has probability at most (W q)^-n, and the sum over all pairs of the largest probability that any
     records give them is at most q^2n (W q)^-n = (q / W)^n. []
 
-For an honest query replacing one record changes the noise of a coefficient by at most 22 d, so the answer beyond the
-distances changes by 22 d n / W in statistical distance: 1.4e-9 for 128 bits.
+*An honest query is answered right*: a ciphertext is (q / t) w + e with |e| < 22 (21 by SEAL's sampler, a half by
+rounding), so noise is at most 22 n (sum_j max |p_j| + 12 s), twice of which is left between W and q / t. Replacing one
+record changes the noise of a coefficient by at most 22 d (44 d a for embeddings), so the answer beyond the distances
+changes by n / W times that in statistical distance: 1.3e-9 for 128 bits, 7.2e-8 for 64 numbers of 4 bits.
 
-Plaintext weights other than +-1 cannot be told from honest ones: w_j = 2^j reads log2(d + 1) bits of all codes at once.
-So the owner says how many queries are answered in all (`QueryBudget`); `statement` tells what that gives away.
+Other plaintext weights cannot be told from honest ones: w_j = 2^j reads log2(t) bits of all codes at once. So the owner
+says how many queries are answered in all (`QueryBudget`); `statement` tells what that gives away.
 """
 
 import json
@@ -58,19 +64,20 @@ from blindsight.errors import BudgetExceededError, InputError, MessageError, Pri
 from blindsight.extras import require
 from blindsight.files import AnyPath, as_path, atomic_writer, file_bytes, folder_lock, read_arrays, storage_errors
 from blindsight.rng import ByteSource, random_below, system_bytes
-from blindsight.search.codes import Codes, blocks, check_codes, check_whole, unpack
+from blindsight.search.codes import blocks, check_codes, check_whole, unpack
 from blindsight.search.function import HashFunction, function_from
 from blindsight.search.gallery import PRIVATE, Found, Gallery, feature_pipeline, whole_json
 from blindsight.search.index import HammingIndex
 from blindsight.search.rows import check_k
 from blindsight.statement import PrivacyStatement
+from blindsight.validation import check_features
 
 MOST_BITS = 1024
 """The longest code that is asked for under encryption."""
 
 _DEGREE, _MODULUS, _MODULUS_BITS = 4096, 1152921504606830593, 60
 _RECORDS = _DEGREE - 1  # of a plaintext; its last coefficient is 1, for SEAL refuses to multiply by nothing
-_ZEROS, _MASK_BITS = 8, 27
+_ZEROS, _MASK = 12, 2**16 + 1
 _ERROR = 22  # SEAL's noise is at most 21, and rounding adds a half
 _SEED = 64  # bytes at the end of a seeded ciphertext
 _KIND = "blindsight/encrypted-search.1"
@@ -78,50 +85,84 @@ _BUDGET = "queries.json"
 _MEMORY = "/dev/shm"  # noqa: S108 - folders in it are made by tempfile
 
 
-class _QueryMessage(Message, name="search/encrypted-query.1"):
+class _QueryMessage(Message, name="search/encrypted-query.2"):
     bits: int
+    most: int
     zeros: tuple[bytes, ...]
     weights: tuple[bytes, ...]
 
 
-class _AnswerMessage(Message, name="search/encrypted-answer.1"):
+class _AnswerMessage(Message, name="search/encrypted-answer.2"):
     bits: int
+    most: int
     count: int
     parts: tuple[bytes, ...]
 
 
-def told_bits(bits: int) -> float:
-    """Return the most that one query can tell of a record with a code of so many bits, in bits: log2(q / W).
+def told_bits(bits: int, most: int = 0) -> float:
+    """Return the most that one query can tell of a code (or embedding of so many numbers), in bits: log2(q / W).
 
-    >>> round(told_bits(128), 2)
-    7.04
+    >>> round(told_bits(128), 2), round(told_bits(64, most=7), 2)
+    (7.01, 10.0)
     """
-    return math.log2(_MODULUS / _flood_width(bits))
+    return math.log2(_MODULUS / _flood_width(bits, most))
+
+
+def held_bits(bits: int, most: int = 0) -> float:
+    """Return how many bits a code has, or an embedding of so many numbers in [-most, most]."""
+    return bits * math.log2(2 * most + 1) if most else float(bits)
+
+
+def most_of(number_bits: int) -> int:
+    """Return the largest of numbers of so many bits, which lie in [-most, most]."""
+    return (1 << check_whole("the bits of a number", number_bits, 2, 6) - 1) - 1
+
+
+def short_embeddings(scores: ArrayLike, most: int) -> NDArray[np.int8]:
+    """Return scores (n, d) as whole numbers in [-most, most] whose inner products rank as cosines do, but for rounding.
+
+    >>> short_embeddings([[3.0, -4.0], [0.0, 0.0]], 7)
+    array([[ 2, -3],
+           [ 0,  0]], dtype=int8)
+    """
+    rows = check_features(scores, what="scores", least=0).astype(np.float64)
+    units = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    whole = np.rint(units * (most * math.sqrt(rows.shape[1]) / 3))
+    return np.asarray(np.clip(whole, -most, most), dtype=np.int8)
+
+
+def _largest_product(bits: int, most: int) -> int:
+    return max(most**2, math.floor(bits * (most / 3 + 0.5) ** 2))
+
+
+def plain_modulus(bits: int, most: int = 0) -> int:
+    """Return t, in which distances or products are told apart."""
+    return 2 * _largest_product(bits, most) + 1 if most else bits + 1
 
 
 class EncryptedQuery(Secret):
-    """One query under a key of its own: `message` goes out, `distances` reads what comes back."""
+    """One query under a key of its own: `message` goes out, `distances` or `products` read what comes back."""
 
-    __slots__ = ("_key", "_ones", "bits", "message")
+    __slots__ = ("_key", "_ones", "bits", "message", "most")
 
-    def __init__(self, weights: ArrayLike, *, ones: int = 0) -> None:
-        """Encrypt whole numbers modulo bits + 1, a weight for each bit of a code; `of_code` makes honest ones."""
+    def __init__(self, weights: ArrayLike, *, ones: int = 0, most: int = 0) -> None:
+        """Encrypt whole numbers, one for each bit or number of a record; `of_code`, `of_embedding` make honest ones."""
         values = np.asarray(weights)
         if values.ndim != 1 or values.dtype.kind not in "iu" or not 1 <= len(values) <= MOST_BITS:
             raise InputError(
                 f"an encrypted query has 1 to {MOST_BITS} whole weights; got {values.dtype} of shape {values.shape}."
             )
-        self.bits, self._ones = len(values), ones
-        scheme = _scheme(self.bits)
+        self.bits, self.most, self._ones = len(values), most, ones
+        scheme = _scheme(self.bits, most)
         self._key = scheme.seal.KeyGenerator(scheme.context).secret_key()
         encryptor = scheme.seal.Encryptor(scheme.context, self._key)
 
         def encrypted(value: int) -> Any:
-            return encryptor.encrypt_symmetric(scheme.seal.Plaintext(f"{value % (self.bits + 1):X}"))
+            return encryptor.encrypt_symmetric(scheme.seal.Plaintext(f"{value % scheme.plain:X}"))
 
         zeros = scheme.saved(encrypted(0) for _ in range(_ZEROS))
         parts = scheme.saved(encrypted(value) for value in values.tolist())
-        self.message = encode(_QueryMessage(self.bits, zeros, parts))
+        self.message = encode(_QueryMessage(self.bits, most, zeros, parts))
 
     @classmethod
     def of_code(cls, code: ArrayLike, bits: int) -> Self:
@@ -131,10 +172,24 @@ class EncryptedQuery(Secret):
             raise InputError(f"an encrypted query is about one code; got {len(ones)}.")
         return cls(1 - 2 * ones[0].astype(np.int64), ones=int(ones.sum()))
 
+    @classmethod
+    def of_embedding(cls, embedding: ArrayLike, most: int) -> Self:
+        """Encrypt one short embedding."""
+        return cls(_checked_embeddings(np.atleast_2d(np.asarray(embedding)), most)[0], most=most)
+
     def distances(self, answer: bytes) -> NDArray[np.int32]:
         """Return what an answer holds for every record: Hamming distances, or sums of weights modulo bits + 1."""
-        message, scheme = decode(answer, _AnswerMessage), _scheme(self.bits)
-        if message.bits != self.bits or message.count < 0 or len(message.parts) != -(-message.count // _RECORDS):
+        return self._values(answer)
+
+    def products(self, answer: bytes) -> NDArray[np.int32]:
+        """Return the inner products with every record's embedding."""
+        half = _largest_product(self.bits, self.most)
+        return (self._values(answer) + half) % (2 * half + 1) - half
+
+    def _values(self, answer: bytes) -> NDArray[np.int32]:
+        message, scheme = decode(answer, _AnswerMessage), _scheme(self.bits, self.most)
+        same = (message.bits, message.most) == (self.bits, self.most)
+        if not same or message.count < 0 or len(message.parts) != -(-message.count // _RECORDS):
             raise MessageError("the answer is to another query, or its length does not fit its parts.")
         decryptor = scheme.seal.Decryptor(scheme.context, self._key)
         found = np.zeros((len(message.parts), _DEGREE), dtype=np.int64)
@@ -144,7 +199,7 @@ class EncryptedQuery(Secret):
                 decryptor.decrypt(part, plain)
             count = plain.coeff_count()
             row[:count] = [plain[place] for place in range(count)]
-        values = (found[:, :_RECORDS].ravel()[: message.count] + self._ones) % (self.bits + 1)
+        values = (found[:, :_RECORDS].ravel()[: message.count] + self._ones) % scheme.plain
         return values.astype(np.int32)
 
 
@@ -157,14 +212,18 @@ class _Asked:
 
 
 class EncryptedScan:
-    """Codes that answer encrypted queries; each takes about 8 bytes of memory a bit, encoded once."""
+    """Codes of so many bits, or embeddings of so many numbers in [-most, most], that answer encrypted queries.
 
-    def __init__(self, codes: ArrayLike, bits: int) -> None:
+    Each takes about 8 bytes of memory a bit (or number), encoded once.
+    """
+
+    def __init__(self, records: ArrayLike, bits: int, *, most: int = 0) -> None:
         if not 1 <= bits <= MOST_BITS:
             raise InputError(f"encrypted queries are for codes of 1 to {MOST_BITS} bits; got {bits}.")
-        packed = check_codes(codes, bits)
-        self.bits, self._count, self._scheme = bits, len(packed), _scheme(bits)
-        self._blocks = [self._scheme.encoded(packed[span]) for span in blocks(len(packed), _RECORDS)]
+        rows: NDArray[Any] = _checked_embeddings(records, most, bits) if most else check_codes(records, bits)
+        self.bits, self.most, self._count, self._scheme = bits, most, len(rows), _scheme(bits, most)
+        spans = blocks(len(rows), _RECORDS)
+        self._blocks = [self._scheme.encoded(rows[span] if most else unpack(rows[span], bits)) for span in spans]
 
     def __len__(self) -> int:
         return self._count
@@ -172,8 +231,10 @@ class EncryptedScan:
     def read(self, message: bytes) -> _Asked:
         """Check a query; what is malformed, of other parameters or for other codes is a `MessageError`."""
         query = decode(message, _QueryMessage)
-        if (query.bits, len(query.weights), len(query.zeros)) != (self.bits, self.bits, _ZEROS):
-            raise MessageError(f"the query is not for codes of {self.bits} bits. Take the set-up of this index again.")
+        asked = query.bits, query.most, len(query.weights), len(query.zeros)
+        if asked != (self.bits, self.most, self.bits, _ZEROS):
+            what = f"{self.bits} numbers up to {self.most}" if self.most else f"codes of {self.bits} bits"
+            raise MessageError(f"the query is not for {what}. Take the set-up of this index again.")
         if len({part[-_SEED:] for part in query.zeros}) < _ZEROS:
             raise MessageError("two of the query's zeros have the same seed: they would not hide the answer.")
         scheme = self._scheme
@@ -185,12 +246,12 @@ class EncryptedScan:
         return _Asked(zeros, weights)
 
     def answer(self, query: _Asked, source: ByteSource = system_bytes) -> bytes:
-        """Return the encrypted distances of all records, in their order."""
+        """Return the encrypted distances or products of all records, in their order."""
         scheme = self._scheme
         parts = scheme.saved(
             scheme.masked(self._sum(query.weights, block), query.zeros, source) for block in self._blocks
         )
-        return encode(_AnswerMessage(self.bits, len(self), parts))
+        return encode(_AnswerMessage(self.bits, self.most, len(self), parts))
 
     def _sum(self, weights: list[Any], block: list[Any]) -> Any:
         evaluator, total, product = (
@@ -205,15 +266,28 @@ class EncryptedScan:
         return total
 
 
+def _checked_embeddings(records: ArrayLike, most: int, width: int | None = None) -> NDArray[Any]:
+    """Return whole numbers (n, d), or raise unless all products of such rows are within the plain modulus."""
+    rows = np.asarray(records)
+    if rows.ndim != 2 or rows.dtype.kind not in "iu" or rows.shape[1] != (width or rows.shape[1]):
+        raise InputError(
+            f"embeddings must be whole numbers of shape (n, {width or 'd'}); got {rows.dtype} {rows.shape}."
+        )
+    wide = rows.astype(np.int64)
+    if rows.size and (abs(wide).max() > most or (wide**2).sum(axis=1).max() > _largest_product(rows.shape[1], most)):
+        raise InputError(f"embeddings are larger than those of [-{most}, {most}]. Make them with short_embeddings.")
+    return rows
+
+
 @cache
-def _scheme(bits: int) -> "_Scheme":
-    return _Scheme(bits)
+def _scheme(bits: int, most: int = 0) -> "_Scheme":
+    return _Scheme(bits, most)
 
 
-def _flood_width(bits: int) -> int:
+def _flood_width(bits: int, most: int = 0) -> int:
     """Return W, the largest prime that batching can use and that leaves an honest answer readable."""
-    noise = _ERROR * _DEGREE * (bits + (_ZEROS << _MASK_BITS))
-    return _batching_prime(_MODULUS // (bits + 1) - 2 * noise - 2)
+    noise = _ERROR * _DEGREE * (bits * max(1, most) + _ZEROS * _MASK)
+    return _batching_prime(_MODULUS // plain_modulus(bits, most) - 2 * noise - 2)
 
 
 def _batching_prime(below: int) -> int:
@@ -224,13 +298,13 @@ def _batching_prime(below: int) -> int:
 
 
 class _Scheme:
-    """BFV for codes of one length. `context` has t = bits + 1; `wide` the same ring, and t so large that every multiple
+    """BFV for records of one form. `context` has t = `plain`; `wide` the same ring, and t so large that every multiple
     of a ciphertext and every noise is a plaintext: ciphertexts are moved there to be masked."""
 
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
+    def __init__(self, bits: int, most: int) -> None:
+        self.bits, self.most, self.plain = bits, most, plain_modulus(bits, most)
         self.seal = require("tenseal.sealapi", extra="he", purpose="an encrypted query (BFV)")
-        self.context, self.wide = self._context(bits + 1), self._context(_MODULUS - 1)
+        self.context, self.wide = self._context(self.plain), self._context(_MODULUS - 1)
         self.evaluator, self._wide_evaluator = self.seal.Evaluator(self.context), self.seal.Evaluator(self.wide)
 
     def _context(self, plain: int) -> Any:
@@ -242,17 +316,24 @@ class _Scheme:
         assert [modulus.value() for modulus in chosen.coeff_modulus()] == [_MODULUS]
         return seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
 
-    def encoded(self, codes: Codes) -> list[Any]:
-        """Return one plaintext for each bit of up to 4,095 codes, ready to be multiplied."""
-        columns = np.ones((self.bits, _DEGREE), dtype=np.bool_)
-        columns[:, :_RECORDS] = False
-        columns[:, : len(codes)] = unpack(codes, self.bits).T
+    def encoded(self, rows: NDArray[Any]) -> list[Any]:
+        """Return one plaintext for each bit or number of up to 4,095 records, ready to be multiplied."""
+        columns = np.zeros((self.bits, _DEGREE), dtype=np.int64)
+        columns[:, _RECORDS] = 1
+        columns[:, : len(rows)] = rows.T
         plains = []
         for column in columns:
-            plain = self.seal.Plaintext(" + ".join(_terms()[column[::-1]].tolist()))
+            terms = self._terms[column + self.most, np.arange(_DEGREE)]
+            plain = self.seal.Plaintext(" + ".join(terms[column != 0][::-1].tolist()))
             self.evaluator.transform_to_ntt_inplace(plain, self.context.first_parms_id())
             plains.append(plain)
         return plains
+
+    @cached_property
+    def _terms(self) -> NDArray[Any]:
+        """SEAL's words for every value at every power."""
+        values = range(-self.most, max(1, self.most) + 1)
+        return np.array([[f"{v % self.plain:X}x^{power}" for power in range(_DEGREE)] for v in values], dtype=object)
 
     def masked(self, total: Any, zeros: list[Any], source: ByteSource) -> Any:
         """Add fresh multiples of the zeros and a flood of noise to an answer, in place."""
@@ -284,11 +365,11 @@ class _Scheme:
 
     @cached_property
     def _masks(self) -> tuple[Any, int]:
-        return self._encoder(_batching_prime(1 << _MASK_BITS))
+        return self._encoder(_MASK)
 
     @cached_property
     def _floods(self) -> tuple[Any, int]:
-        return self._encoder(_flood_width(self.bits))
+        return self._encoder(_flood_width(self.bits, self.most))
 
     @cached_property
     def _middle(self) -> str:
@@ -330,11 +411,6 @@ class _Scheme:
         for extra in (begin, len(second) - 8 * _DEGREE - begin):
             assert 0 < extra < 256  # neither is compressed
         return (first, slice(begin, len(first))), (second, slice(begin, begin + 8 * _DEGREE))
-
-
-@cache
-def _terms() -> NDArray[Any]:
-    return np.array([f"1x^{power}" for power in reversed(range(_DEGREE))], dtype=object)
 
 
 @contextmanager
@@ -401,10 +477,10 @@ class QueryBudget:
             stream.write(json.dumps({"most": most, "asked": asked}).encode())
 
 
-def statement(bits: int, queries: int) -> PrivacyStatement:
-    """Say what is proven of encrypted queries to codes of so many bits, of which so many are answered."""
-    told = told_bits(bits)
-    enough = math.ceil(bits / told)
+def statement(bits: int, queries: int, most: int = 0) -> PrivacyStatement:
+    """Say what is proven of encrypted queries to codes (or numbers up to `most`), of which so many are answered."""
+    told, held = told_bits(bits, most), held_bits(bits, most)
+    enough, near = math.ceil(held / told), "inner product" if most else "distance"
     return PrivacyStatement(
         guarantee="cryptographic",
         mechanism=f"queries under BFV (degree {_DEGREE}, modulus of {_MODULUS_BITS} bits), answers masked and flooded",
@@ -414,8 +490,8 @@ def statement(bits: int, queries: int) -> PrivacyStatement:
         randomness="operating system",
         who_sees={
             "whoever runs the search": "that a query came, from whom and when; not the picture, its code or the answer",
-            "whoever asks": "the distance of the query to every picture of the index",
-            "all who ask": f"at most {min(bits, told * queries):.1f} of each picture's {bits} bits on average, by "
+            "whoever asks": f"the {near} of the query and every picture of the index",
+            "all who ask": f"at most {min(held, told * queries):.1f} of each picture's {held:.0f} bits on average, by "
             f"{queries} queries that tell {told:.2f} bits each, whatever was sent in place of an honest query",
         },
         assumptions=(
@@ -423,7 +499,7 @@ def statement(bits: int, queries: int) -> PrivacyStatement:
             "each answer keeps the bound but for a chance of 2^-60 per 4,095 pictures",
         ),
         not_protected=(
-            f"codes from {enough} well-chosen queries, which tell all {bits} bits; {queries} are allowed",
+            f"what {enough} well-chosen queries can tell, all {held:.0f} bits; {queries} are allowed",
             "a picture about which the asker knows all but little: the bound is an average over the index",
             "the asker from wrong answers: a search may lie",
         ),
@@ -439,22 +515,29 @@ class QuerySetup:
     hasher: HashFunction
     numbers: NDArray[np.int64]
     statement: PrivacyStatement
+    most: int = 0  # of the numbers of an embedding; 0: codes are asked for
 
     def encrypt(self, image: NDArray[np.uint8]) -> EncryptedQuery:
         """Return the query of one picture."""
         rows = feature_pipeline(self.features).transform(image[None])
+        if self.most:
+            return EncryptedQuery.of_embedding(short_embeddings(self.hasher.scores(rows), self.most), self.most)
         return EncryptedQuery.of_code(self.hasher(rows), self.hasher.bits)
 
     def nearest(self, query: EncryptedQuery, answer: bytes, k: int) -> list[Found]:
-        """Return the k nearest pictures by number, nearest first; the older of equally near ones first."""
-        distances = query.distances(answer)
+        """Return the k nearest pictures by number, nearest first; the older of equally near ones first.
+
+        How near is told by the Hamming distance, or by the inner product of embeddings.
+        """
+        values = query.products(answer) if self.most else query.distances(answer)
+        distances = -values if self.most else values
         if len(distances) != len(self.numbers):
             raise MessageError(
                 f"the answer is about {len(distances)} pictures, the set-up about {len(self.numbers)}: the index has "
                 "changed. Take its set-up again."
             )
         best = np.argsort(distances, kind="stable")[: check_k(k)]
-        return [Found(int(self.numbers[place]), float(distances[place])) for place in best]
+        return [Found(int(self.numbers[place]), float(values[place])) for place in best]
 
     def to_bytes(self) -> bytes:
         """Return the set-up as a file."""
@@ -462,6 +545,7 @@ class QuerySetup:
             "features": self.features,
             "side": self.side,
             "function": self.hasher.name,
+            "most": self.most,
             "statement": self.statement.to_dict(),
         }
         arrays = {f"hasher.{name}": array for name, array in self.hasher.arrays().items()}
@@ -477,10 +561,11 @@ class QuerySetup:
         try:
             named = {name.removeprefix("hasher."): array for name, array in arrays.items() if name != "numbers"}
             function, numbers = function_from(str(document["function"]), named), arrays["numbers"]
-            features, side = document["features"], document["side"]
-            if not isinstance(features, str) or not isinstance(side, int) or numbers.dtype.kind != "i":
+            features, side, most = document["features"], document["side"], document.get("most", 0)
+            if not isinstance(features, str) or type(side) is not int or numbers.dtype.kind != "i":
                 raise ValueError(f"features {features!r}, side {side!r}, numbers {numbers.dtype}")
-            return cls(features, side, function, numbers, PrivacyStatement.from_dict(document["statement"]))
+            said = PrivacyStatement.from_dict(document["statement"])
+            return cls(features, side, function, numbers, said, check_whole("most", most, 0, 31))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, InputError) as error:
             raise MessageError(f"this is no set-up of an encrypted search ({error}).") from None
 
@@ -491,12 +576,13 @@ class QueryServer:
     def __init__(self, gallery: Gallery, folder: AnyPath) -> None:
         if not isinstance(gallery.index, HammingIndex) or not isinstance(gallery.hasher, HashFunction):
             raise InputError("a local index may be taken home, where no query leaves: blindsight search pull.")
-        self.bits = gallery.index.bits
+        self.bits, self.most = gallery.index.bits, 0 if gallery.short is None else most_of(gallery.settings["numbers"])
         self._index, self._gallery, self.budget = gallery.index, gallery, QueryBudget(folder)
 
     @cached_property
     def _scan(self) -> EncryptedScan:
-        return EncryptedScan(self._index.codes, self.bits)
+        records = self._index.codes if self._gallery.short is None else self._gallery.short
+        return EncryptedScan(records, self.bits, most=self.most)
 
     def setup(self) -> QuerySetup:
         """Return what the asker needs first; refused unless the owner allowed queries."""
@@ -504,8 +590,8 @@ class QueryServer:
             raise PrivacyError("the owner of this index allows no encrypted queries (blindsight search allow).")
         gallery, function = self._gallery, self._gallery.hasher
         assert isinstance(function, HashFunction)
-        said = statement(self.bits, self.budget.most)
-        return QuerySetup(gallery.features, gallery.side, function, self._index.ids, said)
+        said = statement(self.bits, self.budget.most, self.most)
+        return QuerySetup(gallery.features, gallery.side, function, self._index.ids, said, self.most)
 
     def answer(self, message: bytes) -> bytes:
         """Return the answer to a query; one that cannot be read costs nothing of the budget."""

@@ -201,6 +201,7 @@ class Gallery:
     index: HammingIndex | SymbolIndex
     settings: dict[str, Any] = field(default_factory=dict)  # epsilon, delta, bits as asked for, and what was decided
     notes: tuple[str, ...] = ()  # to the owner, of the build that made it; not saved
+    short: NDArray[np.int8] | None = None  # embeddings for encrypted queries, in the order of the index; never public
 
     def __len__(self) -> int:
         return len(self.index)
@@ -294,8 +295,10 @@ class Gallery:
             else:
                 made = function_from(str(document["hasher"]["function"]), hasher)
             kind = SymbolIndex if mode == "local" else HammingIndex
-            held = kind.from_parts(document["index"], index, where=where)
-            return cls(mode, features, side, statement, made, held, settings)
+            held, short = kind.from_parts(document["index"], index, where=where), arrays.get("short")
+            if short is not None and (mode == "local" or short.dtype != np.int8 or len(short) != len(held)):
+                raise ValueError(f"embeddings {short.dtype} {short.shape}")
+            return cls(mode, features, side, statement, made, held, settings, short=short)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, InputError) as error:
             raise CorruptFileError(f"{where} holds no usable gallery ({error}). Build it again.") from None
 
@@ -315,7 +318,8 @@ class Gallery:
             "index": listed,
         }
         named = {f"hasher.{name}": array for name, array in hasher.items()}
-        return document, named | {f"index.{name}": array for name, array in index.items()}
+        named |= {f"index.{name}": array for name, array in index.items()}
+        return document, named if self.short is None else {**named, "short": self.short}
 
     @classmethod
     def _load_old(cls, folder: Path) -> Self:
