@@ -4,8 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from blindsight.errors import CorruptFileError, InputError, UnknownNameError
 from blindsight.metrics import query_average_precision
@@ -118,17 +116,6 @@ def test_files_give_back_the_same_hasher(name, request, tmp_path):
     path.write_bytes(content)
     with pytest.raises(CorruptFileError):
         LocalHasher.load(path)
-
-
-@given(st.lists(st.integers(0, 599), min_size=1, max_size=20))
-@settings(deadline=None, max_examples=15)
-def test_equal_releases_tie(rows):
-    fitted = _FITTED
-    released = fitted.release(PRIVATE[rows], source=seeded_bytes(4))
-    scores = fitted.scores(QUERIES[:3], released)
-    for a, b in itertools.combinations(range(len(rows)), 2):
-        if released[a] == released[b]:
-            assert (scores[:, a] == scores[:, b]).all()
 
 
 _FITTED = LocalHasher(2.0, kinds=6, max_public=200).fit(PUBLIC)
