@@ -201,3 +201,17 @@ def test_vgg16_is_named_with_its_weights(tmp_path):
 def test_heads_of_features_need_no_square_pictures():
     wide = replace(DIGITS, images=np.concatenate([DIGITS.images, DIGITS.images], axis=2))
     assert prepared(wide, pipeline=Thumbnails())[0].inputs.ndim == 2
+
+
+def test_local_steps_and_a_decaying_rate_reach_the_trainers_and_the_noise():
+    study, _ = prepared(training=Training(initial_epochs=1, local_steps=3, decay=0.5))
+    trainer = study.make_trainer(record_noise=None)
+    assert (trainer.epochs, trainer.decay, study.steps) == (3, 0.5, 3)
+    same, _ = prepared(training=Training(initial_epochs=1))
+    np.testing.assert_array_equal(study.initial, same.initial)  # day 0 is trained as without
+    options = SharingOptions(share=0.5, noise="record", epsilon=8.0, delta=1e-5, clip=1.0)
+    several, once = (options.sharing(study.schedule, steps=count).noise.noise_multiplier for count in (study.steps, 1))
+    assert several == pytest.approx(once * np.sqrt(3), rel=1e-6)
+    rows, labels = study.inputs[:8], study.labels[:8]
+    moved = [np.linalg.norm(trainer.train(study.initial, rows, labels, 0) - study.initial) for _ in range(2)]
+    assert moved[1] < 0.8 * moved[0]

@@ -411,7 +411,7 @@ def learn_selective(
     classes: Annotated[str, Option(help="Learn only these classes, by commas.")] = "",
     attribute: Annotated[str | None, Option(help="Learn this attribute's yes and no.")] = None,
     model: Annotated[
-        Literal["head", "cnn"], Option(help="A new head on features, or a network from scratch.")
+        str, Option(help="head (on features), cnn (from scratch), or your torch module, as in net.py:Net.")
     ] = "head",
     features: Annotated[
         str,
@@ -420,6 +420,8 @@ def learn_selective(
     components: options.ComponentsOption = 64,
     optimiser: Annotated[Literal["sgd", "rmsprop", "adam"], Option(help="How participants descend.")] = "sgd",
     learning_rate: Annotated[float | None, Option(help="Default: by the optimiser.")] = None,
+    local_steps: Annotated[int, Option(help="Passes over each batch of 32 photos.", min=1)] = 1,
+    decay: Annotated[float, Option(help="In the t-th upload the rate is divided by 1 + decay t.", min=0)] = 0.0,
     participants: Annotated[int, Option(help="How many people take photos.", min=1)] = 10,
     days: Annotated[int, Option(help="For how many days.", min=1)] = 28,
     initial: Annotated[float, Option(help="Fraction of the photos that are public, day 0.")] = 0.1,
@@ -454,7 +456,9 @@ def learn_selective(
     from blindsight.data import load
     from blindsight.selective.study import PhotoStudy, SharingOptions, SharingResult, Training, backbone
 
-    training = Training(model=model, optimiser=optimiser, learning_rate=learning_rate)
+    training = Training(
+        model=model, optimiser=optimiser, learning_rate=learning_rate, local_steps=local_steps, decay=decay
+    )
     asked = SharingOptions(
         share=share,
         download=download,

@@ -15,8 +15,8 @@ shape later uploads, so the photo pays for all of them. Under `ParticipantGaussi
 a participant's change counts or is zero, which moves an upload by at most `clip`, but with and without a photo the
 change may point in opposite directions, 2 `clip` apart; so its row is composed with half the noise multiplier.
 
-
-What selective sharing guarantees, to whom, and who sees what: the statement of each of its modes."""
+`sharing_statement` says what each mode guarantees, to whom, and who sees what.
+"""
 
 import math
 from dataclasses import dataclass, replace

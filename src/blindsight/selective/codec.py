@@ -1,8 +1,4 @@
-"""Which parameters a network has, in which order: what all parties must agree on before they exchange plain vectors.
-
-A few of many values: what is left of a participant's change of the model after selection.
-
-A sparse update as few bytes: one encoding for each update, and no way to make the reader do much for few bytes.
+"""Networks as plain vectors, a few values of such a vector, and these as few bytes, in one encoding only.
 
 *The guarantee.* `decode_sparse(encode_sparse(x))` is x, bit for bit, and every blob that is accepted is the one that
 `encode_sparse` writes for what it holds; anything else raises `MessageError`. All lengths are checked against the blob,

@@ -14,17 +14,13 @@ backbone: as its weights never change, a photo's features are computed once, by 
 Both put their inputs on one scale themselves, by constants that are buffers. Bytes (n, height, width, 3) reach a module
 as fractions (n, 3, height, width), see `blindsight.extras.to_batch`.
 
-
-VGG16 as a frozen backbone, from the user's own weights file: the model that PPDL fine-tunes (Bu 2019, section 5).
-
-The network is configuration D of Simonyan and Zisserman, "Very deep convolutional networks for large-scale image
-recognition" (ICLR 2015): 13 convolutions of 3 x 3, five poolings, three dense layers. The paper freezes all of it but
-the last layer; so `VGG16Features` gives the 4096 activations before that layer, and `networks.head`
-is what learns from them.
-
-No weights come with Blindsight. The file is a torch state dict under the usual names (`features.0.weight` to
-`classifier.6.bias`, where the last layer may be missing or of any width), made for RGB photos as fractions of white,
-less the mean of ImageNet's colours and divided by their deviation. It is read without unpickling any code.
+*VGG16* as a frozen backbone, from the user's own weights file, is the model that PPDL fine-tunes: configuration D of
+Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition" (ICLR 2015): 13
+convolutions of 3 x 3, five poolings, three dense layers. The paper freezes all of it but the last layer; so
+`VGG16Features` gives the 4096 activations before that layer, and `head` is what learns from them. No weights come with
+Blindsight. The file is a torch state dict under the usual names (`features.0.weight` to `classifier.6.bias`, where the
+last layer may be missing or of any width), made for RGB photos as fractions of white, less the mean of ImageNet's
+colours and divided by their deviation. It is read without unpickling any code.
 """
 
 import pickle

@@ -1,6 +1,4 @@
-"""Numbers that a caller gives: what is none gets a sentence before anything is compared with it.
-
-The noise that a participant may add to what it shares: two that are proven, one that is not, one inside training.
+"""The noise that a participant may add to what it shares: two that are proven, one that is not, one inside training.
 
 *`ParticipantGaussian`* protects a participant: everything it uploads is scaled to a Euclidean length of at most `clip`
 and Gaussian noise of `noise_multiplier * clip` is added. Neighbouring runs differ in whether one participant's change
@@ -22,19 +20,16 @@ could else make training fail for photos it picks. Whatever is selected and shar
 bound(change + noise, gamma), with no bound on the change itself. A change can then move the sum by any amount and
 nothing is proven; only a change that happens to lie within gamma is as well off as under `Laplace`.
 
+*`sparse_vector`* finds random parameters above a threshold. With `Laplace` noise, epsilon per uploaded value and at
+most c values, one upload is (c epsilon)-differentially private for replacing all of a participant's photos, places and
+values together. Parameters are visited in random order. A fresh threshold tau + Lap(2 D / e1) is compared with
+|bound(w)| + Lap(4 D / e1) of one after the other; the first that reaches it costs e1 in all, however many did not
+(AboveThreshold; Dwork and Roth 2014, Theorem 3.23; Lyu, Su and Li 2017 for what goes wrong in variants). Its value is
+then released as bound(bound(w) + Lap(9 D / epsilon)), which costs epsilon / 9. With e1 = 8/9 epsilon the two make
+epsilon; after c values it halts. D = 2 gamma bounds how far a value in [-gamma, gamma] can move. (Its magnitude moves
+by gamma only, so the choice in truth costs half of e1; the papers' count is kept.)
 
-Random parameters above a threshold: the sparse-vector technique, with a proof for what is really computed.
-
-*The guarantee* (`Laplace` noise). With epsilon per uploaded value and at most c values, one upload is
-(c epsilon)-differentially private for replacing all of a participant's photos, places and values together. Parameters
-are visited in random order. A fresh threshold tau + Lap(2 D / e1) is compared with |bound(w)| + Lap(4 D / e1) of one
-after the other; the first that reaches it costs e1 in all, however many did not (AboveThreshold; Dwork and Roth 2014,
-Theorem 3.23; Lyu, Su and Li 2017 for what goes wrong in variants). Its value is then released as
-bound(bound(w) + Lap(9 D / epsilon)), which costs epsilon / 9. With e1 = 8/9 epsilon the two make epsilon; after c
-values it halts. D = 2 gamma bounds how far a value in [-gamma, gamma] can move. (Its magnitude moves by gamma only, so
-the choice in truth costs half of e1; the papers' count is kept.)
-
-*The papers.* Shokri and Shmatikov 2015, Figure 12, call this budget epsilon for all c values: their
+*The papers on it.* Shokri and Shmatikov 2015, Figure 12, call this budget epsilon for all c values: their
 eps1 = 8/9 eps, eps2 = 2/9 eps, sigma(x) = 2 c D / x are the scales above with eps = c epsilon (eps1 + eps2 exceed eps,
 yet the value costs eps2 / 2 only). As published they release bound(w + noise, gamma) of a w that is not bounded, so the
 values (not the places) can cost any amount: `PublishedLaplace` does that here, and nothing is proven of it.

@@ -1,26 +1,22 @@
-"""Who may join a run, sharing how: what would break the terms or a privacy claim is refused before anything is sent.
+"""A participant: its photos stay with it; when enough have gathered it trains, and shares a little of what it learned.
 
-What training changed, as float32 numbers that lead back to its result.
-
-The server adds in float32. The rounded difference of two float32 numbers, added to the first, can miss the second:
-therefore it is corrected where a neighbour of it hits. The numbers that hit lie in an interval around the exact
-difference, so if there is one, it is the rounded difference or one of its two neighbours.
+*What training changed* (`change_between`). The server adds in float32. The rounded difference of two float32 numbers,
+added to the first, can miss the second: therefore it is corrected where a neighbour of it hits. The numbers that hit
+lie in an interval around the exact difference, so if there is one, it is the rounded difference or one of its two
+neighbours.
 
 After one step of gradient descent, after = fl(before - step), there always is one: -step. Training that rounds less
 often has results which no float32 number leads to, at parameters that change their sign or lose more than half of
 their size: several steps at once, and the fused multiply-add of torch's optimisers unless the learning rate is a power
 of two. There the server's parameter differs from the trained one by about half a unit in the last place of the change.
 
-
-A participant: its photos stay with it; when enough have gathered it trains, and shares a little of what it learned.
-
 *The guarantee.* Nothing of a photo leaves but through `protect`, and with a ledger no batch is trained on before its
 cost is on record; training that fails has wasted it. When the budget is spent, training stops, and photos, parameters
 and what was held back stay as they were. With one participant that shares and downloads everything, unbounded and
-without noise, the server's parameters are those of plain training bit for bit (`change`).
+without noise, the server's parameters are those of plain training bit for bit.
 
 *A hostile server* chooses the parameters it hands out. Those beyond `LARGEST_PARAMETER` are refused as they arrive, and
-under noise no photo makes training fail: with noise per record one that is not finite counts as zero (`trainer`), with
+under noise no photo makes training fail: with noise per record one that is not finite counts as zero (`trainers`), with
 any other noise a training that diverges counts as no change, and what is uploaded is noise alone. Without noise nothing
 is promised, and training that diverges says so.
 
@@ -29,7 +25,7 @@ was refused (`withdraw`). Until then it can be sent again, and no other takes it
 With residuals (error feedback), all that was not sent, or was in a withdrawn upload, is added to the next change.
 Without, it stays in the participant's own copy until a download overwrites it, as in the paper.
 
-With a `path`, all it knows is on disk before anything that depends on it leaves it (`participantfile`).
+With a `path`, all it knows is on disk before anything that depends on it leaves it (`storage`).
 
 Shokri and Shmatikov 2015, section 5; Bu 2019, section 6. theta_u and gamma are in `Sharing`, theta_d and the batch size
 in `SelectiveTerms`, the learning rate alpha is the trainer's.

@@ -1,10 +1,8 @@
-"""Which of many parameters a participant shares: exactly as many as asked for, and always the same for the same input.
+"""What a participant does to its change of the model before any of it leaves: choose, bound, add noise, round.
 
-The largest are those of PPDL's "largest gradient" (Bu 2019, section 6) and of Shokri and Shmatikov 2015; which places
-they are tells about the photos, and no noise on the *values* hides it. Random places tell nothing.
-
-
-What a participant does to its change of the model before any of it leaves: choose, bound, add noise, round.
+Exactly as many parameters are chosen as asked for. The largest are those of PPDL's "largest gradient" (Bu 2019, section
+6) and of Shokri and Shmatikov 2015; which places they are tells about the photos, and no noise on the *values* hides
+it. Random places tell nothing.
 
 `Sharing` says how, and refuses combinations that do not make sense; `protect` does it; `remainder` tells what is left
 to send. What each combination proves is told by `blindsight.selective.accounting`.

@@ -1,4 +1,4 @@
-"""Who downloads and uploads when: in turn, at random, or each at its own speed.
+"""A run in one process: who downloads and uploads when, and turns of which the server sees the sum alone.
 
 An *order* yields one move after the other, of those who have enough photos, until nobody has; `simulate` carries
 them out. A participant and the server exchange bytes and nothing else. In turn or at random (Shokri and Shmatikov
@@ -6,10 +6,7 @@ them out. A participant and the server exchange bytes and nothing else. In turn 
 long as it takes it, and uploads when others have uploaded meanwhile: its download has become stale, and may be too old
 for the terms.
 
-
-Turns in which the server is given the sum of what several participants share, and sees no single upload.
-
-*The guarantee.* What participants share goes into a session of `blindsight.sums` and nowhere else; the server is
+*`EncryptedTurns`*: what participants share goes into a session of `blindsight.sums` and nowhere else; the server is
 given the opened sum, one vector. What the session hides, from whom, is in its statement. Neither PPDL nor DPHE has this
 combination: PPDL's server reads every upload, DPHE's owners add no noise. It also allows *shared* noise: each of n
 participants adds a part, and only the sum of at least n uploads, the one thing that is opened, carries all of it, also

@@ -1,25 +1,19 @@
-"""What a participant knows that changes: each event makes another state, and nothing else does.
+"""What a participant and the parameter server know, and how it outlives their processes.
 
-How what a participant knows outlives its process: one file that its owner alone can read.
-
-*The guarantee.* The file is replaced as a whole and synced before anything that depends on it leaves the participant.
-So one that is killed at any moment and loaded again stands where it last acted: it neither trains twice on a photo nor
-sends two different uploads with one number. Training that was cut short is done again, from the same place of the
-random generator, and is charged for again where there is a ledger. What a trainer itself remembers, such as the moments
-of Adam, is not kept here.
+*A participant's file*, which its owner alone can read. The file is replaced as a whole and synced before anything that
+depends on it leaves the participant. So one that is killed at any moment and loaded again stands where it last acted:
+it neither trains twice on a photo nor sends two different uploads with one number. Training that was cut short is done
+again, from the same place of the random generator, and is charged for again where there is a ledger. What a trainer
+itself remembers, such as the moments of Adam, is not kept here.
 
 Only one process at a time works with a file; the lock of a killed one is free. A write costs what waits to be trained
 on as well: gather photos as they are needed.
 
-
-What the parameter server knows: the parameters, how often each was updated, and which upload came last from whom.
-
-The server's state in a folder: an upload that was acknowledged is there after any crash, once.
-
-Two files. The *journal* (`sums.storage.MessageJournal`) holds every upload as it came: it is appended to and synced
-before the upload is acknowledged, so receiving one costs a write of its own bytes. The *snapshot* holds the parameters,
-counters and version after some uploads; now and then a new one replaces it, and then the journal begins anew. Whatever
-moment the server is killed at, the folder holds a whole snapshot and a journal that begins at it or before:
+*The server's folder*: an upload that was acknowledged is there after any crash, once. The *journal*
+(`sums.storage.MessageJournal`) holds every upload as it came: it is appended to and synced before the upload is
+acknowledged, so receiving one costs a write of its own bytes. The *snapshot* holds the parameters, counters and version
+after some uploads; now and then a new one replaces it, and then the journal begins anew. Whatever moment the server is
+killed at, the folder holds a whole snapshot and a journal that begins at it or before:
 
 * in the middle of an append: the torn end was never acknowledged and is cut off when the journal is read;
 * between append and acknowledgement: the upload counts, and the participant's next download tells it so;
@@ -36,6 +30,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +119,18 @@ _PARTICIPANT_KIND = "blindsight/participant.1"
 _GENERATOR = "PCG64"  # numpy's default, whose position is a few whole numbers
 
 
+def _locked(holder: Any, path: Path, busy: str) -> "weakref.finalize[[int], Any]":
+    """Lock a file until what is returned is called, or the holder or its process ends."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    close = weakref.finalize(holder, os.close, lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        close()
+        raise StorageError(busy) from None
+    return close
+
+
 @dataclass(frozen=True)
 class Membership:
     """What never changes: who takes part in which run, sharing how at what cost (in words), counted or not."""
@@ -146,13 +153,8 @@ class ParticipantFile:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             elif path.stat().st_mode & 0o077:
                 raise StorageError(f"others can read the photos in {path}. Run: chmod 600 {path}")
-            lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        self.close = weakref.finalize(self, os.close, lock)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise StorageError(f"another process works with {path}. Let it finish first.") from None
+            lock = path.with_name(f".{path.name}.lock")
+            self.close = _locked(self, lock, f"another process works with {path}. Let it finish first.")
         if new:
             refuse_to_overwrite(path)
 
@@ -311,13 +313,8 @@ class ServerStore:
         with storage_errors("use", folder):
             if create:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        self.close = weakref.finalize(self, os.close, lock)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise StorageError(f"another server works in {folder}. Stop it first, or use another folder.") from None
+            busy = f"another server works in {folder}. Stop it first, or use another folder."
+            self.close = _locked(self, folder / "lock", busy)
 
     def begin(self, terms: SelectiveTerms, state: ServerState) -> None:
         """Make the files of a new server; those of an earlier one are never overwritten."""

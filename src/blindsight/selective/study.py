@@ -32,7 +32,7 @@ from blindsight.selective.methods import (
     OrderName,
     SelectiveMethod,
 )
-from blindsight.selective.networks import VGG16Features, head, small_cnn
+from blindsight.selective.networks import VGG16Features, head, module_from, small_cnn
 from blindsight.selective.noise import Laplace, Noise, PublishedLaplace, calibrate_participant, calibrate_record
 from blindsight.selective.protection import Selection, Sharing
 from blindsight.selective.timeline import (
@@ -47,7 +47,7 @@ from blindsight.selective.timeline import (
     simulate_days,
     train_initial,
 )
-from blindsight.selective.trainers import NetworkTrainer, SoftmaxTrainer
+from blindsight.selective.trainers import NetworkTrainer, SoftmaxTrainer, check_passes
 
 OURS = "selective sharing"
 
@@ -269,21 +269,27 @@ class SharingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How a participant trains. `learning_rate` None stands for one that suits the optimiser.
+    """How a participant trains: `model` is "head", "cnn" or a module of one's own, "net.py:Net" (`module_from`).
 
-    A head by plain gradients ("sgd") needs no torch.
+    `learning_rate` None stands for one that suits the optimiser; in the t-th upload it is divided by 1 + `decay` t.
+    A batch is gone through `local_steps` times; under noise per photo, all of them are counted. A head by plain
+    gradients ("sgd") needs no torch.
     """
 
-    model: Model = "head"
+    model: str = "head"
     optimiser: Optimiser = "sgd"
     learning_rate: float | None = None
     initial_epochs: int = 10
+    local_steps: int = 1
+    decay: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse names that mean nothing."""
-        for kind, name, known in (("model", self.model, Model), ("optimiser", self.optimiser, Optimiser)):
-            if name not in get_args(known):
-                raise UnknownNameError(kind, name, get_args(known))
+        if self.model not in get_args(Model) and ":" not in self.model:
+            raise UnknownNameError("model", self.model, (*get_args(Model), "net.py:Net"))
+        if self.optimiser not in get_args(Optimiser):
+            raise UnknownNameError("optimiser", self.optimiser, get_args(Optimiser))
+        check_passes(self.local_steps, BATCH, self.decay)
         if self.learning_rate is not None and not 0 < self.learning_rate < np.inf:
             raise InputError(f"the learning rate must be positive; got {self.learning_rate}.")
         if self.initial_epochs < 1:
@@ -301,6 +307,7 @@ class PhotoStudy:
     make_trainer: MakeTrainer
     initial: Vector
     seed: int
+    steps: int = 1  # on each photo
 
     @classmethod
     def prepare(
@@ -329,7 +336,7 @@ class PhotoStudy:
         schedule = schedule_days(
             labels, participants=participants, days=days, initial=initial, skew=skew, random_state=random_state
         )
-        if training.model == "cnn":
+        if training.model != "head":
             if dataset.images is None:
                 raise DataError(f"{dataset.name} comes without pictures, which a network from scratch needs.")
             inputs: NDArray[Any] = np.asarray(dataset.images)
@@ -338,10 +345,11 @@ class PhotoStudy:
         public = Photos(inputs[schedule.initial], labels[schedule.initial])
         make_trainer = trainer_maker(training, public.inputs, len(answers), random_state)
         progress("training the initial model", 0, None)
-        first = train_initial(
-            make_trainer(record_noise=None), public, epochs=training.initial_epochs, random_state=random_state
-        )
-        return cls(inputs, labels, answers, schedule, make_trainer, first, random_state)
+        at_first = trainer_maker(
+            replace(training, local_steps=1, decay=0.0), public.inputs, len(answers), random_state
+        )(record_noise=None)
+        first = train_initial(at_first, public, epochs=training.initial_epochs, random_state=random_state)
+        return cls(inputs, labels, answers, schedule, make_trainer, first, random_state, training.local_steps)
 
     @property
     def dimension(self) -> int:
@@ -379,9 +387,9 @@ class SharingResult:
         cls, study: PhotoStudy, options: SharingOptions, *, on_day: OnDay | None = None, progress: Progress = silent
     ) -> Self:
         """Simulate the days of a study by the method that the options describe and by those to compare it with."""
-        methods = options.methods(study.schedule, steps=1)
+        methods = options.methods(study.schedule, steps=study.steps)
         timeline = study.simulate(methods, delta=options.stated_delta, on_day=on_day, progress=progress)
-        cost = options.cost(study.schedule, timeline, study.dimension, steps=1)
+        cost = options.cost(study.schedule, timeline, study.dimension, steps=study.steps)
         return cls(timeline, cost, len(study.schedule.participants))
 
     def to_dict(self) -> dict[str, Any]:
@@ -455,13 +463,16 @@ def answered(
 def trainer_maker(training: Training, public: NDArray[Any], classes: int, random_state: int) -> MakeTrainer:
     """Return what makes every participant's trainer of one and the same model; `public` photos give its scales."""
     rate = training.learning_rate
+    local: dict[str, Any] = {"epochs": training.local_steps, "decay": training.decay}
     if training.model == "cnn":
         height, width, channels = public.shape[1:]
         module = small_cnn(classes, (height, width), channels, random_state=random_state)
-        return partial(NetworkTrainer, module, optimiser=training.optimiser, learning_rate=rate)
-    scales = Standardiser.fit(public)
-    if training.optimiser == "sgd":
-        rate = _HEAD_RATE if rate is None else rate
-        return partial(SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=rate)
-    module = head(public.shape[1], classes, standardiser=scales, random_state=random_state)
-    return partial(NetworkTrainer, module, optimiser=training.optimiser, learning_rate=rate)
+    elif training.model != "head":
+        module = module_from(training.model, classes)
+    else:
+        scales = Standardiser.fit(public)
+        if training.optimiser == "sgd":
+            rate = _HEAD_RATE if rate is None else rate
+            return partial(SoftmaxTrainer, standardiser=scales, classes=classes, learning_rate=rate, **local)
+        module = head(public.shape[1], classes, standardiser=scales, random_state=random_state)
+    return partial(NetworkTrainer, module, optimiser=training.optimiser, learning_rate=rate, **local)

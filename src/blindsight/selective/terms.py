@@ -1,4 +1,4 @@
-"""Every message of selective sharing, and every record of the server's journal, as bytes with a schema (`crypto.wire`).
+"""What the participants of a run and its server agree on, and every message they exchange (`crypto.wire`).
 
 Who sends what to whom::
 
@@ -12,9 +12,6 @@ An upload has a number: those of one participant count up from 1, and the server
 the last one added, so a participant whose receipt was lost learns from its next download what became of its upload.
 
 Messages carry names, not signatures: whoever delivers them to the server must know who speaks.
-
-
-What the participants of a run and its server agree on before anything is sent; every message is bound to it.
 
 The digest of the terms stands in each message, so nothing of another run, another network or another agreement is ever
 added to this one's parameters.
@@ -62,7 +59,7 @@ class Request(Message, name="selective/request.1"):
 
 
 class Answer(Message, name="selective/answer.1"):
-    """Parameters of one version (`sparsecodec`), and number and digest of the participant's last upload in them."""
+    """Parameters of one version (`codec`), and number and digest of the participant's last upload in them."""
 
     terms: Digest
     participant: Name
@@ -73,7 +70,7 @@ class Answer(Message, name="selective/answer.1"):
 
 
 class Upload(Message, name="selective/upload.1"):
-    """What a participant adds (`sparsecodec`), after training on the parameters of version `base`."""
+    """What a participant adds (`codec`), after training on the parameters of version `base`."""
 
     terms: Digest
     participant: Name
@@ -93,7 +90,7 @@ class Receipt(Message, name="selective/receipt.1"):
 
 
 class Total(Message, name="selective/total.1"):
-    """What several participants add together in one turn (`sparsecodec`)."""
+    """What several participants add together in one turn (`codec`)."""
 
     terms: Digest
     turn: int
@@ -119,7 +116,7 @@ class SelectiveTerms:
     `batch` gathered photos make a participant train. It then gets the fraction `download` of the parameters that were
     updated most. An upload has at most `max_values` values (None: as many as there are parameters) and is refused if it
     builds on parameters that are more than `max_staleness` uploads old (None: however old). With `together` > 1 the
-    server takes no single upload, only sums of at least so many (`encrypted`).
+    server takes no single upload, only sums of at least so many (`EncryptedTurns`).
     """
 
     run: str

@@ -1,15 +1,12 @@
-"""What a participant can do with its photos: improve a vector of parameters. How, is the trainer's business.
+"""What a participant does with its photos: improve a vector of parameters, with noise for each record or without.
 
-A linear softmax head on features, trained with numpy: selective sharing without torch.
+*`SoftmaxTrainer`* trains a linear softmax head on features with numpy, without torch. It is the same model as
+`networks.head` by plain stochastic gradients. It is what a frozen backbone leaves to learn, and small enough that a
+study of four weeks takes seconds. Per-record gradients are known in closed form: that of one record is the outer
+product of (its probabilities - its class) and (its features, 1), so its norm is the product of two norms.
 
-The same model as `networks.head` by plain stochastic gradients. It is what a frozen backbone leaves to learn, and small
-enough that a study of four weeks takes seconds. Per-record gradients are known in closed form: that of one record is
-the outer product of (its probabilities - its class) and (its features, 1), so its norm is the product of two norms.
-
-
-Gradients that protect every record: each is clipped, their sum gets Gaussian noise (DP-SGD, Abadi et al. 2016).
-
-*The guarantee.* Neighbouring batches are alike but for one record, which counts in the one and has a zero gradient in
+*`RecordGradients`* protect every record: each is clipped, their sum gets Gaussian noise (DP-SGD, Abadi et al. 2016).
+Neighbouring batches are alike but for one record, which counts in the one and has a zero gradient in
 the other; how many records a batch has is public. The sum of the clipped gradients then has an L2 sensitivity of
 `clip`, and it is released by `blindsight.dp.mechanisms.GaussianMechanism` with a deviation of noise_multiplier x clip,
 from the operating system's randomness. What an optimiser or a selection makes of it is post-processing. So one step
@@ -25,20 +22,17 @@ Opacus computes the same, layer by layer from the whole batch, and is what the t
 because it can be wrong without a word: a layer without parameters may mix the records of a batch and pass unseen, and
 the rule for Conv2d (of 1.6.0) misreads activations that are stored channels last, as those of photos are.
 
-
-A participant's own training of a network: any torch module, on its photos, from whatever parameters it was handed.
-
-`train` is a plain torch loop: with the same batches it gives bit for bit what `zero_grad`, `backward` and `step` give.
-The caller's module is copied and never touched. What the optimiser remembers (Adam's moments) stays here between calls
-and is never shared. The result depends on the parameters, the photos, the seed and that memory alone: torch's global
-generators are left as they were.
+*`NetworkTrainer`* trains any torch module. `train` is a plain torch loop: with the same batches it gives bit for bit
+what `zero_grad`, `backward` and `step` give. The caller's module is copied and never touched. What the optimiser
+remembers (Adam's moments) stays here between calls and is never shared. The result depends on the parameters, the
+photos, the seed and that memory alone: torch's global generators are left as they were.
 
 *BatchNorm.* Layers that keep running statistics run in evaluation mode, also in training: they normalise by the
 statistics of the initial model, which are public as that model is. So the statistics of nobody's photos are uploaded,
 and all participants and the server mean the same function. Their weights and biases are learned like all others. What
 training writes into any other buffer is put back. Dropout works as usual.
 
-*Noise per record* (`record_noise`) is added inside every step, see `recordgradients`. Each photo takes
+*Noise per record* (`record_noise`) is added inside every step, by `RecordGradients`. Each photo takes
 part in exactly `epochs` steps of a call. No photo can make such a training fail; if it diverges, the noisy sums did.
 """
 
