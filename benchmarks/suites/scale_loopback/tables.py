@@ -165,4 +165,4 @@ def _predictions(found: Sequence[Measured]) -> Grid:
 
 
 def _figures(*values: float) -> tuple[Cell, ...]:
-    return tuple((value,) for value in values)
+    return tuple("" if math.isnan(value) else (value,) for value in values)

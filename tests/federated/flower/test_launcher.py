@@ -179,11 +179,10 @@ def superlink_app():
     """Flower's SuperLink with the launcher's middleware, node authentication and an executor's secret."""
     from flwr.superlink import extensions, main
 
-    layers = main._get_middleware
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extensions, "get_middleware", lambda: (Middleware(launcher.OnlyFromHere),))
-        patch.setattr(main, "_get_middleware", lambda: launcher.in_one_layer(layers()))
         app = main.create_app()
+    app.user_middleware = launcher.in_one_layer(app.user_middleware)
     assert len(app.user_middleware) == 2
     app.state.enable_supernode_auth, app.state.superexec_auth_secret = True, b"s" * 32
     return app

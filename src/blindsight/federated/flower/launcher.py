@@ -181,6 +181,7 @@ def supernode(arguments: Sequence[str]) -> None:
 
     connection.FleetHttpClient = PatientClient  # type: ignore[attr-defined]
     _retry_soon()
+    _lean()
     chosen = ["--host", address.host, "--port", str(address.port), "--isolation", "process"]
     _run("flwr.supernode.cli.flower_supernode", "flower_supernode", [*arguments, *chosen, *proof])
 
@@ -313,6 +314,19 @@ def _node_in(body: bytes) -> int:
     return int(request.node.node_id)
 
 
+def _lean() -> None:
+    """Let the web applications of this process have their middleware in one layer."""
+    from fastapi import FastAPI
+
+    build = FastAPI.build_middleware_stack
+
+    def built(app: FastAPI) -> Any:
+        app.user_middleware = in_one_layer(app.user_middleware)
+        return build(app)
+
+    FastAPI.build_middleware_stack = built  # type: ignore[method-assign, assignment]
+
+
 def in_one_layer(layers: Sequence[Any]) -> list[Any]:
     """Return middleware that does the same in the same order, with functions that follow one another made one layer.
 
@@ -396,9 +410,7 @@ def superlink(arguments: Sequence[str]) -> None:
     hooks = _seam("flwr.superlink.extensions", "get_middleware")
     others = hooks.get_middleware
     hooks.get_middleware = lambda: (Middleware(OnlyFromHere), Middleware(Holding), *others())  # type: ignore[attr-defined]
-    main = _seam("flwr.superlink.main", "_get_middleware")
-    layers = main._get_middleware
-    main._get_middleware = lambda: in_one_layer(layers())  # type: ignore[attr-defined]
+    _lean()
     if folder := os.environ.get(FEDERATION_VARIABLE, ""):
         configure = _seam(hooks.__name__, "configure_app").configure_app
 

@@ -71,7 +71,7 @@ def unpack(content: RecordDict) -> tuple[str, tuple[bytes, ...], str]:
         raise MessageError("this is not one of Blindsight's messages.")
     kind, parts, error = head.get("kind"), head.get("parts"), head.get("error")
     if not isinstance(kind, str) or not isinstance(parts, int | list) or not isinstance(error, str):
-        raise MessageError("the head of a message is damaged.")
+        raise MessageError("this is not one of Blindsight's messages: its head is damaged.")
     count, held = (parts, len(arrays)) if isinstance(parts, int) else (len(parts), len(parts))
     if not 0 <= count == held <= MOST_PARTS:
         raise MessageError(f"a message announces {count} parts and has {held}.")
