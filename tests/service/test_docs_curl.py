@@ -50,9 +50,9 @@ def test_the_curl_lines_lead_to_a_release(service, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "App camera asks for smiling. You hide male." in done.stdout
-    release = re.search(r'\{"grant": ?\d+, ?"rows".*?\]\]?.*?\}', done.stdout)
+    release = re.search(r'\{"grant": ?\d+, ?"rows"', done.stdout)
     assert release is not None
-    assert json.loads(release.group())["labels"] == ["smiling"]
+    assert json.JSONDecoder().raw_decode(done.stdout, release.start())[0]["labels"] == ["smiling"]
     assert '"standing":"revoked"' in done.stdout
     check = verify_export(tmp_path / "log.jsonl")
     assert check.ok
