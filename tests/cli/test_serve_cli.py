@@ -109,7 +109,7 @@ def test_it_starts_shows_its_token_once_stops_and_goes_on(serve, tmp_path, blind
     assert folder.stat().st_mode & 0o777 == 0o700
     assert all(token.encode() not in file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
-    second = serve(*tls, "--attackers", "quick", "--json")
+    second = serve(*tls, "--attackers", "quick", "--verdict-seconds", 1, "--json")
     with client(second.url, tokens["weather"]) as weather:
         assert weather.wait(job, pause=0.1).state == "done"
     with client(second.url, token_command("rotate", "ann")["token"]) as ann:

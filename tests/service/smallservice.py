@@ -102,7 +102,9 @@ def foundation():
 
 def open_service(folder, *, verifier=LIGHT, **more):
     with patch("blindsight.service.gateway.lay_foundation", lambda *_, **__: foundation()):
-        return Gateway.open(ServiceSettings(folder, **more), verifier=verifier, learner=PPLS(5, np.inf))
+        return Gateway.open(
+            ServiceSettings(folder, **{"verdict_seconds": 1e-6} | more), verifier=verifier, learner=PPLS(5, np.inf)
+        )
 
 
 @contextmanager

@@ -1,21 +1,39 @@
 """Attacks on the service that worked once, each with what stops it."""
 
+import errno
 import importlib
 import socket
 import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 
 import httpx
 import pytest
 from fastapi import FastAPI, Request
-from smallservice import FEATURES, TLS, Cast, frames, linear, open_service, serving
+from smallservice import (
+    FEATURES,
+    GENDER,
+    SMILE,
+    TLS,
+    Cast,
+    asked,
+    frames,
+    granted,
+    linear,
+    open_service,
+    serving,
+    work,
+)
+from sqlalchemy import event
 
 from blindsight.data.images import decode
-from blindsight.errors import InputError
+from blindsight.errors import CorruptFileError, InputError
 from blindsight.service.api import create_app
+from blindsight.service.gateway import MOST_WAITING
 from blindsight.service.limits import HEAD_BYTES, RateLimit, add_limits, cost_of
+from blindsight.service.pages.rendering import Sessions
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.siftjson import sift_from_json
 
@@ -213,10 +231,10 @@ def test_large_bodies_count_as_several_requests():
 def test_more_memory_than_there_is_is_a_refusal(knocking, monkeypatch):
     gateway, _, call = knocking
 
-    def greedy(*_):
+    def greedy(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(gateway.platform, "preferences", greedy)
+    monkeypatch.setattr(gateway.jobs, "find", greedy)
     assert call("X", "POST", "/v1/proposals", json={"person": "Ann"}).status_code == 413
 
 
@@ -229,3 +247,162 @@ def test_only_the_named_proxy_says_who_is_behind_it(served):
     ):
         with connect(served(**settings)) as one:
             assert b'{"from":"%s"}' % shown in answered(one, forged)
+
+
+# --- what answers, times and traces tell ---
+
+
+def entries(gateway, action):
+    return [entry.details for entry in gateway.audit.entries(limit=1000) if entry.action == action]
+
+
+def test_apps_do_not_learn_whether_a_person_exists(knocking):
+    gateway, _, call = knocking
+    seen = []
+    for person in ("Ann", "Bob", "nobody"):  # Bob has not said what he hides
+        asked = call("X", "POST", "/v1/proposals", json={"person": person, "sift": SMILE})
+        assert asked.status_code == 202, asked.text
+        work(gateway)
+        told = call("X", "GET", f"/v1/proposals/{asked.json()['id']}")
+        got = call("X", "POST", "/v1/releases", json={"person": person, "latest": 1})
+        apart = {"job", "person"}
+        seen.append(
+            (asked.status_code, {k: v for k, v in told.json().items() if k not in apart}, got.status_code, got.json())
+        )
+    assert seen[0][:2] == (202, seen[0][1] | {"verdict": "denied", "state": "done"})
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_the_time_of_a_verdict_does_not_tell_it(tmp_path):
+    gateway = open_service(tmp_path / "service", verdict_seconds=3600)
+    cast = Cast(gateway)
+    app = cast.apps["X"]
+    jobs = [asked(gateway, cast, sift) for sift in (GENDER, SMILE)]
+    ended = [gateway.jobs.get(job) for job in jobs]
+    assert [one.state for one in ended] == ["done", "done"]
+    for job in jobs:
+        assert gateway.proposal(cast.ann, job).verdict is not None
+        assert (gateway.proposal(app, job).verdict, gateway.job(app, job).state) == (None, "running")
+        assert gateway.cancel(app, job).state == "running"
+    later = max(one.submitted for one in ended) + timedelta(hours=1)
+    gateway.jobs._clock = lambda: later
+    assert [gateway.proposal(app, job).verdict for job in jobs] == ["accept", "denied"]
+    assert [gateway.job(app, job).state for job in jobs] == ["done", "done"]
+    gateway.close()
+
+
+def test_untold_verdicts_fill_the_queue_as_unfinished_ones_do(tmp_path):
+    gateway = open_service(tmp_path / "service", verdict_seconds=3600)
+    cast = Cast(gateway)
+    for _ in range(MOST_WAITING):
+        asked(gateway, cast, SMILE)
+    with pytest.raises(InputError, match="waiting"):
+        asked(gateway, cast, SMILE)
+    gateway.close()
+
+
+def test_errors_of_jobs_name_no_files(knocking):
+    gateway, cast, call = knocking
+    secret = "/secret/place"
+
+    def broken(*_, **__):
+        raise CorruptFileError(f"{secret} is damaged.")
+
+    gateway.platform.propose = broken
+    job = asked(gateway, cast, GENDER)
+    for name in ("Ann", "operator", "X"):
+        answer = call(name, "GET", f"/v1/jobs/{job}")
+        assert answer.status_code == 200
+        assert secret not in answer.text
+    assert gateway.jobs.get(job).state == "failed"
+
+
+def test_names_that_look_alike_are_one_name(knocking):
+    gateway, cast, call = knocking
+    for name in ("Ann", "ann", "\u0410nn", "\uff21nn", "\u0391nn"):
+        answer = call("operator", "POST", "/v1/principals", json={"name": name, "role": "app"})
+        assert answer.status_code == 409
+        with pytest.raises(InputError, match="taken"):
+            gateway.principals.create(name, "app")
+    with pytest.raises(InputError, match="NFC"):
+        gateway.principals.create("Zoe\u0308", "owner")
+    made = call("operator", "POST", "/v1/principals", json={"name": "Zoe\u0308", "role": "owner"})
+    assert made.json()["principal"]["name"] == "Zo\u00eb"
+    cast.tokens["Zo\u00eb"] = made.json()["token"]
+    assert call("Zo\u00eb", "GET", "/v1/people/Zoe\u0308").json()["person"] == "Zo\u00eb"
+
+
+def test_failed_logins_and_what_operators_read_are_in_the_log(knocking):
+    gateway, cast, call = knocking
+    cast.tokens["stranger"] = "blindsight_" + "a" * 43
+    for _ in range(5):
+        assert call("stranger", "GET", "/v1/me").status_code == 401
+    assert entries(gateway, "refuse login") == [{"address": "127.0.0.1"}]  # one entry a minute, or the log would fill
+    for _ in range(3):
+        call("operator", "GET", "/v1/people/Ann")
+    call("operator", "GET", "/v1/me")
+    call("Ann", "GET", "/v1/people/Ann")
+    assert entries(gateway, "read") == [{"path": "/v1/people/Ann"}]
+
+
+def test_logging_out_ends_a_session_and_its_cookie_is_no_token(knocking):
+    gateway, cast, _ = knocking
+    now = [0.0]
+    sessions = Sessions(gateway.principals, clock=lambda: now[0])
+    token = cast.tokens["Ann"]
+    first, second = sessions.begin(token), sessions.begin(token)
+    assert first != second
+    assert token not in (first, second)
+    assert sessions.who(first).name == "Ann"
+    sessions.end(first)
+    assert (sessions.who(first), sessions.who(None), sessions.who(token)) == (None, None, None)
+    assert sessions.begin("blindsight_" + "a" * 43) is None
+    now[0] = 86_400.0
+    assert sessions.who(second) is None
+    third = sessions.begin(token)
+    gateway.rotate_token(cast.operator, cast.ann.id)
+    assert sessions.who(third) is None
+
+
+# --- a full disk ---
+
+
+def test_a_full_disk_is_told_and_nothing_is_wedged_after_it(knocking):
+    gateway, cast, call = knocking
+    number = granted(gateway, cast, GENDER)
+    engine = gateway.principals.database.engine
+
+    def full(connection, record):
+        connection.execute("PRAGMA max_page_count=1").close()  # SQLite keeps what there is, and takes nothing more
+
+    event.listen(engine, "connect", full)
+    engine.dispose()
+    failed = set()
+    for _ in range(200):  # until the last free page is used
+        failed.add(call("X", "POST", "/v1/releases", json={"person": "Ann", "latest": 1}).status_code)
+        if 503 in failed:
+            break
+    assert 503 in failed
+    event.remove(engine, "connect", full)
+    engine.dispose()
+    revoked = call("Ann", "POST", f"/v1/grants/{number}/revocation", json={"reason": "enough"})
+    assert (revoked.status_code, revoked.json()["standing"]) == (200, "revoked")
+    assert gateway.audit.verify().ok
+
+
+def test_ready_tells_the_truth(knocking, monkeypatch):
+    gateway, _, call = knocking
+    assert call("X", "GET", "/v1/ready").status_code == 200
+
+    def fails(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fails)
+        answer = call("X", "GET", "/v1/ready")
+        assert (answer.status_code, str(gateway.settings.folder) in answer.text) == (503, False)
+    assert call("X", "GET", "/v1/ready").status_code == 200
+    with monkeypatch.context() as patch:
+        patch.setattr(gateway.jobs._database, "reading", lambda: fails())
+        assert call("X", "GET", "/v1/health").status_code == 200  # it answers, though it can do nothing
+        assert call("X", "GET", "/v1/ready").status_code >= 500

@@ -24,7 +24,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "serve.md"
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """Address and operator's token of a service on fewer faces, judged by fewer attackers, than by default."""
-    settings = ServiceSettings(tmp_path_factory.mktemp("docs") / "service")
+    settings = ServiceSettings(tmp_path_factory.mktemp("docs") / "service", verdict_seconds=1)
     gateway = Gateway.open(settings, faces(2400, pictures_per_person=1, random_state=0), verifier=Verifier(QUICK))
     token = gateway.principals.first_run()
     gateway.start()

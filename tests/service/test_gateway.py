@@ -375,8 +375,6 @@ def test_an_app_that_asks_for_nothing_learns_no_names_and_nobody_floods_the_queu
         with pytest.raises(InputError) as error:
             call()
         assert "X" not in str(error.value)
-    with pytest.raises(UnknownNameError, match="Bob"):
-        gateway.propose(cast.apps["X"], "Bob")
     for _ in range(MOST_WAITING):
         gateway.propose(cast.apps["X"], "Ann", GENDER)
     for sift in (GENDER, None):

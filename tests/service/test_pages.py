@@ -8,6 +8,7 @@ from pageservice import PageService
 from smallservice import Cast, asked, work
 
 from blindsight.dp import LaplaceMechanism, Ledger
+from blindsight.service.proposals import ODOMETER
 
 TABS = ("sift", "search", "learn", "audit", "ledger")
 APP = "<script>alert(1)</script>"
@@ -237,7 +238,9 @@ def test_nobody_answers_for_somebody_else(story):
 def test_an_owner_reads_what_is_out(story):
     job = asked(story.gateway, story.cast, app=APP)
     story.gateway.answer(story.cast.ann, job, "allow")
-    assert "Measuring" in story.ann.get("/ledger").text
+    assert "Measure it" in story.ann.get("/ledger").text
+    assert story.gateway.jobs.find([ODOMETER]) == ()  # looking starts nothing
+    assert "Measuring" in story.ann.post("/ledger/measure").text
     work(story.gateway)
     page = story.ann.get("/ledger").text
     assert "at most" in page
@@ -263,7 +266,9 @@ def test_the_log_is_for_the_operator_and_holds_together(story):
 def test_a_long_log_is_read_page_by_page(story):
     for number in range(60):
         story.gateway.audit.append("operator", "note", {"number": number})
-    browser, last = story.browser(story.operator_token), story.gateway.check_log(story.operator).entries
+    browser = story.browser(story.operator_token)
+    browser.get("/ledger")  # which is noted once
+    last = story.gateway.check_log(story.operator).entries
 
     def positions(address):
         return [

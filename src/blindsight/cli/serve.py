@@ -56,6 +56,10 @@ def serve(
     page: Annotated[bool, Option("--page/--no-page", help="Show the page, or answer the API alone.")] = True,
     requests_per_minute: Annotated[int, Option(help="Of one principal, and of one address.", min=1)] = 600,
     witness: WitnessOption = None,
+    verdict_seconds: Annotated[
+        float,
+        Option(help="Apps are told verdicts after a whole number of these, or the time would tell them.", min=0.1),
+    ] = 60,
     proxy: Annotated[str | None, Option(help="Address of a proxy whose X-Forwarded-For is believed.")] = None,
     seed: options.SeedOption = 0,
 ) -> None:
@@ -80,6 +84,7 @@ def serve(
         without_tls=insecure_without_tls,
         witnesses=tuple(witness or ()),
         proxy=proxy,
+        verdict_seconds=verdict_seconds,
     )
 
     def open_gateway() -> Gateway:

@@ -14,6 +14,7 @@ once more by the gateway.
 
 import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
@@ -21,9 +22,10 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
 
+from blindsight.errors import BlindsightError
 from blindsight.service.errors import Refusal
 from blindsight.service.gateway import Gateway
-from blindsight.service.limits import LARGE, cost_of, retry_after
+from blindsight.service.limits import LARGE, cost_of, network, retry_after
 from blindsight.service.models import Problem
 from blindsight.service.principals import Principal, Role
 
@@ -34,7 +36,10 @@ MOST_LISTS, MOST_QUOTES = 100_000, 20_000
 _OWNER, _APP, _OPERATOR = (frozenset[Role]({role}) for role in ("owner", "app", "operator"))
 _ALL = _OWNER | _APP | _OPERATOR
 
-OPEN = frozenset({("GET", "/v1/health"), ("GET", "/v1/openapi.json")})
+_QUIET = ("/v1/me", "/v1/attributes", "/v1/jobs/", "/v1/log/head", "/v1/log/consistency", "/v1/witness")
+"""What an operator reads without a trace: nothing in it is about a person."""
+
+OPEN = frozenset({("GET", "/v1/health"), ("GET", "/v1/ready"), ("GET", "/v1/openapi.json")})
 """What anybody may ask without a token; it tells nothing about anyone."""
 
 ACCESS: Mapping[tuple[str, str], frozenset[Role]] = {
@@ -151,6 +156,8 @@ def authenticated(request: Request) -> Principal:
     if scheme.lower() == "bearer" and token.strip():
         principal = request.app.state.gateway.principals.authenticate(token.strip())
     if principal is None:
+        if token:
+            note_failure(request)
         raise Refusal(
             401, "a valid token is needed: Authorization: Bearer TOKEN.", headers={"WWW-Authenticate": "Bearer"}
         )
@@ -159,7 +166,16 @@ def authenticated(request: Request) -> Principal:
         raise Refusal(
             429, f"too many requests. Try again in {retry_after(wait)} s.", {"Retry-After": retry_after(wait)}
         )
+    if principal.role == "operator" and request.method == "GET" and not request.url.path.startswith(_QUIET):
+        request.app.state.gateway.note(principal.id, "read", path=request.url.path[:200])
     return principal
+
+
+def note_failure(request: Request) -> None:
+    """Log that somebody failed to log in; where the log cannot be written they fail all the same."""
+    host = request.client.host if request.client else "unknown"
+    with suppress(BlindsightError):
+        request.app.state.gateway.note("stranger", "refuse login", address=network(host))
 
 
 async def caller(request: Request) -> Principal:

@@ -6,7 +6,7 @@ The document at /v1/openapi.json describes every answer. There is no page that l
 
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _ABOUT = (
     "A trusted service that holds pictures, verifies what apps propose, and lets only sifted data out. "
-    "Every call but /v1/health needs a token: `Authorization: Bearer TOKEN`. Every refusal is one sentence: "
-    '`{"error": "..."}`.'
+    "Every call but /v1/health and /v1/ready needs a token: `Authorization: Bearer TOKEN`. Every refusal is one "
+    'sentence: `{"error": "..."}`.'
 )
 
 
@@ -47,6 +47,7 @@ def create_app(settings: ServiceSettings, gateway: Gateway, showcase: "Showcase 
     errors.install(app)
     add_limits(app, settings)
     app.add_api_route(f"{PREFIX}/health", _health, methods=["GET"], tags=["health"], responses=described(429))
+    app.add_api_route(f"{PREFIX}/ready", _ready, methods=["GET"], tags=["health"], responses=described(429, 503))
     app.router.routes.extend([*routes.router.routes, *library.router.routes])  # releases first: asked most often
     if showcase is not None:
         _add_page(app, settings, gateway, showcase)
@@ -55,8 +56,14 @@ def create_app(settings: ServiceSettings, gateway: Gateway, showcase: "Showcase 
     return app
 
 
+def _ready(request: Request) -> Health:
+    """Tell that the service can do what it is asked, or refuse: its database, its disk or its worker is away."""
+    request.app.state.gateway.check_ready()
+    return Health(status="ok", version=__version__)
+
+
 async def _health() -> Health:
-    """Tell that the service answers."""
+    """Tell that the service answers; whether it can do its work is what /v1/ready tells."""
     return Health(status="ok", version=__version__)
 
 

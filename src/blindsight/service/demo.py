@@ -22,6 +22,7 @@ from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.files import AnyPath, as_path, atomic_writer, storage_errors
 from blindsight.learn.comparison import installed_schemes
 from blindsight.progress import Progress
+from blindsight.service.errors import told
 from blindsight.service.exhibits import (
     Exhibit,
     SeenRound,
@@ -134,7 +135,7 @@ class LiveRuns:
         except _Stopped:
             ending = "stopped"
         except BlindsightError as error:
-            ending = str(error)
+            ending = told(error)
         except Exception:
             logger.exception("a live run failed")
             ending = "something went wrong here; it was noted."
@@ -270,7 +271,7 @@ class Showcase:
             except Closing:
                 return
             except BlindsightError as error:
-                state = State("failed", str(error))
+                state = State("failed", told(error))
             except Exception:
                 logger.exception("the exhibit %s failed", name)
                 state = State("failed", "something went wrong here; it was noted.")

@@ -65,6 +65,14 @@ def status_of(error: BlindsightError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 503)
 
 
+def told(error: BlindsightError) -> str:
+    """Return an error's sentence for somebody outside; one that may name files of this machine goes to its log."""
+    if status_of(error) != 503:
+        return " ".join(str(error).split())
+    logger.error("%s", error)
+    return "this cannot be done at the moment: a file or a part of the service is not available."
+
+
 def install(app: FastAPI) -> None:
     """Let the app answer every error with ``{"error": sentence}``."""
     app.add_exception_handler(BlindsightError, _foreseen)
@@ -82,11 +90,7 @@ def answer(status: int, sentence: str, headers: dict[str, str] | None = None) ->
 
 def _foreseen(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, BlindsightError)
-    status = status_of(error)
-    if status == 503:  # names files of this machine
-        logger.error("%s %s: %s", request.method, request.url.path, error)
-        return answer(503, "this cannot be done at the moment: a file or a part of the service is not available.")
-    return answer(status, _one_line(str(error)))
+    return answer(status_of(error), told(error))
 
 
 def _refused(request: Request, error: Exception) -> JSONResponse:
@@ -123,7 +127,3 @@ def _complaint(problem: Any) -> str:
     where = " ".join(place[1:]) or (place[0] if place else "the request")
     said = str(problem["msg"]).removeprefix("Value error, ").rstrip(".")
     return f"{where}: {said[:1].lower()}{said[1:]}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

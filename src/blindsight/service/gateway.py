@@ -9,14 +9,21 @@ person on them, and to nobody else; features to nobody.
 SensorSift (Enev et al., ACSAC 2012, section 3 and Figure 1) draws this service around its sifts.
 """
 
+import math
+import os
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
+from tempfile import NamedTemporaryFile
 from typing import Any, Self
 
 from blindsight.crypto.merkle import TreeHead
 from blindsight.data import Dataset, FeaturePipeline
-from blindsight.errors import InputError, PrivacyError, UnknownNameError
+from blindsight.errors import InputError, PrivacyError, StorageError, UnknownNameError
+from blindsight.files import storage_errors
 from blindsight.progress import Progress, silent
 from blindsight.service.foundation import KNOWN, Ensemble, FolderLock, lay_foundation
 from blindsight.service.frames import FrameStore
@@ -51,6 +58,9 @@ from blindsight.sift.verify import Verifier
 MOST_WAITING = 5
 """Jobs that one principal may have waiting."""
 
+_PROBE = 1 << 20  # bytes that must have room on the disk
+_NOTED, _NOTED_AGAIN = 10_000, 60.0  # what is remembered of notes, and for how many seconds
+
 FOR_APPS = ("status", "mechanism", "who_sees")
 """What an app may read of a statement about a person."""
 
@@ -80,6 +90,8 @@ class Gateway:
         duties = Duties(platform, self._proposals)
         self.worker = Worker(jobs, {**(handlers or {}), **duties.handlers}, settings)
         self._registered: set[str] = set()
+        self._noted: dict[str, tuple[float, int]] = {}  # what was logged when, and how often again since
+        self._noting = threading.Lock()
         self._held: tuple[FolderLock, Database] | None = None
 
     @classmethod
@@ -163,6 +175,18 @@ class Gateway:
             lock.release()
             self._held = None
 
+    def check_ready(self) -> None:
+        """Refuse where the service could not do what it is asked: no database, no room on the disk, no worker."""
+        self.jobs.waiting("")
+        with self.principals.database.session():  # somebody can write
+            pass
+        with storage_errors("write into", self.settings.folder), NamedTemporaryFile(dir=self.settings.folder) as probe:
+            probe.write(bytes(_PROBE))
+            probe.flush()
+            os.fsync(probe.fileno())
+        if not self.worker.alive:
+            raise StorageError("the worker has ended.")
+
     # --- who may ask ---
 
     def create_principal(
@@ -245,6 +269,12 @@ class Gateway:
 
         Its result is that of `Odometer` as plain data. While nothing has changed, asking again gives the same job.
         """
+        job = self.measurement(principal, person, start=True)
+        assert job is not None
+        return job
+
+    def measurement(self, principal: Principal, person: str, *, start: bool = False) -> JobView | None:
+        """Return the measurement of what is out about a person just now, if there is one or shall be."""
         _only(principal, "owner", "operator")
         self._own(principal, person)
         out = [(grant.number, grant.live, self.platform.released(grant)) for grant in self.platform.grants(person)]
@@ -253,7 +283,9 @@ class Gateway:
         for job in self.jobs.find([ODOMETER], about=about, limit=1):
             if job.state in (*UNFINISHED, "done"):
                 return job_view(principal, job)
-        self._refuse_flood(principal.id)
+        if not start:
+            return None
+        self._refuse_flood(principal)
         return job_view(principal, self.jobs.submit(ODOMETER, principal.id, about))
 
     # --- apps ---
@@ -280,7 +312,7 @@ class Gateway:
         """
         _only(app, "app")
         self._asked(app)
-        self._refuse_flood(app.id)
+        self._refuse_flood(app)
         return job_view(app, self._asking.propose(app, person, sift, frames, then))
 
     def proposal(self, principal: Principal, job: str) -> ProposalView:
@@ -288,12 +320,14 @@ class Gateway:
         found = self._proposal(principal, job)
         verified = (found.result or {}).get("verdict") in ("accept", "reject", "inconclusive")
         evidence = self._proposals.get(job).to_dict() if verified and principal.role != "app" else None
-        return proposal_view(principal, found, evidence)
+        return proposal_view(principal, self._told(principal, found), evidence)
 
     def proposals(self, principal: Principal) -> tuple[ProposalView, ...]:
         """Return the newest proposals that concern somebody, without evidence."""
         about = {"app": {"app": principal.name}, "owner": {"person": principal.name}, "operator": {}}[principal.role]
-        return tuple(proposal_view(principal, job) for job in self.jobs.find(ASKING, about=about))
+        return tuple(
+            proposal_view(principal, self._told(principal, job)) for job in self.jobs.find(ASKING, about=about)
+        )
 
     def answer(self, owner: Principal, job: str, answer: Answer) -> ProposalView:
         """Allow a proposal (`grant` is its number), ask for `fewer` details (`next` is the job), or refuse it."""
@@ -351,7 +385,7 @@ class Gateway:
 
     def job(self, principal: Principal, id: str) -> JobView:
         """Return a job to who asked for it, to the person it is about, or to an operator, each with what is theirs."""
-        return job_view(principal, self._job(principal, id))
+        return job_view(principal, self._told(principal, self._job(principal, id)))
 
     def cancel(self, principal: Principal, id: str) -> JobView:
         """Stop a job; only an operator may stop a review, and even then what it would verify stays suspended."""
@@ -359,6 +393,9 @@ class Gateway:
         if principal.role != "operator" and (job.owner != principal.id or job.kind == REVIEW):
             raise PrivacyError("only who asked for a job may cancel it, and a review only an operator.")
         self.audit.append(principal.id, "cancel job", {"job": id, "kind": job.kind})
+        told = self._told(principal, job)
+        if told is not job and told.state in UNFINISHED:  # that it has ended is not told yet
+            return job_view(principal, told)
         return job_view(principal, self.jobs.cancel(id))
 
     def entries(self, operator: Principal, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
@@ -421,9 +458,32 @@ class Gateway:
             raise UnknownNameError("job", id, ())
         return job
 
-    def _refuse_flood(self, owner: str) -> None:
-        if self.jobs.waiting(owner) >= MOST_WAITING:
+    def _refuse_flood(self, principal: Principal) -> None:
+        newest = self.jobs.find([*ASKING, ODOMETER], owner=principal.id, limit=MOST_WAITING)
+        if sum(self._told(principal, job).state in UNFINISHED for job in newest) >= MOST_WAITING:
             raise InputError(f"{MOST_WAITING} jobs of yours are waiting. Wait until one of them is done.")
+
+    def _told(self, principal: Principal, job: Job) -> Job:
+        """Return a job as somebody may know it now: to an app how long a verification took would tell its verdict."""
+        if principal.role != "app" or job.kind not in ASKING or job.finished is None or job.state == "cancelled":
+            return job
+        pace = self.settings.verdict_seconds
+        paces = max(1, math.ceil((job.finished - job.submitted).total_seconds() / pace))
+        if self.jobs.now() < job.submitted + timedelta(seconds=paces * pace):
+            return replace(job, state="running", result=None, error=None)
+        return job if job.state == "done" else replace(job, state="done", result={"verdict": "denied"}, error=None)
+
+    def note(self, actor: str, action: str, **details: Any) -> None:
+        """Log what is worth an entry, but not one each time: the same again within a minute is only counted."""
+        key, now = f"{actor} {action} {details}", time.monotonic()
+        with self._noting:
+            since, count = self._noted.pop(key, (-math.inf, 0))
+            fresh = now - since > _NOTED_AGAIN
+            self._noted[key] = (now, 0) if fresh else (since, count + 1)
+            if len(self._noted) > _NOTED:
+                self._noted.pop(next(iter(self._noted)))
+        if fresh:
+            self.audit.append(actor, action, {**details, **({"before": count} if count else {})})
 
     def _grant_view(self, principal: Principal, grant: Grant) -> GrantView:
         holds, released = self.platform.holds(grant), self.platform.released(grant)

@@ -25,6 +25,7 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 
 from blindsight.errors import BlindsightError, InputError, UnknownNameError
 from blindsight.progress import Progress
+from blindsight.service.errors import told
 from blindsight.service.settings import ServiceSettings
 from blindsight.service.store import Database, jobs
 
@@ -70,6 +71,10 @@ class Jobs:
         self._clock = clock
         self.arrived = threading.Event()
         """Set whenever there may be something to do."""
+
+    def now(self) -> datetime:
+        """Return what time it is for jobs."""
+        return self._clock()
 
     # --- for those who want something done ---
 
@@ -259,6 +264,11 @@ class Worker:
             self._thread = threading.Thread(target=self._work, name="blindsight worker", daemon=True)
             self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Tell whether jobs are done, or have not begun to be."""
+        return self._thread is None or self._thread.is_alive()
+
     def stop(self, seconds: float = 10.0) -> bool:
         """Stop after the present step, waiting at most so long; an unfinished job is done after the next start."""
         self._stopping.set()
@@ -294,7 +304,7 @@ class Worker:
         except JobStoppedError as stopped:
             self._stopped(job, stopped.stop)
         except BlindsightError as error:
-            self._jobs.finish(job.id, "failed", error=str(error))
+            self._jobs.finish(job.id, "failed", error=told(error))
         except Exception:
             logger.exception("job %s (%s) failed", job.id, job.kind)
             self._jobs.finish(job.id, "failed", error="something went wrong here; it was noted.")

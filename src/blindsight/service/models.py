@@ -9,6 +9,7 @@ and the operator: figures would teach an app how to write its next sift, and rea
 else has a grant. How far a verification is would tell it as well.
 """
 
+import unicodedata
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -29,7 +30,7 @@ Standing = Literal["live", "suspended", "revoked"]
 def _printable(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         raise ValueError("one line of printable text is needed, without spaces around it")
-    return text
+    return unicodedata.normalize("NFC", text)
 
 
 def _addressable(text: str) -> str:

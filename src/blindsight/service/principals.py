@@ -8,6 +8,7 @@ or was replaced opens none either, from that moment on, in every process. No rep
 import hashlib
 import hmac
 import re
+import unicodedata
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ Role = Literal["owner", "app", "operator"]
 
 TOKEN = re.compile(r"blindsight_[A-Za-z0-9_-]{43}")
 NAME_LENGTH = 100
+_ALIKE = str.maketrans("аеорсухіјѕһԁԛԝвкмнтαβεηικμνορτυχ01", "aeopcyxijshdqwbkmhtabehikmvoptuxol")
 
 _COLUMNS = (
     principals.c.id,
@@ -92,8 +94,8 @@ class Principals:
         token = self._new_token()
         principal = Principal(f"{role}-{self._source(8).hex()}", name, role, now, expires)
         with self._database.session() as session:
-            if session.scalar(select(principals.c.id).where(principals.c.name == name)) is not None:
-                raise InputError(f"the name {name!r} is taken. Choose another, or rotate the token of that one.")
+            if skeleton(name) in map(skeleton, session.scalars(select(principals.c.name))):
+                raise InputError(f"the name {name!r} is taken, or looks like one that is. Choose another.")
             session.execute(
                 insert(principals).values(
                     id=principal.id, name=name, role=role, token_hash=_hash(token), created=now, expires=expires
@@ -180,12 +182,21 @@ class Principals:
             raise InputError(f"expires must lie in the future; got {expires.isoformat()}.")
 
 
+def skeleton(name: str) -> str:
+    """Return what names have in common that a reader takes for each other: case, width, Cyrillic and Greek letters.
+
+    >>> skeleton("Ann") == skeleton("\u0410nn") == skeleton("\uff21NN")
+    True
+    """
+    return unicodedata.normalize("NFKC", name).casefold().translate(_ALIKE)
+
+
 def check_name(name: str) -> None:
     """Refuse a name that is empty, long, padded or holds characters that do not print."""
     if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH:
         raise InputError(f"a name must have 1 to {NAME_LENGTH} characters.")
-    if not name.isprintable() or name != name.strip():
-        raise InputError("a name must be of printable characters, without spaces around it.")
+    if not name.isprintable() or name != name.strip() or not unicodedata.is_normalized("NFC", name):
+        raise InputError("a name must be of printable characters in Unicode's form NFC, without spaces around it.")
     if TOKEN.search(name):
         raise InputError("a name must not be a token, which is a secret. Choose another, and rotate that token.")
 

@@ -215,8 +215,10 @@ class Asking:
         self._answering = threading.Lock()
 
     def propose(self, app: Principal, person: str, sift: Mapping[str, Any] | None, frames: int, then: Then) -> Job:
-        """Queue the verification of what an app asks for; what is wrong with it by itself is said at once."""
-        self._platform.preferences(person)  # or there is no such person
+        """Queue the verification of what an app asks for; what is wrong with it by itself is said at once.
+
+        That nobody has this name is not: the job is denied, as it would be for another reason.
+        """
         if ReleaseBudget(frames, then).frames > MOST_FRAMES:
             raise InputError(f"a budget has {MOST_FRAMES} frames at most; got {frames}.")
         self._refuse_too_few(app, person, frames)
@@ -251,7 +253,7 @@ class Asking:
 
     def _refuse_too_few(self, app: Principal, person: str, frames: int) -> None:
         """Refuse a budget that is used up already; the app knows what it has got."""
-        mine = (grant for grant in self._platform.grants(person) if grant.app == app.name)
+        mine = (grant for grant in self._platform.grants() if (grant.person, grant.app) == (person, app.name))
         used = sum(self._platform.released(grant) for grant in mine)
         if frames <= used:
             raise InputError(f"this app has got {used} frames of this person already; ask for more than that in all.")

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from blindsight.errors import BlindsightError, InputError, StorageError, UnknownNameError
+from blindsight.errors import BlindsightError, InputError, PrivacyError, StorageError, UnknownNameError
 from blindsight.service.frames import FrameStore
 from blindsight.service.log import AuditLog, acting_together
 from blindsight.service.principals import Principal
-from blindsight.sift.platform import Platform, Released, Wanted
+from blindsight.sift.platform import Platform, Released, Wanted, no_grant
 from blindsight.sift.sift import Features
 
 Task = TypeVar("Task")
@@ -136,6 +136,8 @@ class Releases:
             # A name that is not known is whatever was sent, which the log might have to refuse.
             reason = f"unknown {error.kind}." if isinstance(error, UnknownNameError) else str(error)
             self._log.append(app.id, "refuse release", {"person": person, "frames": asked, "reason": reason})
+            if reason == "unknown person.":  # that nobody has this name is not the app's to know
+                raise PrivacyError(no_grant(app.name)) from None
             raise
         grant = released.grant
         labels = grant.public if grant.mode == "included" else None

@@ -52,6 +52,7 @@ from blindsight.service.models import (
     ScopeView,
     WithToken,
 )
+from blindsight.service.principals import skeleton
 
 router = guarded_router()
 
@@ -81,7 +82,8 @@ def list_principals(gateway: TheGateway) -> PrincipalList:
 @router.post("/principals", status_code=201, responses=refusals(409, *BODY))
 def create_principal(gateway: TheGateway, operator: Caller, wanted: NewPrincipal) -> WithToken:
     """Add somebody and return their token, this once."""
-    only_if(all(one.name != wanted.name for one in gateway.principals.list()), "this name is taken.")
+    taken = map(skeleton, (one.name for one in gateway.principals.list()))
+    only_if(skeleton(wanted.name) not in taken, "this name is taken, or looks like one that is.")
     expires = None if wanted.days is None else datetime.now(UTC) + timedelta(days=wanted.days)
     principal, token = gateway.create_principal(operator, wanted.name, wanted.role, expires=expires)
     return WithToken(principal=PrincipalView.model_validate(principal), token=str(token))

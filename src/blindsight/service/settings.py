@@ -18,7 +18,7 @@ PICTURE_PIXELS = 16_000_000
 """Of a picture that somebody sends; the decoder itself takes up to `MAX_PIXELS`."""
 
 _ABOVE_ZERO = (
-    *("body_bytes", "picture_pixels", "requests_per_minute", "job_seconds", "head_seconds"),
+    *("body_bytes", "picture_pixels", "requests_per_minute", "job_seconds", "verdict_seconds", "head_seconds"),
     *("connections", "connections_per_address"),
 )
 KINDS = ("sqlite", "postgresql", "postgresql+psycopg")
@@ -38,6 +38,8 @@ class ServiceSettings:
     picture_pixels: int = PICTURE_PIXELS
     requests_per_minute: int = 600
     job_seconds: float = 900
+    verdict_seconds: float = 60
+    """An app is told a verdict after a whole number of these, whatever it is: an accept takes longer than a reject."""
     head_seconds: float = 10
     """Until the head of a request is whole, and for its body beside the time that 25 kB a second take."""
     connections: int = 2000

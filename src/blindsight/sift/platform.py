@@ -477,9 +477,7 @@ class Platform:
         version = self._register.app(app).version
         grants = [one for one in self._register.live(person) if (one.app, one.policy_version) == (app, version)]
         if not grants:
-            raise PrivacyError(
-                f"app {app} has no grant about this person. Propose a release and let the person allow it."
-            )
+            raise PrivacyError(no_grant(app))
         if not self._holds(grants[-1]):
             raise PrivacyError(
                 f"grant {grants[-1].number} is suspended: preferences, verification rows or attackers have changed "
@@ -617,3 +615,8 @@ def _name(given: str, what: str) -> str:
     if not isinstance(given, str) or not given.strip() or not given.isprintable():
         raise InputError(f"the name of a {what} is one line of printable text; got {given!r}.")
     return given
+
+
+def no_grant(app: str) -> str:
+    """Return what an app is told that may get nothing about a person, and about a name that nobody has."""
+    return f"app {app} has no grant about this person. Propose a release and let the person allow it."

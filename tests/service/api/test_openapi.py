@@ -27,7 +27,7 @@ def operations(document):
 
 def test_document_holds_every_route_and_who_may_use_it(document):
     described = operations(document)
-    assert set(described) == set(ACCESS) | {("GET", "/v1/health")}
+    assert set(described) == set(ACCESS) | {("GET", "/v1/health"), ("GET", "/v1/ready")}
     assert {route: frozenset(described[route]["x-roles"]) for route in ACCESS} == ACCESS
     assert all(described[route]["security"] == [{"token": []}] for route in ACCESS)
     assert all("security" not in operation for route, operation in described.items() if route in OPEN)

@@ -1,17 +1,20 @@
 """From plain data to a page: sessions, charts, templates, static files, and refusals that a person can read.
 
-*The guarantee.* The cookie holds the token itself and is looked up on every request, so a token that expired or was
-revoked opens nothing, from that moment on. What changes anything is a POST that this page itself sent (`check_origin`),
-with a cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an address. Browsers send
-the cookie to every port of this machine: log out on a machine whose other services you do not trust. Everything a
-template puts into a page is escaped; there is no script, style or event handler inside a page, so that the content
-policy of the service (`limits`) can forbid them all.
+*The guarantee.* A token pasted once becomes a session, whose id is in a cookie: logging out ends it, and a token that
+expired or was revoked opens nothing, from that moment on. What changes anything is a POST that this page itself sent
+(`check_origin`), with a cookie that browsers send to this page alone (`SameSite=Strict`). No token is ever in an
+address or a cookie. Browsers send the cookie to every port of this machine: log out on a machine whose other services
+you do not trust. Everything a template puts into a page is escaped; there is no script, style or event handler inside a
+page, so that the content policy of the service (`limits`) can forbid them all.
 """
 
 import hashlib
 import json
-import logging
+import secrets
+import threading
+import time
 from base64 import b64encode
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,38 +31,59 @@ from markupsafe import Markup
 
 from blindsight.errors import BlindsightError
 from blindsight.service.demo import Showcase
-from blindsight.service.errors import Refusal, status_of
+from blindsight.service.errors import Refusal, status_of, told
 from blindsight.service.gateway import Gateway
 from blindsight.service.principals import Principal, Principals, Role
 from blindsight.service.settings import ServiceSettings
 from blindsight.sift.study import words
 from blindsight.statement import PrivacyStatement
 
-COOKIE = "blindsight_token"
-_DAYS = 1
+COOKIE = "blindsight_session"
+_SECONDS = 86_400
+_SESSIONS = 10_000  # at once; the oldest goes first
+
+
+class Sessions:
+    """Who is logged in: an id that only the browser knows stands for a token, until somebody logs out or a day is over.
+
+    Kept in memory, by the SHA-256 of the id. The token is looked up at every request, so one that expired, was revoked
+    or replaced opens nothing. Logging in gives a new id each time.
+    """
+
+    def __init__(self, principals: Principals, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._principals, self._clock = principals, clock
+        self._tokens: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def begin(self, token: str) -> str | None:
+        """Return the id of a new session, or None for a token that opens nothing."""
+        if self._principals.authenticate(token) is None:
+            return None
+        id = secrets.token_urlsafe(32)
+        with self._mutex:
+            self._tokens[_digest(id)] = token, self._clock() + _SECONDS
+            if len(self._tokens) > _SESSIONS:
+                self._tokens.popitem(last=False)
+        return id
+
+    def who(self, id: str | None) -> Principal | None:
+        """Return who is logged in, or None."""
+        token, until = self._tokens.get(_digest(id or ""), ("", 0.0))
+        return self._principals.authenticate(token) if self._clock() < until else None
+
+    def end(self, id: str | None) -> None:
+        """Log out: the id opens nothing any more, whoever kept it."""
+        with self._mutex:
+            self._tokens.pop(_digest(id or ""), None)
+
+
+def _digest(id: str) -> str:
+    return hashlib.sha256(id.encode(errors="replace")).hexdigest()
 
 
 def is_encrypted(request: Request, settings: ServiceSettings) -> bool:
-    """Tell whether the browser talks TLS, to this service or to a proxy on this machine before it."""
+    """Tell whether the browser talks TLS, to this service or to the proxy before it."""
     return settings.encrypted or request.url.scheme == "https"
-
-
-def visitor(request: Request, principals: Principals) -> Principal | None:
-    """Return who looks, or None for somebody without a valid cookie."""
-    token = request.cookies.get(COOKIE)
-    return None if token is None else principals.authenticate(token)
-
-
-def remember(response: Response, token: str, *, encrypted: bool) -> None:
-    """Give the browser its cookie."""
-    response.set_cookie(
-        COOKIE, token, max_age=_DAYS * 86_400, httponly=True, samesite="strict", secure=encrypted, path="/"
-    )
-
-
-def forget(response: Response, *, encrypted: bool) -> None:
-    """Take the cookie back."""
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=encrypted, path="/")
 
 
 def check_origin(request: Request) -> None:
@@ -163,8 +187,6 @@ def bar(value: float, low: float = 0.45, high: float = 1.0) -> float:
     return round(100 * (min(max(value, low), high) - low) / (high - low), 2)
 
 
-logger = logging.getLogger(__name__)
-
 TABS = {"sift": "Sift", "search": "Search", "learn": "Learn", "audit": "Audit", "ledger": "Ledger"}
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "txt": "text/plain"}
@@ -175,13 +197,24 @@ class Pages:
 
     def __init__(self, gateway: Gateway, showcase: Showcase, principals: Principals, settings: ServiceSettings) -> None:
         self.gateway, self.showcase, self.principals, self.settings = gateway, showcase, principals, settings
+        self.sessions = Sessions(principals)
         self._environment = _environment()
         self._environment.globals.update(static=self._static_address, tabs=TABS, bar=bar, tint=tint)
         self._environment.globals.update(inline=self._inline)
 
     def visitor(self, request: Request) -> Principal | None:
         """Return who looks."""
-        return visitor(request, self.principals)
+        return self.sessions.who(request.cookies.get(COOKIE))
+
+    def set_cookie(self, request: Request, response: Response, session: str | None) -> Response:
+        """Give a browser its session's id, which no script can read and no other site can send, or take it back."""
+        rules: dict[str, Any] = {"httponly": True, "samesite": "strict", "path": "/"}
+        rules["secure"] = is_encrypted(request, self.settings)
+        if session is None:
+            response.delete_cookie(COOKIE, **rules)
+        else:
+            response.set_cookie(COOKIE, session, max_age=_SECONDS, **rules)
+        return response
 
     def render(self, request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page."""
@@ -232,11 +265,7 @@ def route_class(pages: Pages) -> type[APIRoute]:
                 except RequestValidationError:
                     return pages.refusal(request, 422, "something in this form is missing or not as it should be.")
                 except BlindsightError as error:
-                    status = status_of(error)
-                    if status == 503:  # names files of this machine
-                        logger.error("%s %s: %s", request.method, request.url.path, error)
-                        return pages.refusal(request, 503, "a part of the service is not available at the moment.")
-                    return pages.refusal(request, status, str(error))
+                    return pages.refusal(request, status_of(error), told(error))
 
             return shown
 

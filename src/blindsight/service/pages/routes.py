@@ -18,22 +18,13 @@ from blindsight.data.faces import ATTRIBUTES
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.comparison import installed_schemes
+from blindsight.service.access import note_failure
 from blindsight.service.demo import MOST_ROUNDS, LiveRun, Showcase, sift_name
 from blindsight.service.errors import Refusal
 from blindsight.service.exhibits import PRIVATE
 from blindsight.service.gateway import Gateway
 from blindsight.service.log import Entry
-from blindsight.service.models import JobView
-from blindsight.service.pages.rendering import (
-    LineChart,
-    Pages,
-    check_origin,
-    forget,
-    is_encrypted,
-    remember,
-    require,
-    route_class,
-)
+from blindsight.service.pages.rendering import COOKIE, LineChart, Pages, check_origin, require, route_class
 from blindsight.service.principals import Principal, Principals
 from blindsight.service.settings import ServiceSettings
 
@@ -70,18 +61,18 @@ def _add_door(router: APIRouter, pages: Pages) -> None:
     def log_in(
         request: Request, token: Annotated[str, Form(max_length=200)], then: Annotated[str, Form()] = "/sift"
     ) -> Response:
-        if pages.principals.authenticate(token.strip()) is None:
+        session = pages.sessions.begin(token.strip())
+        if session is None:
+            note_failure(request)
             problem = "This token opens nothing: it is mistyped, expired or revoked."
             return pages.render(request, "login.html", status=401, then=_inside(then), problem=problem)
-        response = RedirectResponse(_inside(then), 303)
-        remember(response, token.strip(), encrypted=is_encrypted(request, pages.settings))
-        return response
+        pages.sessions.end(request.cookies.get(COOKIE))
+        return pages.set_cookie(request, RedirectResponse(_inside(then), 303), session)
 
     @router.post("/logout")
     def log_out(request: Request) -> Response:
-        response = RedirectResponse("/sift", 303)
-        forget(response, encrypted=is_encrypted(request, pages.settings))
-        return response
+        pages.sessions.end(request.cookies.get(COOKIE))
+        return pages.set_cookie(request, RedirectResponse("/sift", 303), None)
 
 
 def _add_files(router: APIRouter, pages: Pages) -> None:
@@ -391,12 +382,20 @@ def _add_ledger(router: APIRouter, pages: Pages) -> None:
     @router.get("/ledger")
     def show(request: Request, before: int | None = None) -> Response:
         who = pages.visitor(request)
-        values: dict[str, Any] = {"grants": (), "odometer": None, "books": None}
+        values: dict[str, Any] = {"grants": (), "hides": (), "odometer": None, "books": None}
         if who is not None:
             values["grants"] = pages.gateway.grants(who)
-            values["odometer"] = _odometer(pages, who) if who.role == "owner" else None
+            if who.role == "owner":
+                values["hides"] = pages.gateway.person(who, who.name).private
+                values["odometer"] = pages.gateway.measurement(who, who.name) if values["hides"] else None
             values["books"] = _books(pages, who, before) if who.role == "operator" else None
         return pages.render(request, "ledger.html", **values)
+
+    @router.post("/ledger/measure")
+    def measure(request: Request) -> Response:
+        owner = require(pages.visitor(request), "owner")
+        pages.gateway.odometer(owner, owner.name)
+        return RedirectResponse("/ledger#odometer", 303)
 
     @router.post("/ledger/revoke")
     def revoke(
@@ -406,16 +405,9 @@ def _add_ledger(router: APIRouter, pages: Pages) -> None:
         return RedirectResponse("/ledger", 303)
 
 
-def _odometer(pages: Pages, owner: Principal) -> JobView | None:
-    """Return the measurement of what is out about an owner, finished or on its way; None before they hide anything."""
-    try:
-        return pages.gateway.odometer(owner, owner.name)
-    except UnknownNameError:
-        return None
-
-
 def _books(pages: Pages, operator: Principal, before: int | None) -> dict[str, Any]:
     """Return the latest lines of the log (or those before one of them), whether its chain holds, and the ledger."""
+    pages.gateway.note(operator.id, "read", path="/ledger")
     check = pages.gateway.check_log(operator)
     last = min(check.entries, before - 1) if before is not None and before > 0 else check.entries
     first = max(0, last - _ENTRIES)
