@@ -171,6 +171,8 @@ def test_a_module_is_made_by_ones_own_file(tmp_path):
     code = "from torch import nn\n\n\ndef Net(classes):\n    return nn.Linear(4, classes)"
     (tmp_path / "net.py").write_text(f"{code}\n\n\ndef fixed():\n    return nn.Linear(4, 2)\n")
     assert module_from(f"{tmp_path}/net.py:Net", 7).out_features == 7
+    first, same = (module_from(f"{tmp_path}/net.py:Net", 7, random_state=3) for _ in range(2))
+    assert torch.equal(first.weight, same.weight)
     assert module_from(f"{tmp_path}/net.py:fixed", 7).out_features == 2
     with pytest.raises(UnknownNameError, match="'Nut'"):
         module_from(f"{tmp_path}/net.py:Nut", 7)

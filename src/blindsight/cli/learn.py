@@ -224,7 +224,7 @@ def learn_network(
         raise InputError(f"a network learns the classes of pictures; {dataset.name} has none.")
     names = division.names or tuple(f"owner {number}" for number in range(1, len(division.owners) + 1))
     learner = SelectiveClassifier(
-        module_from(model, len(dataset.label_names)),
+        module_from(model, len(dataset.label_names), random_state=seed),
         epsilon=epsilon,
         delta=delta,
         unit=unit,

@@ -94,10 +94,10 @@ def head(
         return nn.Sequential(*layers, nn.Linear(hidden or features, classes))
 
 
-def module_from(place: str, classes: int) -> Module:
+def module_from(place: str, classes: int, *, random_state: int = 0) -> Module:
     """Return the module that "file.py:Name" makes: a class or function that is called with the number of classes.
 
-    It is called without, if it takes no argument.
+    It is called without, if it takes no argument. Its first weights are those of the seed.
     """
     path, colon, name = place.rpartition(":")
     file = as_path(path)
@@ -111,7 +111,8 @@ def module_from(place: str, classes: int) -> Module:
     make = getattr(code, name, None)
     if not callable(make):
         raise UnknownNameError(f"class or function in {file}", name, [one for one in vars(code) if one[0] != "_"])
-    made = make(classes) if signature(make).parameters else make()
+    with seeded(science(random_state), "cpu"):
+        made = make(classes) if signature(make).parameters else make()
     trainable(made)
     return made
 

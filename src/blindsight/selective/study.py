@@ -468,7 +468,7 @@ def trainer_maker(training: Training, public: NDArray[Any], classes: int, random
         height, width, channels = public.shape[1:]
         module = small_cnn(classes, (height, width), channels, random_state=random_state)
     elif training.model != "head":
-        module = module_from(training.model, classes)
+        module = module_from(training.model, classes, random_state=random_state)
     else:
         scales = Standardiser.fit(public)
         if training.optimiser == "sgd":
