@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from blindsight.audit.inversion.convolutional import ConvolutionalInversion
-from blindsight.audit.inversion.identity import match_rate
-from blindsight.audit.inversion.ridge import RidgeInversion
-from blindsight.audit.inversion.similarity import C1, C2, SIGMA, WINDOW, mean_picture, ssim
+from blindsight.audit.inversion.decoder import (
+    C1,
+    C2,
+    SIGMA,
+    WINDOW,
+    ConvolutionalInversion,
+    RidgeInversion,
+    mean_picture,
+    ssim,
+)
+from blindsight.audit.inversion.pictures import match_rate
 from blindsight.data import PixelFeatures, faces
 from blindsight.errors import InputError, MissingExtraError
 

@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import linprog
 
-from blindsight.audit.epsilon import check_runs, epsilon_bound, loss_limit, most_certifiable, runs_needed
+from blindsight.audit.epsilon import (
+    by_coordinate,
+    by_frequency,
+    check_runs,
+    epsilon_bound,
+    known,
+    loss_limit,
+    most_certifiable,
+    runs_needed,
+)
 from blindsight.audit.onerun import canaries_needed, one_run_bound, one_run_p_value, published_p_value, surest_guesses
-from blindsight.audit.scores import by_coordinate, by_frequency, known
 from blindsight.errors import InputError
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from blindsight.audit import subject
 from blindsight.audit.artefacts import audit_artefact
-from blindsight.audit.indexmechanisms import local_mechanism
 from blindsight.audit.linkage import Linkage, linkage_finding, uniqueness_finding
+from blindsight.audit.mechanisms import local_mechanism
 from blindsight.audit.ofindex import plan_index
 from blindsight.audit.storedreleases import anchors_finding, truth_finding
 from blindsight.data import extract

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blindsight.audit import localreleases, noisyvalues, publishedhashing, sharedupdates
-from blindsight.audit.canaries import CanarySubject
+from blindsight.audit import mechanisms
 from blindsight.audit.epsilon import CONFIDENCE
-from blindsight.audit.indexmechanisms import central_sums
 from blindsight.audit.mechanisms import (
     RUNS,
+    CanarySubject,
+    central_sums,
     noise,
     private_search,
     published_hashing,
@@ -37,36 +37,36 @@ def audited(subject, runs=20_000):
 
 
 FALSE = {
-    "flipping a bit": (lambda: publishedhashing.flipped_bit(0.3), 0.9),  # exactly 1.05
-    "flipping a record": (lambda: publishedhashing.flipped_record(1.0), 4.5),  # exactly 26.0; runs limit what is shown
-    "PHashing": (lambda: publishedhashing.phashing(1.0), 4.5),
-    "PHashing in one run": (lambda: publishedhashing.phashing_run(1.0), 3.5),
-    "PITQ": (lambda: publishedhashing.pitq(1.0, iterations=5), 1.0),  # no finite epsilon
-    "PITQ in one run": (lambda: publishedhashing.pitq_run(1.0, iterations=5), 5.0),
-    "published Laplace noise": (lambda: sharedupdates.published_parameter(1.0), 6.0),
-    "Laplace noise for a participant": (lambda: sharedupdates.laplace_participant(1.0), 3.0),
-    "a quarter of the noise inside sums": (lambda: noisyvalues.summed_noise(4.0, 1e-12, noise_share=0.25), 4.0),
-    "half the noise": (lambda: noisyvalues.laplace(1.0, noise_share=0.5), 1.8),  # exactly 2
+    "flipping a bit": (lambda: mechanisms.flipped_bit(0.3), 0.9),  # exactly 1.05
+    "flipping a record": (lambda: mechanisms.flipped_record(1.0), 4.5),  # exactly 26.0; runs limit what is shown
+    "PHashing": (lambda: mechanisms.phashing(1.0), 4.5),
+    "PHashing in one run": (lambda: mechanisms.phashing_run(1.0), 3.5),
+    "PITQ": (lambda: mechanisms.pitq(1.0, iterations=5), 1.0),  # no finite epsilon
+    "PITQ in one run": (lambda: mechanisms.pitq_run(1.0, iterations=5), 5.0),
+    "published Laplace noise": (lambda: mechanisms.published_parameter(1.0), 6.0),
+    "Laplace noise for a participant": (lambda: mechanisms.laplace_participant(1.0), 3.0),
+    "a quarter of the noise inside sums": (lambda: mechanisms.summed_noise(4.0, 1e-12, noise_share=0.25), 4.0),
+    "half the noise": (lambda: mechanisms.laplace(1.0, noise_share=0.5), 1.8),  # exactly 2
 }
 
 PROVEN = {
-    "flipping a bit": (lambda: publishedhashing.flipped_bit(1.0), 0.4),  # exactly 0.54
-    "randomised response": (lambda: localreleases.response_record(1.0), 0.6),
-    "Hamming ball at 1": (lambda: localreleases.hamming_ball(1.0), 0.85),
-    "Hamming ball at 4": (lambda: localreleases.hamming_ball(4.0), 3.5),
-    "k-ary response": (lambda: localreleases.kary_response(4.0), 3.5),
-    "subset selection": (lambda: localreleases.subset_selection(1.0), 0.8),
-    "local mode": (lambda: localreleases.local_release(4.0), 3.5),
-    "local mode in one run": (lambda: localreleases.local_release_run(4.0), 3.5),
-    "Laplace": (lambda: noisyvalues.laplace(1.0), 0.8),
-    "Gaussian": (lambda: noisyvalues.gaussian(4.0, 1e-6), 1.0),
-    "Gaussian in one run": (lambda: noisyvalues.gaussian_run(4.0, 1e-10), 0.5),
-    "noise inside sums": (lambda: noisyvalues.summed_noise(1.0, 1e-12), 0.0),
-    "noise inside sums at 4": (lambda: noisyvalues.summed_noise(4.0, 1e-12), 0.5),
+    "flipping a bit": (lambda: mechanisms.flipped_bit(1.0), 0.4),  # exactly 0.54
+    "randomised response": (lambda: mechanisms.response_record(1.0), 0.6),
+    "Hamming ball at 1": (lambda: mechanisms.hamming_ball(1.0), 0.85),
+    "Hamming ball at 4": (lambda: mechanisms.hamming_ball(4.0), 3.5),
+    "k-ary response": (lambda: mechanisms.kary_response(4.0), 3.5),
+    "subset selection": (lambda: mechanisms.subset_selection(1.0), 0.8),
+    "local mode": (lambda: mechanisms.local_release(4.0), 3.5),
+    "local mode in one run": (lambda: mechanisms.local_release_run(4.0), 3.5),
+    "Laplace": (lambda: mechanisms.laplace(1.0), 0.8),
+    "Gaussian": (lambda: mechanisms.gaussian(4.0, 1e-6), 1.0),
+    "Gaussian in one run": (lambda: mechanisms.gaussian_run(4.0, 1e-10), 0.5),
+    "noise inside sums": (lambda: mechanisms.summed_noise(1.0, 1e-12), 0.0),
+    "noise inside sums at 4": (lambda: mechanisms.summed_noise(4.0, 1e-12), 0.5),
     "central mode": (lambda: central_sums(CentralHasher(1.0, 1e-6, clip=1.0), "x"), 0.05),
-    "Laplace for a parameter": (lambda: sharedupdates.laplace_parameter(1.0), 0.8),
-    "Gaussian for a participant": (lambda: sharedupdates.participant_gaussian(2.0, 1e-6), 0.0),
-    "Gaussian for a record": (lambda: sharedupdates.record_gaussian(2.0, 1e-6), 0.0),
+    "Laplace for a parameter": (lambda: mechanisms.laplace_parameter(1.0), 0.8),
+    "Gaussian for a participant": (lambda: mechanisms.participant_gaussian(2.0, 1e-6), 0.0),
+    "Gaussian for a record": (lambda: mechanisms.record_gaussian(2.0, 1e-6), 0.0),
 }
 
 
@@ -101,7 +101,7 @@ def test_networks_with_noise_per_record_are_audited_as_well():
         return new
 
     sound, planted = (
-        sharedupdates.record_gaussian(1.0, 1e-6, trainer(share)).audit(120, confidence=SURE, source=seeded_bytes(1))
+        mechanisms.record_gaussian(1.0, 1e-6, trainer(share)).audit(120, confidence=SURE, source=seeded_bytes(1))
         for share in (1.0, 0.05)
     )
     assert not sound.refuted
@@ -116,7 +116,7 @@ def test_the_auditor_finds_a_planted_violation_and_acquits_a_sound_mechanism():
 
 def test_the_real_noise_is_audited_unless_told_otherwise():
     """Two audits with the operating system's randomness differ; 1e-7 is the probability of a false refutation."""
-    subject = noisyvalues.laplace(1.0)
+    subject = mechanisms.laplace(1.0)
     audits = [subject.audit(20_000, confidence=SURE) for _ in range(2)]
     assert audits[0].bound.hits != audits[1].bound.hits or audits[0].bound.false_alarms != audits[1].bound.false_alarms
     assert not any(audit.refuted for audit in audits)
@@ -124,7 +124,7 @@ def test_the_real_noise_is_audited_unless_told_otherwise():
 
 def test_findings_say_who_claims_what_is_proven_and_what_was_measured():
     heard = []
-    subjects = [publishedhashing.flipped_record(1.0), localreleases.hamming_ball(1.0)]
+    subjects = [mechanisms.flipped_record(1.0), mechanisms.hamming_ball(1.0)]
     rows = findings(
         audit_subjects(
             subjects, runs=5_000, source=seeded_bytes(3), progress=lambda what, done, total: heard.append((done, total))
@@ -147,7 +147,7 @@ def test_no_claim_is_audited_twice():
 
 
 def test_an_audit_without_power_says_so():
-    same = replace(noisyvalues.laplace(1.0), second=noisyvalues.laplace(1.0).first)
+    same = replace(mechanisms.laplace(1.0), second=mechanisms.laplace(1.0).first)
     row = same.audit(2000, source=seeded_bytes(0)).finding()
     assert row.verdict == "undecided"
     assert row.attack.endswith("too few to tell the inputs apart")
@@ -167,13 +167,13 @@ def test_the_whole_list_with_the_default_effort():
 
 def test_too_few_runs_or_canaries_get_told_how_many_are_needed():
     with pytest.raises(InputError, match=r"913.*50"):
-        localreleases.kary_response(4.0).audit(50)
+        mechanisms.kary_response(4.0).audit(50)
     with pytest.raises(InputError, match="381 canaries"):
-        localreleases.local_release_run(4.0).audit(50)
+        mechanisms.local_release_run(4.0).audit(50)
 
 
 def test_expensive_mechanisms_run_less_often_but_often_enough():
-    subject = publishedhashing.pitq(1.0)
+    subject = mechanisms.pitq(1.0)
     assert subject.affordable(10**6) == 2500
     assert subject.affordable(1000) == 53
     run = CanarySubject(claim=subject.claim, run=lambda coins, source: np.zeros(coins.size), share=0.5, expense=10)
@@ -210,22 +210,22 @@ def quarter(monkeypatch):
 
         monkeypatch.setattr(module, name, less)
 
-    beta = publishedhashing.paper_beta
-    monkeypatch.setattr(publishedhashing, "paper_beta", lambda epsilon: beta(epsilon) / SHARE)
-    louder(localreleases, "LocalHasher")
-    louder(sharedupdates, "Laplace")
-    louder(sharedupdates, "PublishedLaplace")
+    beta = mechanisms.paper_beta
+    monkeypatch.setattr(mechanisms, "paper_beta", lambda epsilon: beta(epsilon) / SHARE)
+    louder(mechanisms, "LocalHasher")
+    louder(mechanisms, "Laplace")
+    louder(mechanisms, "PublishedLaplace")
     for name in ("calibrate_participant", "calibrate_record"):
-        weaker(sharedupdates, name)
+        weaker(mechanisms, name)
     for name in ("KaryResponse", "SubsetSelection", "HammingBall"):
-        made = getattr(localreleases, name)
-        monkeypatch.setattr(localreleases, name, lambda size, epsilon, made=made: made(size, SHARE * epsilon))
-    response = localreleases.record_beta
-    monkeypatch.setattr(localreleases, "record_beta", lambda epsilon, bits: response(SHARE * epsilon, bits))
-    laplace = noisyvalues.laplace
-    monkeypatch.setattr(noisyvalues, "laplace", lambda epsilon: laplace(epsilon, noise_share=1 / SHARE))
-    summed = noisyvalues.summed_noise
-    monkeypatch.setattr(noisyvalues, "summed_noise", lambda *given: summed(*given, noise_share=1 / SHARE))
+        made = getattr(mechanisms, name)
+        monkeypatch.setattr(mechanisms, name, lambda size, epsilon, made=made: made(size, SHARE * epsilon))
+    response = mechanisms.record_beta
+    monkeypatch.setattr(mechanisms, "record_beta", lambda epsilon, bits: response(SHARE * epsilon, bits))
+    laplace = mechanisms.laplace
+    monkeypatch.setattr(mechanisms, "laplace", lambda epsilon: laplace(epsilon, noise_share=1 / SHARE))
+    summed = mechanisms.summed_noise
+    monkeypatch.setattr(mechanisms, "summed_noise", lambda *given: summed(*given, noise_share=1 / SHARE))
     calibrated = GaussianMechanism.calibrated
     monkeypatch.setattr(GaussianMechanism, "calibrated", lambda **named: _weaker(calibrated(**named)))
     plan = CentralHasher.plan

@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, rankdata
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from blindsight.audit.fits import code_fit, hash_trainer, linear_trainer, margin_fit
-from blindsight.audit.membership import Game, findings, largest_tpr, loss_threshold
-from blindsight.audit.rates import rate
-from blindsight.audit.roc import fewest_others, measure
-from blindsight.audit.shadow import likelihood_ratio
+from blindsight.audit.finding import rate
+from blindsight.audit.membership import (
+    Game,
+    code_fit,
+    fewest_others,
+    findings,
+    hash_trainer,
+    largest_tpr,
+    likelihood_ratio,
+    linear_trainer,
+    loss_threshold,
+    margin_fit,
+    measure,
+)
 from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
 from blindsight.learn.linear import LinearTraining

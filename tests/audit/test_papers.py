@@ -10,7 +10,7 @@ import pytest
 
 from blindsight.audit import papers
 from blindsight.audit.checks import Check, Evidence, run_checks
-from blindsight.audit.leakage import batches
+from blindsight.audit.leakage import networks
 from blindsight.audit.mechanisms import SelfTest
 from blindsight.audit.papers import audit_papers, glance, thorough
 from blindsight.audit.subject import audit_subjects
@@ -117,7 +117,7 @@ def test_without_torch_a_note_says_what_to_install(monkeypatch):
     def missing(*_, **__):
         raise MissingExtraError("matching gradients needs torch.")
 
-    monkeypatch.setattr(batches, "require", missing)
+    monkeypatch.setattr(networks, "require", missing)
     check = next(check for check in thorough(load("faces", count=20)) if "batches" in check.name)
     audit = run_checks("papers", [check], minutes=1.0, seed=0)
     assert len(audit.notes) == 1

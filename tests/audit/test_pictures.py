@@ -8,9 +8,8 @@ import pytest
 
 from blindsight.audit import portraits as drawn
 from blindsight.audit.inversion import four_pictures, picture_strip, split_persons, ssim, study
-from blindsight.audit.inversion.convolutional import ConvolutionalInversion
+from blindsight.audit.inversion.decoder import ConvolutionalInversion, RidgeInversion
 from blindsight.audit.inversion.evidence import aggregator_samples, plain_samples, sifted_rows
-from blindsight.audit.inversion.ridge import RidgeInversion
 from blindsight.audit.portraits import SHOWN, portraits
 from blindsight.data import Dataset, OnnxEmbedding, PixelFeatures, load, pipeline
 from blindsight.data import faces as draw_faces

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from blindsight.audit.artefacts import audit_artefact
-from blindsight.audit.leakage.views import attack_view, author, view_finding
+from blindsight.audit.leakage.schemes import attack_view, author, view_finding
 from blindsight.audit.run_audit import plan_run
 from blindsight.data import load, pipeline
 from blindsight.errors import CorruptFileError, InputError

@@ -8,8 +8,7 @@ import pytest
 
 from blindsight.audit import checks, papers, portraits
 from blindsight.audit.checks import Check
-from blindsight.audit.mechanisms import SelfTest
-from blindsight.audit.publishedhashing import flipped_bit
+from blindsight.audit.mechanisms import SelfTest, flipped_bit
 from blindsight.audit.subject import audit_subjects
 from blindsight.errors import MissingExtraError
 from blindsight.rng import seeded_bytes

@@ -11,10 +11,9 @@ from blindsight.audit.epsilon import EpsilonBound, epsilon_bound
 from blindsight.audit.finding import Finding, Interval
 from blindsight.audit.inversion.study import four_pictures
 from blindsight.audit.leakage.study import study_leakage
-from blindsight.audit.membership import loss_threshold
+from blindsight.audit.membership import likelihood_ratio, loss_threshold
 from blindsight.audit.onerun import one_run_bound
 from blindsight.audit.papers import audit_papers
-from blindsight.audit.shadow import likelihood_ratio
 
 __all__ = [
     "Audit",

@@ -1,4 +1,12 @@
-"""A lower bound on epsilon from running a mechanism: what it cannot be better than, with a stated confidence.
+"""A lower bound on epsilon from running a mechanism, and the scores that tell its inputs apart.
+
+How much a release speaks for one input and against another: what an auditor thresholds to tell them apart.
+
+Any score gives a valid bound; one that grows with the likelihood ratio gives the best. Where the mechanism
+is known so is its ratio, and nothing has to be learned (`known`). Otherwise a score is learned from releases:
+`by_frequency` where there are few different ones, `by_coordinate` where there are many numbers or bits in each.
+
+A lower bound on epsilon from running a mechanism: what it cannot be better than, with a stated confidence.
 
 *The guarantee.* If a mechanism is (epsilon, delta)-differentially private, the bound exceeds epsilon with probability
 at most 1 - `confidence`. It holds for every mechanism, every number of runs and every way to score what is released;
@@ -28,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.audit.rates import clopper_pearson
+from blindsight.audit.finding import clopper_pearson
 from blindsight.errors import InputError
 
 CONFIDENCE = 0.999
@@ -42,7 +50,7 @@ Score = Callable[[Draws], NDArray[np.float64]]
 """Tells for each release how much it speaks for the first input and against the second."""
 
 Scorer = Callable[[Draws, Draws], Score]
-"""Learns a score from releases of the two inputs; see `blindsight.audit.scores`."""
+"""Learns a score from releases of the two inputs; see `blindsight.audit.epsilon`."""
 
 _TAILS = 4  # binomial rates that are bounded: two events, each under two inputs
 _THRESHOLDS = 400
@@ -84,7 +92,7 @@ def epsilon_bound(
 ) -> EpsilonBound:
     """Return a lower bound on epsilon from independent releases of two neighbouring inputs, one row per run.
 
-    >>> from blindsight.audit.scores import by_frequency
+    >>> from blindsight.audit.epsilon import by_frequency
     >>> lies = np.arange(4000) % 5 == 0  # every fifth answer: epsilon is ln 4 = 1.386
     >>> bound = epsilon_bound(lies, ~lies, delta=0.0, scorer=by_frequency)
     >>> round(bound.lower, 2), round(bound.most, 2), bound.hits, bound.false_alarms
@@ -198,3 +206,39 @@ def check_parameters(confidence: float, delta: float) -> None:
         raise InputError(f"confidence must be in (0, 1); got {confidence}. Write 95% as 0.95.")
     if not 0 <= delta < 1:
         raise InputError(f"delta must be in [0, 1); got {delta}.")
+
+
+def known(score: Score) -> Scorer:
+    """Return a scorer that learns nothing: the score is known beforehand."""
+    return lambda first, second: score
+
+
+def by_frequency(first: Draws, second: Draws) -> Score:
+    """Score each release by the logarithm of how much more often it was seen from the first input.
+
+    For releases (single values or rows) of which there are far fewer than runs. Half a sighting is added to each count,
+    and releases that were never seen speak for neither input.
+    """
+    kinds, places = np.unique(np.concatenate([first, second]), axis=0, return_inverse=True)
+    seen = [np.bincount(part, minlength=len(kinds)) for part in np.split(places.ravel(), [len(first)])]
+    ratios = np.log(seen[0] + 0.5) - np.log(seen[1] + 0.5)
+    table = {kind.tobytes(): float(ratio) for kind, ratio in zip(kinds, ratios, strict=True)}
+
+    def score(released: Draws) -> NDArray[np.float64]:
+        found, where = np.unique(released, axis=0, return_inverse=True)
+        return np.array([table.get(kind.tobytes(), 0.0) for kind in found])[where.ravel()]
+
+    return score
+
+
+def by_coordinate(first: Draws, second: Draws) -> Score:
+    """Score rows of numbers or bits by the direction that tells the inputs apart, each coordinate by itself.
+
+    Weights are the differences of the means over the mean variance (Fisher's discriminant with a diagonal covariance):
+    the likelihood ratio of independent Gaussians, and of independent bits flipped with one probability.
+    """
+    rows = [np.reshape(part, (len(part), -1)).astype(np.float64) for part in (first, second)]
+    gap = rows[0].mean(axis=0) - rows[1].mean(axis=0)
+    spread = (rows[0].var(axis=0) + rows[1].var(axis=0)) / 2
+    weights = gap / np.maximum(spread, max(float(spread.max()), 1e-30) * 1e-6)
+    return lambda released: np.asarray(np.reshape(released, (len(released), -1)) @ weights)

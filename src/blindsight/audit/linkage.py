@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from blindsight.audit.finding import Finding, Verdict
-from blindsight.audit.rates import rate
+from blindsight.audit.finding import Finding, Verdict, rate
 from blindsight.data.features import FeaturePipeline
 from blindsight.rng import science
 from blindsight.search.codes import blocks

@@ -1,4 +1,20 @@
-"""Was this picture among those a model was trained on? Membership inference, by the fit and by the likelihood ratio.
+"""Membership inference: by the fit and by the likelihood ratio, and how well scores tell members from others.
+
+How well scores tell members from others, above all where few others may be suspected: TPR at a low FPR, and AUC.
+
+An attack that names a few members and is always right is worse than one that is right about everyone a little more
+often than a coin; averages hide it (Carlini et al., "Membership Inference Attacks From First Principles", S&P 2022).
+So the figure is the share of members found (TPR) while at most 0.1% or 1% of the others are suspected (FPR).
+
+*Why the intervals hold.* A row is suspected if its score is above the (k + 1)-th largest of n others' scores, k being
+the others that may be suspected. That threshold knows nothing of the members, so their count above it is binomial. The
+true FPR behind it has a Beta(k + 1, n - k) distribution (smaller where scores are equal), of which the upper end of
+Clopper-Pearson's interval for k in n is the very quantile. The interval of the AUC is Hoeffding's for two-sample
+U-statistics (JASA 1963, section 5b), half-width sqrt(ln(2 / a) / (2 min(members, others))): long, and valid at every
+size. So long that it misses much: whether scores tell members at all is decided by the rank test of Mann and Whitney
+(1947), which needs no more than that members and others could have been exchanged. All take rows for independent draws.
+
+Was this picture among those a model was trained on? Membership inference, by the fit and by the likelihood ratio.
 
 *What a figure means.* A coin decides which rows are trained on, so members and others differ in nothing else: whatever
 tells them apart was learned. An attack at chance finds as many members as it suspects others, which proves nothing
@@ -8,11 +24,37 @@ about other attacks. A model that is epsilon, delta private per record admits no
 - `loss_threshold`: members fit better. S. Yeom et al., "Privacy Risk in Machine Learning: Analyzing the Connection to
   Overfitting", CSF 2018, suspect rows whose loss is below the mean training loss; here that threshold is moved, which
   gives the whole curve. It needs the model alone.
-- `likelihood_ratio` (`shadow`): the fit is compared with that of the same row in models trained with and without it.
+- `likelihood_ratio`: the fit is compared with that of the same row in models trained with and without it.
   N. Carlini et al., "Membership Inference Attacks From First Principles", S&P 2022. It needs the way of training.
 
-A model is anything that scores how well it fits labelled rows, larger for better (`fits` makes such scorers of linear
-classifiers and of hash functions): only its order matters to the first attack, its distribution also to the second.
+A model is anything that scores how well it fits labelled rows, larger for better (those of linear classifiers and of
+hash functions are below): only its order matters to the first attack, its distribution also to the second.
+
+How well a model fits a row: the number that membership inference looks at, and trainers that return it.
+
+- A linear classifier: the margin, the score of the true class above the best other one. Hinge and logistic loss fall as
+  it grows, so it orders rows as the loss does (of two classes, exactly), and it is nearly normal, which a loss is not.
+- A hash function: minus the quantisation error mean_j (1 - |s_j|)^2 of the scores whose signs are the code. It is what
+  ITQ minimises over its rows, and SDH's codes are fitted to be such scores.
+
+The likelihood ratio attack: how a row fits, against how it fits models that had it and models that had not.
+
+N. Carlini et al., "Membership Inference Attacks From First Principles", S&P 2022 (LiRA). A row that every model fits
+well says little about membership by being fitted well; one that only its owners' models fit gives them away. For each
+row the fit is taken for normal in *shadow* models, trained as the target was, with the row (in) and without (out):
+
+- *online*: each row is in a random half of the shadows, which are drawn from the rows under attack; the score is
+  log N(fit; in) - log N(fit; out). The stronger attack, for an attacker who can train after it knows whom to look for.
+- *offline*: shadows are trained on `reference` rows, none of which is under attack; the score is how far the fit lies
+  above that of the out models, in deviations.
+
+With few shadows the deviations of single rows are poorly known. Below 32 models of a kind one deviation serves all
+rows, as the paper advises for few models.
+
+    paper                       here
+    Q_in, Q_out                 `_Normal`
+    N shadow models             `shadows`
+    phi, the logit confidence   whatever the `Scorer` gives
 """
 
 import math
@@ -21,11 +63,116 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import mannwhitneyu, rankdata
 
-from blindsight.audit.finding import Finding, Verdict
-from blindsight.audit.roc import LOW_FPRS, OperatingPoint, Roc, measure
+from blindsight.audit.finding import Finding, Interval, Verdict, highest, lowest, rate, tail
+from blindsight.data.features import Standardiser
 from blindsight.errors import InputError
+from blindsight.learn.linear import LinearTraining, train
+from blindsight.learn.model import Classes, LinearModel
+from blindsight.metrics.classification import finite
+from blindsight.progress import Progress, silent
+from blindsight.rng import science
+from blindsight.search.function import HashFunction, HashLearner
+
+Scores = NDArray[np.float64]
+
+LOW_FPRS = (0.001, 0.01)
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """What is found at one threshold: members with a score above it, while the FPR may be `allowed`."""
+
+    allowed: float
+    threshold: float
+    tpr: Interval
+    fpr: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """The scores of members and others (larger: rather a member) and what they are worth."""
+
+    members: Scores
+    others: Scores
+    auc: Interval
+    p_value: float
+    """Of the rank test: how likely scores that tell nothing of membership have so large an AUC."""
+    points: tuple[OperatingPoint, ...]
+
+    def tells(self) -> bool:
+        """Whether members score higher than others; by luck alone with probability (1 - confidence) / 2 at most."""
+        return self.p_value <= tail(self.auc.confidence)
+
+    def __repr__(self) -> str:
+        return f"Roc({len(self.members)} members, {len(self.others)} others, AUC {self.auc})"
+
+    def curve(self) -> tuple[Scores, Scores]:
+        """Return FPR and TPR at every threshold that makes a difference, from (0, 0) to (1, 1)."""
+        thresholds = np.unique(np.concatenate([self.members, self.others]))[::-1]
+        fpr, tpr = (
+            len(group) - np.searchsorted(np.sort(group), thresholds, side="left")
+            for group in (self.others, self.members)
+        )
+        return np.append(0, fpr) / len(self.others), np.append(0, tpr) / len(self.members)
+
+
+def measure(
+    members: ArrayLike, others: ArrayLike, *, fprs: Sequence[float] = LOW_FPRS, confidence: float = 0.95
+) -> Roc:
+    """Return AUC and TPR at each of `fprs`; too few others for one of them are refused before anything is said."""
+    inside, outside = (_scores(group, name) for group, name in ((members, "members"), (others, "non-members")))
+    for allowed in fprs:
+        if len(outside) < fewest_others(allowed):
+            raise InputError(
+                f"TPR at {allowed:.3g} FPR needs at least {fewest_others(allowed):,} non-members, of whom one is then "
+                f"suspected; got {len(outside):,}. Hold more rows out, or ask for a larger FPR."
+            )
+    points = tuple(_operating_point(inside, outside, allowed, confidence) for allowed in fprs)
+    return Roc(inside, outside, _area(inside, outside, confidence), _rank_test(inside, outside), points)
+
+
+def fewest_others(fpr: float) -> int:
+    """Return how many non-members a figure at this FPR needs: with fewer, the share is less than one of them.
+
+    >>> fewest_others(0.001), fewest_others(0.01)
+    (1000, 100)
+    """
+    if not 0 < fpr < 1:
+        raise InputError(f"FPR must be in (0, 1); got {fpr}. Write 0.1% as 0.001.")
+    return math.ceil(1 / fpr - 1e-9)
+
+
+def _operating_point(members: Scores, others: Scores, allowed: float, confidence: float) -> OperatingPoint:
+    n, most = len(others), math.floor(allowed * len(others) + 1e-9)
+    threshold = float(np.sort(others)[::-1][most])
+    suspected = int(np.sum(others > threshold))
+    fpr = Interval(suspected / n, lowest(suspected, n, confidence), highest(most, n, confidence), confidence)
+    found = rate(int(np.sum(members > threshold)), len(members), confidence=confidence)
+    return OperatingPoint(allowed, threshold, found, fpr)
+
+
+def _area(members: Scores, others: Scores, confidence: float) -> Interval:
+    """Return the chance that a member's score is above another's, a draw counting half."""
+    ranks = rankdata(np.concatenate([members, others]))[: len(members)]
+    area = (float(ranks.sum()) / len(members) - (len(members) + 1) / 2) / len(others)
+    reach = math.sqrt(-math.log(tail(confidence)) / (2 * min(len(members), len(others))))
+    return Interval(area, max(0.0, area - reach), min(1.0, area + reach), confidence)
+
+
+def _rank_test(members: Scores, others: Scores) -> float:
+    """Return the p-value of Mann and Whitney: exact for few scores without draws, else with their normal limit."""
+    if np.ptp(np.concatenate([members, others])) == 0:
+        return 1.0
+    return float(mannwhitneyu(members, others, alternative="greater").pvalue)
+
+
+def _scores(group: ArrayLike, name: str) -> Scores:
+    array: NDArray[Any] = finite(group, f"scores of {name}", 1)
+    return array.astype(np.float64)
+
 
 Fit = NDArray[np.float64]
 Scorer = Callable[[NDArray[Any], NDArray[Any]], Fit]
@@ -148,3 +295,144 @@ def largest_tpr(fpr: float, epsilon: float, delta: float) -> float:
 
 def _sizes(result: MembershipResult) -> dict[str, Any]:
     return {"members": len(result.roc.members), "others": len(result.roc.others)}
+
+
+Rows = NDArray[Any]
+
+
+def margin_fit(model: LinearModel) -> Scorer:
+    """Return a scorer by the margin of a classifier of one class per row."""
+    labels = model.labels
+    if not isinstance(labels, Classes):
+        raise InputError("margins are those of a classifier that tells classes apart; got one of attributes.")
+
+    def fit(X: Rows, y: Rows) -> Fit:
+        scores, truth = np.asarray(model.decision_function(X), dtype=np.float64), labels.numbers(y)
+        if scores.ndim == 1:
+            return np.where(truth == 1, scores, -scores)
+        own = np.take_along_axis(scores, truth[:, None], axis=1)[:, 0]
+        others = np.where(np.arange(scores.shape[1]) == truth[:, None], -np.inf, scores)
+        return np.asarray(own - others.max(axis=1))
+
+    return fit
+
+
+def linear_trainer(
+    training: LinearTraining | None = None, *, classes: ArrayLike, standardiser: Standardiser, passes: int = 50
+) -> Trainer:
+    """Return a trainer of `learn`'s linear classifiers; `standardiser` was fitted on public rows, as there."""
+    settings, labels = training or LinearTraining(), Classes(np.unique(np.asarray(classes)))
+
+    def fitted(X: Rows, y: Rows, seed: int) -> Scorer:
+        features = standardiser.apply(X)
+        weights = train(features, labels.signs(y), settings, passes=passes, random_state=seed)
+        return margin_fit(LinearModel(weights, standardiser, labels))
+
+    return fitted
+
+
+def code_fit(function: HashFunction) -> Scorer:
+    """Return a scorer by the quantisation error of codes; labels are not looked at."""
+
+    def fit(X: Rows, y: Rows) -> Fit:
+        return np.asarray(-np.mean((1 - np.abs(function.scores(X).astype(np.float64))) ** 2, axis=1))
+
+    return fit
+
+
+def hash_trainer(make: Callable[[int], HashLearner]) -> Trainer:
+    """Return a trainer of hash functions; `make` is given a seed and returns a learner to be fitted."""
+
+    def fitted(X: Rows, y: Rows, seed: int) -> Scorer:
+        return code_fit(make(seed).fit(X, y).function_)
+
+    return fitted
+
+
+FEWEST_SHADOWS = 4
+_OWN_DEVIATION = 32
+_SMALLEST = 1e-12
+
+
+def likelihood_ratio(
+    target: Scorer,
+    game: Game,
+    train: Trainer,
+    *,
+    shadows: int = 16,
+    reference: tuple[ArrayLike, ArrayLike] | None = None,
+    fprs: Sequence[float] = LOW_FPRS,
+    confidence: float = 0.95,
+    random_state: int | np.random.Generator | None = None,
+    progress: Progress = silent,
+) -> MembershipResult:
+    """Attack `target` with so many shadow models: online, or offline where `reference` rows (X, y) are given.
+
+    Shadows of an online attack have about half of the game's rows each, those of an offline attack half of the
+    reference: give twice as many reference rows as the target has members, for models that are alike.
+    """
+    if shadows < FEWEST_SHADOWS or shadows % 2:
+        raise InputError(f"shadows must be an even number, at least {FEWEST_SHADOWS}; got {shadows}.")
+    generator, fit = science(random_state), game.fit_of(target)
+    if reference is None:
+        chosen = _halves(shadows, len(game.X), generator)
+        fits = _fits(train, (game.X, game.y), chosen, game, generator, progress)
+        inside, outside = _Normal.of(fits, chosen), _Normal.of(fits, ~chosen)
+        return result_of(
+            f"likelihood ratio, online, {shadows} shadows",
+            inside.log_density(fit) - outside.log_density(fit),
+            game,
+            fprs=fprs,
+            confidence=confidence,
+        )
+    rows = np.asarray(reference[0]), np.asarray(reference[1])
+    fits = _fits(train, rows, _halves(shadows, len(rows[0]), generator), game, generator, progress)
+    outside = _Normal.of(fits, np.ones_like(fits, dtype=np.bool_))
+    scores = (fit - outside.mean) / outside.deviation
+    attack = f"likelihood ratio, offline, {shadows} shadows"
+    return result_of(attack, scores, game, fprs=fprs, confidence=confidence)
+
+
+def _halves(shadows: int, rows: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+    """Return who has which row, (shadows, rows): every row is in half of the shadows."""
+    return np.asarray(np.argsort(generator.random((shadows, rows)), axis=0) < shadows // 2)
+
+
+def _fits(
+    train: Trainer,
+    rows: tuple[NDArray[Any], NDArray[Any]],
+    chosen: NDArray[np.bool_],
+    game: Game,
+    generator: np.random.Generator,
+    progress: Progress,
+) -> NDArray[np.float64]:
+    """Return how well each shadow fits the rows of the game, (shadows, rows)."""
+    X, y = rows
+    fits = np.empty((len(chosen), len(game.X)))
+    for shadow, mine in enumerate(chosen):
+        progress("training shadow models", shadow, len(chosen))
+        fits[shadow] = game.fit_of(train(X[mine], y[mine], int(generator.integers(2**31))))
+    progress("training shadow models", len(chosen), len(chosen))
+    return fits
+
+
+@dataclass(frozen=True, eq=False)
+class _Normal:
+    """The fits of each row, as a normal distribution."""
+
+    mean: Fit
+    deviation: Fit
+
+    @classmethod
+    def of(cls, fits: NDArray[np.float64], counted: NDArray[np.bool_]) -> "_Normal":
+        """Estimate it from the models that count for a row, as many for every row."""
+        models = int(counted[:, 0].sum())
+        mean = np.where(counted, fits, 0.0).sum(axis=0) / models
+        variance = np.where(counted, (fits - mean) ** 2, 0.0).sum(axis=0) / (models - 1)
+        if models < _OWN_DEVIATION:
+            variance = np.full_like(variance, variance.mean())
+        return cls(mean, np.sqrt(np.maximum(variance, _SMALLEST)))
+
+    def log_density(self, fit: Fit) -> Fit:
+        standardised = (fit - self.mean) / self.deviation
+        return np.asarray(-(standardised**2) / 2 - np.log(self.deviation) - math.log(2 * math.pi) / 2)

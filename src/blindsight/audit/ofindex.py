@@ -26,14 +26,11 @@ from numpy.typing import NDArray
 from blindsight.audit import membership
 from blindsight.audit.checks import Check, Evidence
 from blindsight.audit.epsilon import runs_needed
-from blindsight.audit.finding import Finding
-from blindsight.audit.fits import code_fit, hash_trainer
-from blindsight.audit.indexmechanisms import central_sums, local_mechanism
+from blindsight.audit.finding import Finding, rate
 from blindsight.audit.linkage import link_recaptured, linkage_finding, uniqueness_finding
-from blindsight.audit.membership import Game
-from blindsight.audit.rates import rate
+from blindsight.audit.mechanisms import central_sums, local_mechanism
+from blindsight.audit.membership import Game, code_fit, hash_trainer, likelihood_ratio
 from blindsight.audit.run_audit import shadows_for, usable_fprs
-from blindsight.audit.shadow import likelihood_ratio
 from blindsight.audit.storedreleases import (
     anchors_finding,
     neighbouring_bytes,

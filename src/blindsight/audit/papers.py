@@ -16,7 +16,7 @@ from blindsight.audit.collusion.coalitions import findings as coalition_findings
 from blindsight.audit.collusion.played import play
 from blindsight.audit.epsilon import CONFIDENCE
 from blindsight.audit.hostile import attack_scheme, failing_on_data
-from blindsight.audit.leakage.batches import attack_batches, batch_findings
+from blindsight.audit.leakage.networks import attack_batches, batch_findings
 from blindsight.audit.leakage.study import study_leakage
 from blindsight.audit.mechanisms import noise, private_search, published_hashing, selective_sharing, self_test, sums
 from blindsight.audit.portraits import cached_photographs, portraits

@@ -14,7 +14,7 @@ import numpy as np
 
 from blindsight.audit.checks import Evidence
 from blindsight.audit.inversion.evidence import aggregator_samples
-from blindsight.audit.inversion.fourpictures import FourPictures
+from blindsight.audit.inversion.pictures import FourPictures
 from blindsight.audit.inversion.study import four_pictures, split_persons
 from blindsight.data.catalogue import catalogue, load
 from blindsight.data.dataset import Dataset

@@ -22,20 +22,23 @@ from blindsight.audit.checks import Check, Evidence
 from blindsight.audit.collusion import coalitions
 from blindsight.audit.collusion.played import PlayedRound, play
 from blindsight.audit.finding import Verdict
-from blindsight.audit.fits import linear_trainer, margin_fit
 from blindsight.audit.hostile import attack_scheme
 from blindsight.audit.inversion import aggregator_samples, four_pictures
 from blindsight.audit.inversion.study import seconds_to_learn
-from blindsight.audit.leakage.cases import Case
+from blindsight.audit.leakage.linear import Case
 from blindsight.audit.leakage.recovery import Candidate, Recovery, Vector
-from blindsight.audit.leakage.schemes import attack_schemes, scheme_findings
-from blindsight.audit.leakage.singles import SinglesLeak, count_singles, single_findings
-from blindsight.audit.leakage.views import attack_view, view_finding
-from blindsight.audit.mechanisms import RUNS
-from blindsight.audit.membership import Game
-from blindsight.audit.noisyvalues import planned_noise
-from blindsight.audit.roc import LOW_FPRS, fewest_others
-from blindsight.audit.shadow import FEWEST_SHADOWS, likelihood_ratio
+from blindsight.audit.leakage.schemes import attack_schemes, attack_view, scheme_findings, view_finding
+from blindsight.audit.leakage.study import SinglesLeak, count_singles, single_findings
+from blindsight.audit.mechanisms import RUNS, planned_noise
+from blindsight.audit.membership import (
+    FEWEST_SHADOWS,
+    LOW_FPRS,
+    Game,
+    fewest_others,
+    likelihood_ratio,
+    linear_trainer,
+    margin_fit,
+)
 from blindsight.audit.subject import audit_subjects, findings
 from blindsight.audit.targets import Plan, read_run
 from blindsight.crypto.encoding import SlotPacking

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from blindsight.audit.epsilon import CONFIDENCE
-from blindsight.audit.finding import Finding
-from blindsight.audit.rates import rate
+from blindsight.audit.finding import Finding, rate
 from blindsight.files import write_arrays
 from blindsight.rng import seeded_bytes
 from blindsight.search.building import Wish, build_gallery, read_origin

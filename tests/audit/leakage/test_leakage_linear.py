@@ -8,16 +8,21 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 from sklearn.linear_model import SGDClassifier
 
-from blindsight.audit.leakage.guesses import PublicLook, Setting, library_settings, recover_with_guesses
+from blindsight.audit.leakage.guesses import (
+    PublicLook,
+    Setting,
+    attack_unknown_settings,
+    library_settings,
+    recover_with_guesses,
+    unknown_settings_findings,
+)
 from blindsight.audit.leakage.linear import (
     logistic_factors,
     recover_from_hinge_step,
     recover_from_logistic_step,
     recover_mean_of_errors,
 )
-from blindsight.audit.leakage.recovery import cosine
-from blindsight.audit.leakage.steps import Penalty, gradient_step, loss_gradient
-from blindsight.audit.leakage.unknown import attack_unknown_settings, unknown_settings_findings
+from blindsight.audit.leakage.recovery import Penalty, cosine, gradient_step, loss_gradient
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.rng import science
 

@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from blindsight.audit.leakage.batches import attack_batches, batch_findings
-from blindsight.audit.leakage.matching import labels_from_gradient, match_gradient
-from blindsight.audit.leakage.network import linear_layers, recover_layer_input, row_ratios
+from blindsight.audit.leakage.networks import (
+    attack_batches,
+    batch_findings,
+    labels_from_gradient,
+    linear_layers,
+    match_gradient,
+    recover_layer_input,
+    row_ratios,
+)
 from blindsight.audit.leakage.recovery import cosine
 from blindsight.errors import InputError, UnknownNameError
 from blindsight.learn.sparsity import top_entries

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from blindsight.audit.leakage.cases import leaky_cases
-from blindsight.audit.leakage.network import recover_layer_input
+from blindsight.audit.leakage.linear import leaky_cases
+from blindsight.audit.leakage.networks import recover_layer_input
 from blindsight.audit.leakage.recovery import RECOVERED, Candidate, Recovery, cosine
-from blindsight.audit.leakage.schemes import attack_schemes, scheme_findings
-from blindsight.audit.leakage.views import Recorder, guesses_from_view
+from blindsight.audit.leakage.schemes import Recorder, attack_schemes, guesses_from_view, scheme_findings
 from blindsight.crypto.permutation import SecretPermutation
 from blindsight.crypto.wire import decode
 from blindsight.data.features import Standardiser

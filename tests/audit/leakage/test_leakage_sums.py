@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blindsight.audit.leakage.averages import attack_averages, average_findings, others_sum
-from blindsight.audit.leakage.chance import Disguise, needed_trials, places_test, values_test
-from blindsight.audit.leakage.singles import attack_singles, single_findings
+from blindsight.audit.leakage.recovery import Disguise, needed_trials, places_test, values_test
+from blindsight.audit.leakage.study import (
+    attack_averages,
+    attack_singles,
+    average_findings,
+    others_sum,
+    single_findings,
+)
 from blindsight.errors import InputError
 from blindsight.rng import science, seeded_bytes
 from blindsight.sums.session import open_session

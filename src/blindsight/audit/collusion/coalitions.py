@@ -48,11 +48,9 @@ from blindsight.audit.collusion.played import (
     held_test,
     left_of_sum,
 )
-from blindsight.audit.finding import Finding, Interval, Verdict
-from blindsight.audit.leakage.chance import ChanceTest
-from blindsight.audit.leakage.recovery import RECOVERED
-from blindsight.audit.leakage.views import differences, owner_payloads
-from blindsight.audit.rates import rate
+from blindsight.audit.finding import Finding, Interval, Verdict, rate
+from blindsight.audit.leakage.recovery import RECOVERED, ChanceTest
+from blindsight.audit.leakage.schemes import differences, owner_payloads
 from blindsight.crypto.bfv import SecretKey
 from blindsight.crypto.paillier import PrivateKey
 from blindsight.crypto.shamir import Reconstruction

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.audit.leakage.chance import ChanceTest, signs_test
-from blindsight.audit.leakage.views import author
+from blindsight.audit.leakage.recovery import ChanceTest, signs_test
+from blindsight.audit.leakage.schemes import author
 from blindsight.crypto import bfv, paillier
 from blindsight.crypto.bfv import SecretKey
 from blindsight.crypto.paillier import PrivateKey

@@ -1,13 +1,8 @@
 """From features back to pictures: decoders trained on public images, and how much of a face they show."""
 
-from blindsight.audit.inversion.convolutional import ConvolutionalInversion
-from blindsight.audit.inversion.decoder import Decoder
+from blindsight.audit.inversion.decoder import ConvolutionalInversion, Decoder, RidgeInversion, mean_picture, ssim
 from blindsight.audit.inversion.evidence import aggregator_samples, plain_samples, sifted_rows
-from blindsight.audit.inversion.fourpictures import FourPictures
-from blindsight.audit.inversion.identity import MatchRate, match_rate
-from blindsight.audit.inversion.pictures import PictureRow, picture_strip
-from blindsight.audit.inversion.ridge import RidgeInversion
-from blindsight.audit.inversion.similarity import mean_picture, ssim
+from blindsight.audit.inversion.pictures import FourPictures, MatchRate, PictureRow, match_rate, picture_strip
 from blindsight.audit.inversion.study import four_pictures, split_persons
 
 __all__ = [

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from blindsight.audit.inversion.decoder import Floats, check_rows
 from blindsight.audit.leakage.linear import recover_from_hinge_step
-from blindsight.audit.leakage.steps import gradient_step
-from blindsight.audit.leakage.views import Recorder, guesses_from_view
+from blindsight.audit.leakage.recovery import gradient_step
+from blindsight.audit.leakage.schemes import Recorder, guesses_from_view
 from blindsight.progress import Progress, silent
 from blindsight.rng import science
 from blindsight.sift.sift import Sift

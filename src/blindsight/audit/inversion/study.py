@@ -10,13 +10,18 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from blindsight.audit.inversion.convolutional import ConvolutionalInversion
-from blindsight.audit.inversion.decoder import Floats, Inversion, Pictures, check_rows
+from blindsight.audit.inversion.decoder import (
+    ConvolutionalInversion,
+    Floats,
+    Inversion,
+    Pictures,
+    RidgeInversion,
+    check_rows,
+    mean_picture,
+    ssim,
+)
 from blindsight.audit.inversion.evidence import plain_samples, sifted_rows
-from blindsight.audit.inversion.fourpictures import FourPictures
-from blindsight.audit.inversion.identity import MatchRate, match_rate
-from blindsight.audit.inversion.ridge import RidgeInversion
-from blindsight.audit.inversion.similarity import mean_picture, ssim
+from blindsight.audit.inversion.pictures import FourPictures, MatchRate, match_rate
 from blindsight.data.dataset import Dataset
 from blindsight.data.embedding import Embedding, OnnxEmbedding
 from blindsight.data.features import FeaturePipeline, extract
