@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from blindsight.search import HammingIndex, PrivateHasher
     from blindsight.search.gallery import Gallery
     from blindsight.selective import SelectiveClassifier
+    from blindsight.selective import SelectiveClassifier
     from blindsight.sift import PPLS, SymbolLearner, Verifier
 
 __version__ = version("blindsight-vision")
@@ -48,6 +49,7 @@ _HOMES = {
     "Ledger": "dp",
     "PPLS": "sift",
     "PrivateHasher": "search",
+    "SelectiveClassifier": "selective",
     "SelectiveClassifier": "selective",
     "SymbolLearner": "sift",
     "Verifier": "sift",
