@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from blindsight.search import HammingIndex, PrivateHasher
     from blindsight.search.gallery import Gallery
     from blindsight.selective import SelectiveClassifier
-    from blindsight.selective import SelectiveClassifier
     from blindsight.sift import PPLS, SymbolLearner, Verifier
 
 __version__ = version("blindsight-vision")
@@ -49,7 +48,6 @@ _HOMES = {
     "Ledger": "dp",
     "PPLS": "sift",
     "PrivateHasher": "search",
-    "SelectiveClassifier": "selective",
     "SelectiveClassifier": "selective",
     "SymbolLearner": "sift",
     "Verifier": "sift",
