@@ -71,7 +71,7 @@ def test_sharing_everything_is_plain_sgd_bit_for_bit(download):
 
     The server adds in float32, so what arrives is fl(before + change), and a change that hits fl(before - step) exists:
     -step itself. With another rate torch's fused multiply-add rounds a product that no float32 number is, and where a
-    parameter changes its sign no change leads to the same bits (`participant.change_between`). A participant that is alone
+    parameter changes its sign no change leads to the same bits (`change_between`). A participant that is alone
     has all parameters already, so it does not matter what it downloads.
     """
     alone, together = plain(0.125), shared(0.125, Sharing(1.0), download)
