@@ -103,12 +103,8 @@ def learn_encrypted(
     from blindsight.learn.classifier import FederatedClassifier
 
     choice = _check_options(scheme, key_bits, sparsity, keys)
-    sites = _sites(owner, public, test)
+    sites = _sites(owner, public, test, shared=data != "digits" or any((path, sharing, count)))
     if sites is not None:
-        if data != "digits" or path is not None or sharing is not None or count is not None:
-            raise InputError(
-                "with --owner each brings its own pictures. Leave --data, --path, --count and --sharing out."
-            )
         data, owners = "own pictures", len(sites.owners)
     check_writable(out)
     study, pictures = _study(data, path, count, (features, components), attributes, owners, sharing, seed, sites)
@@ -210,7 +206,7 @@ def learn_network(
     from blindsight.selective.estimator import SelectiveClassifier
     from blindsight.selective.networks import module_from
 
-    sites = _sites(owner, public, test)
+    sites = _sites(owner, public, test, shared=data != "digits" or any((path, count)))
     check_writable(out)
     with terminal_progress() as progress:
         if sites is None:
@@ -528,14 +524,16 @@ def _check_options(scheme: str, key_bits: int, sparsity: float | None, keys: str
     return choice
 
 
-def _sites(owners: list[str] | None, public: Path | None, test: Path | None) -> "Sites | None":
-    """Return where the owners' own pictures lie, or None where they share one collection out."""
+def _sites(owners: list[str] | None, public: Path | None, test: Path | None, *, shared: bool) -> "Sites | None":
+    """Return where the owners' own pictures lie, or None where they share one collection out, which `shared` asks for."""
     from blindsight.learn.study import Sites
 
     if not owners:
         if public is not None or test is not None:
             raise InputError("--public and --test belong to owners with pictures of their own. Name them by --owner.")
         return None
+    if shared:
+        raise InputError("with --owner each brings its own pictures. Leave --data, --path, --count and --sharing out.")
     named = dict(owner.split("=", 1) for owner in owners if "=" in owner)
     if len(named) < len(owners) or not all(named) or not all(named.values()):
         raise InputError(f"--owner is NAME=PATH, once for each name; got {', '.join(owners)}.")
