@@ -525,7 +525,7 @@ def _check_options(scheme: str, key_bits: int, sparsity: float | None, keys: str
 
 
 def _sites(owners: list[str] | None, public: Path | None, test: Path | None, *, shared: bool) -> "Sites | None":
-    """Return where the owners' own pictures lie, or None where they share one collection out, which `shared` asks for."""
+    """Return where the owners' own pictures lie, or None where they share one collection out, as `shared` asks."""
     from blindsight.learn.study import Sites
 
     if not owners:
