@@ -123,7 +123,7 @@ def test_what_cannot_be_learned_from_is_refused(learner):
         (KSH, {"bandwidth": 0.0}, "bandwidth"),
         *((SDH, wrong, "iterations") for wrong in ({"iterations": 0}, {"nu": -1.0}, {"lam": 0.0}, {"nu": np.nan})),
         *((DPSH, wrong, "1") for wrong in ({"epochs": 0}, {"batch": 0}, {"hidden": (4, 0)}, {"learning_rate": 0.0})),
-        (ADSH, {"drawn": 0}, "drawn"),
+        *((learner, {"drawn": 0}, "drawn") for learner in DEEP if learner is ADSH),
     ],
 )
 def test_wrong_parameters_are_refused(learner, parameters, named):
