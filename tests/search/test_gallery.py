@@ -25,7 +25,6 @@ from blindsight.search.building import (
     draw_answers,
     erase,
     evaluate_gallery,
-    name_answers,
     read_origin,
 )
 from blindsight.search.encrypted_query import most_of, short_embeddings
@@ -344,6 +343,22 @@ def test_features_are_chosen_by_what_is_installed(monkeypatch, tmp_path):
     assert choose_features(DIGITS) == ("thumbnail", "")
 
 
+@pytest.mark.parametrize("wish", [LOCAL, replace(LOCAL, mode="open", epsilon=None, public_share=None)])
+def test_a_query_names_pictures_and_says_how_many_tie(tmp_path, wish):
+    build_gallery(DIGITS, wish, tmp_path / "index")
+    gallery, pixels = Gallery.load(tmp_path / "index"), DIGITS.load().images[0]
+    answers = gallery.query(pixels, 5)
+    assert list(answers) == gallery.search(pixels[None], 5)[0]
+    assert set(answers.names) <= set(read_origin(tmp_path / "index").names.tolist())
+    everything = gallery.search(pixels[None], len(gallery))[0]
+    assert answers.tied == sum(hit.nearness == answers[-1].nearness for hit in everything)
+    assert (answers.tied > 1) == (f"{answers.tied} pictures tie for place" in answers.ties)
+    assert answers.names[0] in answers._repr_html_()
+    Image.fromarray(pixels).save(tmp_path / "query.png")
+    assert gallery.query(tmp_path / "query.png", 5) == answers
+    assert "epsilon" in repr(gallery) or gallery.mode == "open"
+
+
 def test_without_the_owners_table_pictures_are_numbers(tmp_path):
     gallery = build_gallery(DIGITS, replace(LOCAL, epsilon=8.0), tmp_path)
     ranking = evaluate_gallery(gallery, tmp_path)  # asks with what was held out, or named
@@ -358,7 +373,7 @@ def test_without_the_owners_table_pictures_are_numbers(tmp_path):
     shutil.rmtree(tmp_path / "private")
     given = Gallery.load(tmp_path)
     assert given.search(query[None], 3)[0] == found
-    assert name_answers(tmp_path, found) == [str(hit.number) for hit in found]
+    assert given.query(query, 3).names == tuple(str(hit.number) for hit in found)
     assert not draw_answers(given, tmp_path, query, found, sheet)
     with pytest.raises(DataError, match="owner"):
         evaluate_gallery(given, tmp_path)

@@ -201,8 +201,8 @@ def ask(
     """Ask an index at a service with an encrypted query: nobody there learns the picture or what was found."""
     from blindsight.client import Client
     from blindsight.data.images import decode
-    from blindsight.search.building import places_of
     from blindsight.search.encrypted_query import QuerySetup
+    from blindsight.search.gallery import places_of
 
     with Client(where, _token(token), timeout=300.0) as client:
         setup = QuerySetup.from_bytes(client.query_setup(name))
@@ -236,16 +236,14 @@ def query(
 ) -> None:
     """Ask an index with a picture: prints the nearest ones and draws them, if they can be read from here."""
     from blindsight.data.images import decode
-    from blindsight.search.building import draw_answers, name_answers, places_of, told_ties
+    from blindsight.search.building import draw_answers
     from blindsight.search.gallery import Gallery
 
     gallery = Gallery.load(index)
-    picture = decode(image, size=gallery.side)
-    found = gallery.search(picture[None], k)[0]
-    names = name_answers(index, found)
-    drawn = draw_answers(gallery, index, picture, found, sheet)
+    answers = gallery.query(image, k)
+    drawn = draw_answers(gallery, index, decode(image, size=gallery.side), answers, sheet)
     kind = "score" if gallery.mode == "local" else "distance"
-    placed, ties = list(zip(places_of(found), names, found, strict=True)), told_ties(gallery, found)
+    placed = list(zip(answers.places, answers.names, answers, strict=True))
     rows = [(str(place), name, f"{hit.nearness:g}") for place, name, hit in placed]
     document = {
         "answers": [
@@ -258,7 +256,7 @@ def query(
     show(
         document,
         table(f"Nearest to {image.name}", ("place", "picture", kind), rows, numbers=("place", kind)),
-        *((ties,) if ties else ()),
+        *((answers.ties,) if answers.ties else ()),
         f"Drawn in {sheet}, which shows private pictures: only you can read it."
         if drawn
         else "The pictures cannot be read from here, so nothing is drawn.",

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from blindsight.data.dataset import UNKNOWN
+from blindsight.data.dataset import UNKNOWN, check_images
 from blindsight.errors import DataError, InputError, UnknownNameError
 from blindsight.files import as_path, atomic_writer, cache_folder
 from blindsight.progress import Progress, silent
@@ -61,9 +61,14 @@ class Pictures:
     contradicting: int  # those of them whose copies were described in contradicting ways
 
 
-def decode(content: str | os.PathLike[str] | bytes | memoryview, *, size: int, fit: Fit = "crop") -> NDArray[np.uint8]:
-    """Return the picture in a file or in its bytes as uint8 RGB of shape (size, size, 3), or a DataError's reason."""
+def decode(
+    content: str | os.PathLike[str] | bytes | memoryview | NDArray[np.uint8], *, size: int, fit: Fit = "crop"
+) -> NDArray[np.uint8]:
+    """Return the picture in a file, in its bytes or in pixels as uint8 RGB (size, size, 3), or a DataError's reason."""
     _check_shape(size, fit)
+    if isinstance(content, np.ndarray):
+        check_images(content[None])
+        return _square(Image.fromarray(np.ascontiguousarray(content)), size, fit)
     return _square(_upright_rgb(content if isinstance(content, bytes | memoryview) else as_path(content)), size, fit)
 
 

@@ -41,6 +41,7 @@ from blindsight.search.encrypted_query import most_of, short_embeddings
 from blindsight.search.evaluation import Ranking
 from blindsight.search.function import Floats, HashFunction
 from blindsight.search.gallery import (
+    ORIGIN,
     PRIVATE,
     Found,
     Gallery,
@@ -50,6 +51,7 @@ from blindsight.search.gallery import (
     choose_features,
     feature_pipeline,
     gallery_file,
+    places_of,
     whole_json,
 )
 from blindsight.search.hashers import ITQ
@@ -59,7 +61,7 @@ from blindsight.search.private import PrivateHasher
 from blindsight.search.releases import EQUAL_CONTENTS, erase_releases
 from blindsight.statement import PrivacyStatement, Unit
 
-_ORIGIN, _RELEASES, _LEDGER, _SHEETS = "origin.npz", "releases", "ledger.jsonl", "sheets.json"
+_RELEASES, _LEDGER, _SHEETS = "releases", "ledger.jsonl", "sheets.json"
 _SCOPE = "pictures"
 _CLIPS = {"embedding": 15.0}  # typical norm of features, where no public ones tell it; 1 of thumbnails
 FEWEST_PUBLIC = 300  # with fewer public pictures the shipped codebook finds as much, and more at a large epsilon
@@ -379,35 +381,6 @@ def evaluate_gallery(
     return searcher.evaluate(rows, wanted[chosen], offered, progress=progress)
 
 
-def name_answers(folder: AnyPath, found: Sequence[Found]) -> list[str]:
-    """Return what the found pictures are called: by name where the owner's table is there, else by number."""
-    numbers = np.array([hit.number for hit in found], dtype=np.int64)
-    try:
-        return read_origin(folder).names_of(numbers)
-    except BlindsightError:
-        return [str(number) for number in numbers]
-
-
-def places_of(found: Sequence[Found]) -> list[int]:
-    """Return the places of answers, nearest first; those that are equally near share the first place of them."""
-    values = [hit.nearness for hit in found]
-    return [values.index(value) + 1 for value in values]
-
-
-def told_ties(gallery: Gallery, found: Sequence[Found]) -> str:
-    """Say why answers share a place, if some do."""
-    places = places_of(found)
-    if len(set(places)) == len(places):
-        return ""
-    same = "the same release" if gallery.mode == "local" else "codes at the same distance"
-    shared = "a place" if len(set(places)) == 1 else f"{len(set(places))} places"
-    return (
-        f"{len(places)} answers share {shared}: pictures with {same} tie, and nothing tells which is nearer. They come "
-        "in the order of their numbers, which are random; where a place goes on beyond the last answer, others of it "
-        "are not shown."
-    )
-
-
 def draw_answers(
     gallery: Gallery, folder: AnyPath, query: NDArray[np.uint8], found: Sequence[Found], sheet: AnyPath
 ) -> bool:
@@ -496,7 +469,7 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
         gallery.index.remove(numbers)
         gallery.save(folder)
         replace(origin, names=origin.names[~gone], numbers=origin.numbers[~gone], parts=origin.parts[~gone]).save(
-            folder / PRIVATE / _ORIGIN
+            folder / PRIVATE / ORIGIN
         )
     left = ["the picture files: delete them, or the next build takes them for new ones and releases them again"]
     if gallery.mode == "local":
@@ -516,7 +489,7 @@ def erase(folder: AnyPath, names: Sequence[str] = (), *, person: str | None = No
 def read_origin(folder: AnyPath) -> Origin:
     """Return the owner's table of a gallery, or say that it is not here."""
     folder = as_path(folder)
-    path = folder / PRIVATE / _ORIGIN
+    path = folder / PRIVATE / ORIGIN
     if not path.exists():
         raise DataError(f"{path} is not here: only the owner of the pictures can name them.")
     return Origin.load(path)
@@ -557,7 +530,7 @@ def _check_codebook(wish: Wish, has_public: bool) -> None:
 
 def _keep_origin(source: Source, dataset: Dataset, wish: Wish, folder: Path, secret: ByteSource) -> Origin:
     """Return the owner's table with all pictures in it, written before any of them is released."""
-    path = folder / PRIVATE / _ORIGIN
+    path = folder / PRIVATE / ORIGIN
     if path.exists():
         origin = Origin.load(path).grown(source, dataset, secret)
     else:

@@ -16,14 +16,14 @@ collection grows; what is new is indexed.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from blindsight.data import Dataset, FeaturePipeline, load, pipeline
 from blindsight.data.catalogue import reader_options
 from blindsight.data.features import LearningPipeline
-from blindsight.errors import CorruptFileError, DataError, InputError, PrivacyError
+from blindsight.data.images import decode
+from blindsight.errors import BlindsightError, CorruptFileError, DataError, InputError, PrivacyError
 from blindsight.files import (
     AnyPath,
     as_path,
@@ -48,9 +49,9 @@ from blindsight.search.evaluation import CodeSearcher, Searcher, SymbolSearcher
 from blindsight.search.function import HashFunction, function_from, load_function, save_function
 from blindsight.search.index import HammingIndex, SymbolIndex
 from blindsight.search.localmode import LocalHasher
-from blindsight.statement import PrivacyStatement
+from blindsight.statement import PrivacyStatement, facts_table
 
-PRIVATE = "private"
+PRIVATE, ORIGIN = "private", "origin.npz"
 """The owner's subfolder of a gallery."""
 
 Part = Literal["indexed", "held out", "public"]
@@ -189,6 +190,57 @@ class Found:
     nearness: float
 
 
+def places_of(found: Sequence[Found]) -> list[int]:
+    """Return the places of answers, nearest first; those that are equally near share the first place of them."""
+    values = [hit.nearness for hit in found]
+    return [values.index(value) + 1 for value in values]
+
+
+@dataclass(frozen=True)
+class Answers(Sequence[Found]):
+    """The nearest pictures to one query, nearest first, by name where the owner's table is there, else by number.
+
+    `tied` of all pictures are as near as the last answer: in local mode those with the same release.
+    """
+
+    found: tuple[Found, ...]
+    names: tuple[str, ...]
+    tied: int
+    local: bool
+
+    @overload
+    def __getitem__(self, place: int) -> Found: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Found, ...]: ...
+    def __getitem__(self, place: int | slice) -> Found | tuple[Found, ...]:
+        return self.found[place]
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def places(self) -> list[int]:
+        """The places, from 1 on; equally near answers share one."""
+        return places_of(self.found)
+
+    @property
+    def ties(self) -> str:
+        """Why answers share a place, if some do."""
+        places = self.places
+        if len(set(places)) == len(places) and self.tied <= 1:
+            return ""
+        same = "the same release" if self.local else "codes at the same distance"
+        return (
+            f"{self.tied:,} pictures tie for place {places[-1]}; showing {places.count(places[-1])}. Pictures with "
+            f"{same} tie, and nothing tells which is nearer: they come in the order of their numbers, which are random."
+        )
+
+    def _repr_html_(self) -> str:
+        rows = zip(self.places, self.names, self.found, strict=True)
+        facts = {name: f"place {place}, {hit.nearness:g}" for place, name, hit in rows}
+        return facts_table("Nearest pictures", facts | {"ties": self.ties})
+
+
 @dataclass(frozen=True, eq=False)
 class Gallery:
     """An index that can be asked, and what is known of how it came to be."""
@@ -202,6 +254,10 @@ class Gallery:
     settings: dict[str, Any] = field(default_factory=dict)  # epsilon, delta, bits as asked for, and what was decided
     notes: tuple[str, ...] = ()  # to the owner, of the build that made it; not saved
     short: NDArray[np.int8] | None = None  # embeddings for encrypted queries, in the order of the index; never public
+    folder: Path | None = None  # where it was read from
+
+    def __repr__(self) -> str:
+        return f"Gallery({self.mode!r}, {len(self):,} pictures, {self.features}; {self.statement.headline()})"
 
     def __len__(self) -> int:
         return len(self.index)
@@ -221,6 +277,35 @@ class Gallery:
             [Found(int(number), float(value)) for number, value in zip(ids[there], values[there], strict=True)]
             for ids, values, there in found
         ]
+
+    def query(self, image: AnyPath | NDArray[np.uint8], k: int = 10) -> Answers:
+        """Return the k nearest pictures of one: a file, or pixels (height, width, 3) of any size.
+
+        ::
+
+            for place, name in zip(answers.places, answers.names): ...
+        """
+        pixels = decode(image, size=self.side)
+        (found,) = self.search(pixels[None], k)
+        numbers = np.array([hit.number for hit in found], dtype=np.int64)
+        names = [str(number) for number in numbers]
+        if self.folder is not None and (table := self.folder / PRIVATE / ORIGIN).exists():
+            with suppress(BlindsightError):  # numbers do, where the table is of another gallery
+                names = Origin.load(table).names_of(numbers)
+        return Answers(tuple(found), tuple(names), self._as_near(pixels, found), self.mode == "local")
+
+    def _as_near(self, pixels: NDArray[np.uint8], found: Sequence[Found]) -> int:
+        """Return how many pictures are as near as the last that was found."""
+        if not found:
+            return 0
+        row = feature_pipeline(self.features).transform(pixels[None])
+        if isinstance(self.index, SymbolIndex):
+            assert isinstance(self.hasher, LocalHasher)
+            scores = self.hasher.symbol_scores(row)[0][self.index.symbols]
+            return int((scores.astype(np.float32) == np.float32(found[-1].nearness)).sum())  # as the index has them
+        assert isinstance(self.hasher, HashFunction)
+        distances = np.bitwise_count(self.index.codes ^ self.hasher(row)).sum(axis=1)
+        return int((distances == found[-1].nearness).sum())
 
     def searcher(self) -> tuple[NDArray[np.int64], Searcher]:
         """Return all numbers and a searcher over them in this order, for evaluation."""
@@ -274,8 +359,9 @@ class Gallery:
         """Read what `save` wrote, or version 0.1; what is missing, damaged or of another gallery is refused."""
         folder = as_path(folder)
         if not (folder / _FILE).exists():
-            return cls._load_old(folder)
-        return cls.from_parts(*read_arrays(folder / _FILE, _KIND_GALLERY), where=str(folder / _FILE))
+            return replace(cls._load_old(folder), folder=folder)
+        made = cls.from_parts(*read_arrays(folder / _FILE, _KIND_GALLERY), where=str(folder / _FILE))
+        return replace(made, folder=folder)
 
     @classmethod
     def from_parts(cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], *, where: str) -> Self:
