@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from blindsight.dp.ledger import Ledger
 from blindsight.errors import BudgetExceededError, InputError, PrivacyError
@@ -175,3 +176,13 @@ def test_missing_parts_are_named(features, learned):
         PrivateHasher(1.0).release([1], X[:1])
     with pytest.raises(PrivacyError):
         PrivateHasher(4.0).fit(public=learned).transform(X)
+
+
+def test_it_is_an_estimator(features):
+    hasher = PrivateHasher(4.0, unit="person", per_person=2, kinds=8)
+    twin = clone(hasher)
+    assert twin.get_params() == hasher.get_params()
+    assert repr(twin) == "PrivateHasher(epsilon=4.0, kinds=8, per_person=2, unit='person')"
+    assert twin.set_params(epsilon=8.0).fit(public=features[0]).hasher_.epsilon == 4.0
+    with pytest.raises(InputError, match="epsilon"):
+        twin.set_params(epsilon=-1.0).fit(public=features[0])

@@ -21,6 +21,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, SupportsIndex, get_args
 
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from blindsight.dp.accounting import BoundedLoss, check_positive
 from blindsight.dp.ledger import Ledger
@@ -58,7 +59,7 @@ class _LocalMechanism:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateHasher:
+class PrivateHasher(BaseEstimator):  # type: ignore[misc]
     """Codes for search under a budget per record or per person.
 
     Fitted, `hasher_` is the `LocalHasher` or `CentralHasher`, for ranking and for files, and in local mode `releases_`
@@ -90,7 +91,11 @@ class PrivateHasher:
             raise InputError(f"local mode is pure: delta must be None or 0; got {self.delta}.")
         if (self.ledger is None) != (self.scope is None):
             raise InputError("a ledger needs the scope under which it counts, and a scope needs a ledger.")
-        self._each = _pictures(self.unit, self.per_person)
+        _pictures(self.unit, self.per_person)
+
+    @property
+    def _each(self) -> int | None:
+        return _pictures(self.unit, self.per_person)
 
     def fit(
         self,
@@ -104,6 +109,7 @@ class PrivateHasher:
         In place of public features a `LocalHasher` may be given that was fitted to them before: releases kept in a file
         belong to that hasher, so save it (`hasher_.save`) beside them.
         """
+        self.__post_init__()  # parameters may have been set since
         if self.mode == "local":
             return self._fit_local(public, public_labels)
         if isinstance(public, LocalHasher):
