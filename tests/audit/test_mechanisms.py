@@ -243,5 +243,5 @@ def _weaker_plan(plan):
 @pytest.mark.parametrize(("made", "number"), list(parameters()))
 def test_a_quarter_of_the_noise_is_refuted(quarter, made, number):
     subject = made()[number]
-    audit = subject.audit(subject.affordable(RUNS // 5), source=seeded_bytes(3))
+    audit = subject.audit(subject.affordable(RUNS), source=seeded_bytes(3))
     assert audit.refuted, audit.bound
