@@ -254,7 +254,7 @@ class Gallery:
     settings: dict[str, Any] = field(default_factory=dict)  # epsilon, delta, bits as asked for, and what was decided
     notes: tuple[str, ...] = ()  # to the owner, of the build that made it; not saved
     short: NDArray[np.int8] | None = None  # embeddings for encrypted queries, in the order of the index; never public
-    folder: Path | None = None  # where it was read from
+    folder: AnyPath | None = None  # where it was read from
 
     def __repr__(self) -> str:
         return f"Gallery({self.mode!r}, {len(self):,} pictures, {self.features}; {self.statement.headline()})"
@@ -289,7 +289,7 @@ class Gallery:
         (found,) = self.search(pixels[None], k)
         numbers = np.array([hit.number for hit in found], dtype=np.int64)
         names = [str(number) for number in numbers]
-        if self.folder is not None and (table := self.folder / PRIVATE / ORIGIN).exists():
+        if self.folder is not None and (table := as_path(self.folder) / PRIVATE / ORIGIN).exists():
             with suppress(BlindsightError):  # numbers do, where the table is of another gallery
                 names = Origin.load(table).names_of(numbers)
         return Answers(tuple(found), tuple(names), self._as_near(pixels, found), self.mode == "local")
